@@ -1,6 +1,6 @@
-"""NeuroLedger: brain benchmarks as data.
+"""NeuroLedger: benchmarks for models of the brain, declared as data.
 
-The names below are resolved when they are first used, so that importing the package costs nothing.
+Public names are imported when they are first used, so that ``import neuroledger`` is fast.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# NumPy's and SciPy's OpenBLAS each keep threads of their own. After a call they wait actively, for 2^26 cycles by default:
-# at the expense of the other library's threads, where calls of the two alternate. As a power of two, and before NumPy is
-# loaded, where it is not yet.
+# NumPy and SciPy each have their own OpenBLAS threads, which spin for 2^26 cycles after a call and slow down the other
+# library when calls alternate. This sets 2^12 cycles; it only takes effect before NumPy is loaded.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "12")
 
 if TYPE_CHECKING:

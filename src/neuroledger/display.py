@@ -1,4 +1,4 @@
-"""What the terminal shows while something runs: one protocol, three ways."""
+"""Progress in the terminal: one protocol with three implementations; and safe output of untrusted text."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ __all__ = ["Display", "NoDisplay", "PlainDisplay", "RichDisplay", "card", "choos
 
 
 def hidden(character: str) -> bool:
-    """Whether a terminal obeys or hides a character: controls, formats such as directions, separators, surrogates."""
+    """Return whether a terminal interprets or hides a character: controls, formats, separators, surrogates."""
     return unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
 
 
 def visible(text: str) -> str:
-    """Text with every hidden character but line breaks and tabs written out as an escape.
+    """Return text with every hidden character except line breaks and tabs replaced by its escape sequence.
 
-    Titles, file names and messages come from strangers; all that is printed passes through here.
+    All output passes through this function, because titles, file names and messages are untrusted.
     """
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        each
-        if each in "\n\t" or not hidden(each)
-        else each.encode("unicode_escape", "surrogatepass").decode()
-        for each in text
+        char
+        if char in "\n\t" or not hidden(char)
+        else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
     )
 
 
 def card(title: str, rows: Iterable[tuple[str, object]], after: str = "") -> str:
-    """What a notebook shows of a value: a title and rows of name and text, all escaped; ``after`` is HTML."""
+    """Return an HTML table for notebooks: a title and rows of name and value, escaped, followed by ``after`` as HTML."""
     left = "style='text-align:left'"
     cells = "".join(
-        f"<tr><th {left}>{html.escape(name)}</th><td {left}>{html.escape(str(said))}</td></tr>"
-        for name, said in rows
+        f"<tr><th {left}>{html.escape(name)}</th><td {left}>{html.escape(str(value))}</td></tr>"
+        for name, value in rows
     )
     return f"<table><caption>{html.escape(title)}</caption>{cells}</table>{after}"
 
 
 class Display(Protocol):
-    """Where progress is reported."""
+    """Receives messages and progress."""
 
     def line(self, text: str) -> None:
-        """Say one thing."""
+        """Report a message."""
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """Say how far something is; ``done == total`` ends it."""
+        """Report progress; ``done == total`` ends it."""
 
 
 class NoDisplay:
-    """Silence."""
+    """Ignores messages and progress."""
 
     def line(self, text: str) -> None:
-        """Say nothing."""
+        """Ignore the message."""
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """Say nothing."""
+        """Ignore the progress."""
 
 
 class PlainDisplay:
-    """Lines, for logs and continuous integration: progress at most every five seconds."""
+    """Writes plain lines for logs and continuous integration; progress at most every five seconds."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
@@ -77,7 +77,7 @@ class PlainDisplay:
         self.stream.flush()
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """Write a line when enough time has passed, and at the end of what took that long."""
+        """Write a line every five seconds, and at the end of a task that took longer."""
         now = time.monotonic()
         first = self._last.setdefault(label, now)
         if done >= total:
@@ -90,7 +90,7 @@ class PlainDisplay:
 
 
 class RichDisplay:
-    """A live bar below the lines."""
+    """Writes lines above live progress bars."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -103,11 +103,11 @@ class RichDisplay:
         self._tasks: dict[str, int] = {}
 
     def start(self) -> None:
-        """Begin to draw."""
+        """Start drawing."""
         self._bar.start()
 
     def stop(self) -> None:
-        """End drawing and leave the terminal clean."""
+        """Stop drawing and remove the bars."""
         self._bar.stop()
 
     def line(self, text: str) -> None:
@@ -115,7 +115,7 @@ class RichDisplay:
         self._bar.console.print(visible(text), markup=False, highlight=False)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """Move a bar; remove it at the end."""
+        """Update a bar; remove it at the end."""
         from rich.progress import TaskID
 
         if label not in self._tasks:
@@ -129,7 +129,7 @@ class RichDisplay:
 
 @contextmanager
 def choose(kind: str | None = None) -> Iterator[Display]:
-    """The display for this terminal: ``rich``, ``plain`` or ``none``; ``NEUROLEDGER_DISPLAY`` overrides the choice."""
+    """Yield a ``rich``, ``plain`` or no display; ``NEUROLEDGER_DISPLAY`` or the terminal selects the default ``kind``."""
     kind = kind or os.environ.get("NEUROLEDGER_DISPLAY") or ("rich" if sys.stderr.isatty() else "plain")
     if kind == "none":
         yield NoDisplay()

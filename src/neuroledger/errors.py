@@ -1,26 +1,27 @@
-"""Every error raised on purpose.
+"""Every error that NeuroLedger raises deliberately, and the findings of its checks.
 
 ::
 
     NeuroLedgerError
     ├── SpecError            a spec file is wrong: every problem, each with file:line:column
-    ├── RequestError         what was asked for does not exist or cannot be combined (exit code 2)
-    │   ├── UnknownError     nothing has the requested id or name
+    ├── RequestError         the request names something unknown or combines incompatible things (exit code 2)
+    │   ├── UnknownError     the requested id or name does not exist
     │   └── CircleError      definitions refer to each other in a circle
-    ├── DataError            data are missing, corrupted or not what was declared
+    ├── DataError            data are missing, corrupted or differ from their declaration
     │   ├── IntegrityError   bytes differ from the pinned SHA-256 or size
-    │   └── AssemblyError    an assembly or stimulus set breaks the conventions
-    ├── ModelError           a model cannot be built, or answers wrongly
-    │   └── UntrustedError   a spec names code that nobody trusted
+    │   └── AssemblyError    an assembly or stimulus set violates the conventions
+    ├── ModelError           a model cannot be built, or its output is invalid
+    │   └── UntrustedError   a spec names code that is not trusted
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
-    └── UnavailableError     data or software is not available here
+    └── UnavailableError     data or software is not available on this machine
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -35,7 +36,7 @@ Severity = Literal["ok", "note", "warning", "error"]
 SIGNS: Final[Mapping[Severity, str]] = MappingProxyType(
     {"ok": "✓", "note": "–", "warning": "!", "error": "✗"}
 )
-# Every code with its meaning. A code is never given another meaning; docs/findings.md is made from this table.
+# Every code with its meaning. The meaning of a code never changes; docs/findings.md is generated from this table.
 CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spec.unreadable": "The file cannot be read as UTF-8 text.",
@@ -45,34 +46,34 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.value": "A field has a value of the wrong type, form or range.",
         "spec.id": "The id differs from the file name.",
         "spec.duplicate-id": "Two files have the same id.",
-        "spec.list": "The table beside a spec that holds its long list is wrong.",
+        "spec.list": "The table file that contains a long list of a spec is wrong.",
         "spec.schema-line": "The first line does not name the JSON Schema for editors.",
         "spec.schema-stale": "A JSON Schema is not the one generated from the code.",
-        "spec.stray": "A YAML file is in a folder where no spec is read.",
+        "spec.stray": "A YAML file is in a folder from which no specs are read.",
         "spec.reference": "The spec names another spec that does not exist.",
         "spec.circle": "Specs refer to each other in a circle.",
         "spec.component": "No component is registered under this name.",
         "spec.override": "The overrides of a metric or ceiling do not resolve.",
         "spec.citation": "A cited key is not in the bibliography.",
-        "spec.bibliography": "The bibliography itself is wrong.",
-        "spec.address": "An address with a secret, out of its folder, or of a private machine or network.",
+        "spec.bibliography": "The bibliography is invalid.",
+        "spec.address": "An address contains a secret, leaves its folder, or is on a private machine or network.",
         "spec.license": "The licence is not an SPDX expression.",
-        "spec.unguarded": "A data set declares no expectations, so that nothing would be validated.",
-        "spec.private": "Private data would reach the remote of the repository.",
+        "spec.unguarded": "A data set declares no expectations, so nothing would be validated.",
+        "spec.private": "Private data would be stored in the remote of the repository.",
         "spec.pointer": "A pinned file that DVC provides has no pointer.",
         "spec.layer": "A region, the readout or the logits name a layer that is not declared.",
-        "spec.commitment": "The rule that commits regions to layers is wrong.",
+        "spec.commitment": "The rule that commits regions to layers is invalid.",
         "spec.normalisation": "No formula normalises this score by this ceiling.",
         "spec.suite": "The versions or the hierarchy of a suite do not match its benchmarks.",
-        "spec.copy": "The file repeats a definition that is known in every repository.",
+        "spec.copy": "The file repeats a shipped definition, which every repository has.",
         "machine.plugin": "An installed package of components is broken.",
         "trust.untrusted": "A spec names code, or an argument of it, that is not trusted.",
-        "spec.chance": "Negative controls are held to less than the metric's chance level.",
+        "spec.chance": "The bound of negative controls is below the chance level of the metric.",
         "spec.control": "A recorded control of the benchmark failed.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
-        "data.structure": "The reader fails, or what it returns breaks the conventions of assemblies and stimuli.",
-        "data.left-out": "What the reader left out of the data or could not decide.",
-        "data.undeclared": "No expectation is declared of a part that the data set has.",
+        "data.structure": "The reader fails, or its result violates the conventions of assemblies and stimulus sets.",
+        "data.left-out": "The reader left out data or could not resolve an ambiguity.",
+        "data.undeclared": "The data set has a part without declared expectations.",
         "data.missing": "Files of the data set are not on this machine.",
         "data.not-validated": "The data set has no validation report.",
         "data.report-edited": "The validation report cannot be read, or was edited.",
@@ -106,88 +107,88 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "expectation.distinct": "The expectation `distinct` of a data set does not hold.",
         "record.current": "The inputs of the record are current; its numbers were not recomputed.",
         "record.reproduced": "Recomputing the record gave the same numbers.",
-        "record.failed": "The record says that the job failed.",
+        "record.failed": "The job of the record failed.",
         "record.data-missing": "The data or weights of the record are not on this machine.",
         "record.data-changed": "A file of the data or weights of the record differs from its pin.",
         "record.unreadable": "The file is not a record.",
         "record.edited": "The content of the record does not match its own hash.",
-        "record.misplaced": "The file holds the record of another model or benchmark.",
+        "record.misplaced": "The file contains the record of another model or benchmark.",
         "record.stale": "The specs or components of the record changed after it was computed.",
         "record.not-reproduced": "Recomputing the record gave other numbers.",
-        "review.version": "A change can move scores, and the version of the spec is still the same.",
-        "review.spec": "A spec, a list of it or the bibliography changed.",
-        "review.record": "A record changed; its numbers are as its author reports them.",
-        "review.record-moved": "A record gives other numbers for the same inputs.",
-        "review.report": "A validation report changed; it says what its author reports.",
+        "review.version": "A change can alter scores, but the version of the spec is unchanged.",
+        "review.spec": "A spec, one of its list files or the bibliography changed.",
+        "review.record": "A record changed; its numbers are self-reported.",
+        "review.record-moved": "A record has different numbers for the same inputs.",
+        "review.report": "A validation report changed; its content is self-reported.",
         "review.pointer": "A DVC pointer changed, and it agrees with the pin of its spec.",
-        "review.pointer-wrong": "A DVC pointer has other outs than one beside itself, or disagrees with object or pin.",
-        "review.object": "An object of the embedded remote was added, named by its content.",
-        "review.object-wrong": "An object of the embedded remote is not named by its content, or no pointer names it.",
+        "review.pointer-wrong": "A DVC pointer has no single output in its own folder, or contradicts its object or pin.",
+        "review.object": "An object was added to the embedded remote; its name matches its content.",
+        "review.object-wrong": "An object of the embedded remote does not match its name, or no pointer refers to it.",
         "review.page": "Documentation changed.",
         "review.calibration": "The calibration of a benchmark changed; it was not simulated again.",
-        "review.derived": "A file that the pipeline writes changed, and it says nothing that its sources do not.",
-        "review.lock": "The lock of DVC is part of a proposal: two of them would conflict in it.",
-        "review.code": "Code or settings changed: whatever is not known to be data.",
+        "review.derived": "A file that the pipeline generates changed; it agrees with its sources.",
+        "review.lock": "The proposal changes the lock file of DVC, in which proposals conflict.",
+        "review.code": "Code, settings or another file that is not known to be data changed.",
         "review.removed": "Something that others may use was removed.",
         "review.link": "A link, a submodule or a repository inside the repository.",
         "review.nested": "A file that configures git or DVC from inside the repository.",
-        "review.path": "A file name that is not one on every system, or two that are the same on some.",
-        "review.prepared": "Prepared windows, which are computed from pinned files.",
+        "review.path": "A file name is invalid on some systems, or equal to another one there.",
+        "review.prepared": "The proposal contains prepared windows, which are computed from pinned files.",
         "review.size": "A file or the embedded remote is over its limit, or the proposal is too large to review.",
-        "review.hidden-character": "A character that terminals hide or obey, or a file that is not text.",
+        "review.hidden-character": "A text contains control or invisible characters, or a file is not text.",
         "review.private": "Bytes of private data are in the public repository.",
-        "review.weakened": "A field changed from which no score follows, but what is believed of scores or whose they are.",
+        "review.weakened": "A field changed that does not alter scores, but their credibility or attribution.",
         "review.waived": "A gate against leakage or an expectation is switched off.",
-        "review.controls": "Controls were removed, none is declared, or they pass more easily than by default.",
+        "review.controls": "Controls were removed or are not declared, or their bounds are weaker than the defaults.",
         "review.uncommitted": "The working tree differs from the last commit.",
         "review.own-code": "The review runs code of the folder that it reviews.",
         "record.signed": "The record was recomputed and signed by an allowed signer.",
         "record.signature": "The signature of a record is not that of an allowed signer over these numbers.",
-        "record.calibration": "The file is not a calibration of the benchmark as declared, or not what its counts give.",
+        "record.calibration": "The file is not a calibration of the benchmark as declared, or contradicts its own counts.",
         "review.signature": "The signature of a record changed.",
         "machine.python": "The version of Python.",
-        "machine.package": "A package that is needed, or is needed for one purpose only.",
+        "machine.package": "A required or optional package.",
         "machine.device": "Processors and graphics cards.",
         "machine.disk": "Free space and rights on the disk.",
         "machine.remote": "The storage from which DVC copies data.",
         "machine.mirror": "The local folder of downloads.",
         "machine.suite": "The suite that is scored by default.",
         "machine.data": "Files of a data set or model, and whether the data set is valid.",
-        "store.size": "How much is kept in the store of activations.",
+        "store.size": "The size of the store of activations.",
         "audit.duplicate": "Recordings, windows or events of a data set are copies of one another.",
-        "audit.people": "Sessions look exchanged between two people.",
-        "audit.shifted": "Recordings respond, or their events follow one another, at other times than in the others.",
-        "audit.labels": "Windows show the label of another window, or labels look exchanged.",
-        "audit.rate": "The mains hum in some recordings is at another frequency than in the others.",
-        "audit.counts": "People or trials of a label are other, or fewer, than stated.",
-        "audit.units": "Amplitudes that such channels do not have, or recordings in another unit than the others.",
+        "audit.people": "Sessions of two subjects appear to be swapped.",
+        "audit.shifted": "The timing of responses or events in some recordings differs from the others.",
+        "audit.labels": "Windows have the label of another window, or labels appear to be swapped.",
+        "audit.rate": "The mains frequency of some recordings differs from the others.",
+        "audit.counts": "The numbers of subjects or of trials of a label differ from the stated numbers.",
+        "audit.units": "Amplitudes are implausible for the channel type, or the unit of some recordings differs.",
         "audit.flat": "Channels are flat in some recordings.",
-        "audit.channels": "Channels hold one signal or the mains alone, or are in another order than other people's.",
-        "audit.clipped": "Channels stay at their bound in some recordings.",
-        "audit.leak": "A channel is a code of the label.",
-        "audit.order": "The order in time, the recording, or who it is, tells the label.",
+        "audit.channels": "Channels contain identical signals or only mains hum, or their order differs between subjects.",
+        "audit.clipped": "Channels are clipped in some recordings.",
+        "audit.leak": "A channel encodes the label.",
+        "audit.order": "Time, recording or subject predicts the label.",
     }
 )
 
 
 class NeuroLedgerError(Exception):
-    """Root of all errors raised on purpose; the message says what, where and what to do."""
+    """Root of all deliberate errors; the message says what is wrong, where, and what to do."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found by check, validation, review, verify or doctor; docs/findings.md lists the codes.
+    """One result of check, validation, review, verify or doctor; docs/findings.md lists the codes.
 
     Attributes
     ----------
     code
-        A key of ``CODES``: stable, so that programs and tests need not read ``what``.
+        A key of ``CODES``; it is stable, so programs need not parse ``what``.
     severity
-        ``error`` refuses, ``warning`` needs a person, ``note`` informs, ``ok`` says that a thing is as it should be.
+        ``error`` refuses, ``warning`` needs a person, ``note`` informs, ``ok`` confirms.
     where, line, column
-        File, record, data set or part of the machine, and the place in a file, from 1; 0 where there is none.
+        File, record, data set or part of the machine; line and column in a file from 1, or 0 if not known.
     what, fix
-        What is wrong there, and what to do about it.
+        What is wrong, and how to fix it.
     """
 
     code: str
@@ -203,8 +204,8 @@ class Finding:
             raise KeyError(self.code)
 
     def __lt__(self, other: Finding) -> bool:
-        mine = (self.where, self.line, self.column, self.what, self.code, self.fix)
-        return mine < (other.where, other.line, other.column, other.what, other.code, other.fix)
+        order = attrgetter("where", "line", "column", "what", "code", "fix")
+        return bool(order(self) < order(other))
 
     def __str__(self) -> str:
         place = f"{self.where}:{self.line}:{self.column}" if self.line else self.where
@@ -212,13 +213,13 @@ class Finding:
         return f"{text}\n    hint: {self.fix}" if self.fix else text
 
     def to_dict(self) -> dict[str, str | int]:
-        """Plain data; ``line`` and ``column`` only where they are known."""
+        """Return plain data; ``line`` and ``column`` only if they are known."""
         plain = asdict(self)
         return plain if self.line else {name: plain[name] for name in plain if name not in ("line", "column")}
 
 
 class SpecError(NeuroLedgerError):
-    """One or more spec files are wrong; ``findings`` holds everything that is wrong with them."""
+    """One or more spec files are wrong; ``findings`` lists every problem."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
@@ -226,11 +227,11 @@ class SpecError(NeuroLedgerError):
 
 
 class RequestError(NeuroLedgerError):
-    """The request names something that does not exist, or combines what cannot be combined."""
+    """The request names something that does not exist, or combines incompatible things."""
 
 
 class UnknownError(RequestError):
-    """Nothing has the requested id or name."""
+    """The requested id or name does not exist."""
 
 
 class CircleError(RequestError):
@@ -238,7 +239,7 @@ class CircleError(RequestError):
 
 
 class DataError(NeuroLedgerError):
-    """Data are missing or not what was declared."""
+    """Data are missing, corrupted or differ from their declaration."""
 
 
 class IntegrityError(DataError):
@@ -246,15 +247,15 @@ class IntegrityError(DataError):
 
 
 class AssemblyError(DataError):
-    """An assembly or stimulus set breaks the conventions."""
+    """An assembly or stimulus set violates the conventions."""
 
 
 class ModelError(NeuroLedgerError):
-    """A model cannot be built, or its answer is unusable."""
+    """A model cannot be built, or its output is invalid."""
 
 
 class UntrustedError(ModelError):
-    """A spec names code that the owner of this machine does not trust; specs are written by strangers."""
+    """A spec names code that the owner of this machine does not trust; anyone can write a spec."""
 
 
 class MetricError(NeuroLedgerError):
@@ -266,4 +267,4 @@ class CeilingError(MetricError):
 
 
 class UnavailableError(NeuroLedgerError):
-    """Data or software is not available here; the message says why and how to get it."""
+    """Data or software is not available on this machine; the message says why and how to get it."""

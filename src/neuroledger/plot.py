@@ -1,6 +1,6 @@
-"""Figures of boards, scores and assemblies: drawn into ``ax`` or a new figure, with the numbers at ``ax.data``.
+"""Figures of leaderboards, scores and assemblies, drawn into ``ax`` or a new figure, with their numbers in ``ax.data``.
 
-A notebook displays what a function returns; ``save`` writes it.
+Each function returns axes, which a notebook displays and ``save`` writes to a file.
 """
 
 from neuroledger.families.alignment.figures import layer_map, layers, time

@@ -54,7 +54,7 @@ def test_each_verb_has_its_function() -> None:
     assert isinstance(verbs, dict) and len(verbs) > 25
     for name, parser in verbs.items():
         module = importlib.import_module(f"neuroledger.cli.{parser.get_default('module')}")
-        assert callable(getattr(module, "bring_in" if name == "import" else name)), name
+        assert callable(getattr(module, "import_" if name == "import" else name)), name
 
 
 def test_scores_in_json_are_the_record(run) -> None:
@@ -95,7 +95,10 @@ def test_a_failure_is_tried_again_when_its_pair_is_asked_for(run, monkeypatch: p
         patched.setattr(running, "evaluate", broken)
         assert run("score", "pixels4", "lab.V4-ridge")[0] == 1
     code, out, _ = run("run", "pixels4")
-    assert code == 1 and "1 of them failed before and was not tried again: --retry-failed does" in out
+    assert (
+        code == 1
+        and "1 of them failed before and was not tried again; --retry-failed tries them again" in out
+    )
     code, out, _ = run("score", "pixels4", "lab.V4-ridge")
     assert code == 0 and "pixels4 on lab.V4-ridge: scored" in out
 

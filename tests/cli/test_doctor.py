@@ -50,7 +50,7 @@ def test_data_are_followed_from_missing_to_valid(seen: Lab) -> None:
     (seen.data / "stimuli.zip").unlink()
     missing = by_topic(seen)["data set lab"]
     assert (missing.severity, missing.fix) == ("error", "`neuroledger fetch lab`")
-    assert missing.what == "1 of 3 files missing or of another size"
+    assert missing.what == "1 of 3 files missing or of the wrong size"
 
 
 def test_what_the_default_suite_does_not_need_is_only_a_note(seen: Lab) -> None:
@@ -91,7 +91,7 @@ def test_a_mirror_that_is_no_folder(seen: Lab, monkeypatch: pytest.MonkeyPatch) 
 def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     (seen.root / "requirements.txt").write_text("numpy==0.0.1\n")
     found = by_topic(seen)
-    assert found["versions"].what.startswith("not those of requirements.txt: numpy ")
+    assert found["versions"].what.startswith("different from requirements.txt: numpy ")
     from neuroledger.cli import doctor
 
     known = doctor._version
@@ -107,7 +107,7 @@ def test_how_much_of_the_activations_is_kept(seen: Lab, monkeypatch: pytest.Monk
     folder.mkdir(parents=True)
     (folder / "index.json").write_text("")
     (folder / "values.bin").write_bytes(b"x" * 3 * 1024**2)
-    assert by_topic(seen)["activations"].what.startswith("3.0 MiB kept of at most 50.0 GiB")
+    assert by_topic(seen)["activations"].what.startswith("3.0 MiB stored of at most 50.0 GiB")
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "1 MiB")
     found = by_topic(seen)["activations"]
     assert found.severity == "note" and "rm -r" in found.fix

@@ -329,7 +329,7 @@ def test_responses_of_several_people_in_one_column_are_not_averaged(images: Path
     wide(images, truth(images))
     table = pd.read_csv(images / "wide.csv")
     table.assign(subject=["A", "B"] * (len(table) // 2)).to_csv(images / "wide.csv", index=False)
-    with pytest.raises(AssemblyError, match="several people"):
+    with pytest.raises(AssemblyError, match="several subjects"):
         start(images, root=tmp_path / "repository", **ANSWERS)
 
 
@@ -340,7 +340,7 @@ def test_other_files_under_the_same_id_are_refused(
     wide(images, truth(images))
     start(images, root=bare, **ANSWERS)
     wide(images, truth(images) + 1)
-    with pytest.raises(RequestError, match="was made from other files"):
+    with pytest.raises(RequestError, match="was not made from these files"):
         start(images, root=bare, **ANSWERS)
 
 
@@ -388,14 +388,14 @@ def test_a_square_array_and_numbers_without_a_first_one_are_not_guessed(images: 
 
 def test_responses_without_images_and_images_without_names_are_refused(images: Path, tmp_path: Path) -> None:
     pd.DataFrame({"image": ["im1", "elsewhere"], "u": [1.0, 2.0]}).to_csv(images / "r.csv", index=False)
-    with pytest.raises(DataError, match=r"1 stimuli that have no image, first 'elsewhere'"):
+    with pytest.raises(DataError, match=r"1 stimuli that have no image, the first is 'elsewhere'"):
         start(images, root=tmp_path / "repository", **ANSWERS)
     (images / "r.csv").unlink()
     np.save(images / "r.npy", np.zeros((240, 5)))
     with pytest.raises(RequestError, match=r"240 × 5, and there are 60 images"):
         start(images, root=tmp_path / "repository", **ANSWERS)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RequestError, match="holds no images"):
+    with pytest.raises(RequestError, match="contains neither images"):
         start(tmp_path / "empty", root=tmp_path / "repository", **ANSWERS)
 
 
@@ -451,7 +451,7 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_with_its_people(
         window="0:0.5",
         ask=None,
     )
-    assert done.notes[0] == "eeg of 3 people, tasks react" and "splits cross_subject" in done.notes[1]
+    assert done.notes[0] == "eeg of 3 subjects, tasks react" and "splits cross_subject" in done.notes[1]
     values = {record.model: record.score["value"] for record in done.records if record.score}
     best = max(value for model, value in values.items() if "shuffled" not in model and model != "planted_lda")
     assert best > 0.7 and abs(values["dummy"]) < 0.2
@@ -515,12 +515,12 @@ def test_new_then_package_pins_what_was_packaged(
     assert main(["package", "stimuli", "mine", str(images / "images")]) == 0
     dims = ["--dims", "stimulus,neuroid,repetition"]
     assert main(["package", "assembly", "mine", str(images / "responses.npy"), *dims]) == 0
-    assert "no region is stated" in capsys.readouterr().out
+    assert "the responses have no region" in capsys.readouterr().out
     assert main(["package", "assembly", "mine", str(images / "responses.npy"), *dims, "--region", "V4"]) == 0
     spec = open_catalog(root).dataset("mine")
     assert set(spec.files) == {"stimuli.csv", "stimuli.zip", "responses.nc"} and spec.unavailable is None
     assert "# kept" in path.read_text() and spec.access == "private"
-    assert "never to the embedded one" in capsys.readouterr().out
+    assert "never to the embedded remote" in capsys.readouterr().out
     assert main(["validate", "mine"]) == 0 and "✓" in capsys.readouterr().out
     assert main(["check"]) == 0
     np.testing.assert_allclose(mean_by_image(root, "mine"), truth(images).mean(2), rtol=1e-6)

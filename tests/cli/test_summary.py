@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from neuroledger.cli import main
-from neuroledger.cli.summary import MOST
+from neuroledger.cli.summary import MAX_CHARACTERS
 from tests.engine.lab import Lab
 from tests.hostile.proposals.__main__ import WATCH
 from tests.hostile.proposals.corpus import (
@@ -80,7 +80,7 @@ def test_a_file_in_the_place_of_a_folder_is_told(proposal: Lab, told: Callable[[
     assert "benchmark removed" in told()
 
 
-HELD = "2 of 2 hold; noise 0.01 ≤ 0.1; pixels4 0.97 ≥ 0.8"
+HELD = "2 of 2 passed; noise 0.01 ≤ 0.1; pixels4 0.97 ≥ 0.8"
 SCORES = "Scores, as the records report them"
 
 
@@ -126,9 +126,9 @@ def test_a_record_that_was_edited_shows_no_score(proposal: Lab, told: Callable[[
     text = told()
     assert text.startswith("## Proposal: refused")
     ((_, _, state, before, score, *_),) = rows(text, SCORES)
-    assert (state, before, score) == ("not a record as it was written", "0.5", "–")
+    assert (state, before, score) == ("not an intact record", "0.5", "–")
     assert "0.95" not in text
-    assert rows(text, "What a person must look at")[0][:2] == ["error", "record.edited"]
+    assert rows(text, "Findings that need a person")[0][:2] == ["error", "record.edited"]
 
 
 def test_an_empty_proposal_says_that_it_brings_nothing(told: Callable[[], str]) -> None:
@@ -209,7 +209,7 @@ def test_a_proposal_of_a_thousand_records_still_fits_into_a_comment(
         for model in range(5):
             (folder / f"{'*' * 100}{model}.json").write_text("{}")
     text = told()
-    assert len(text) <= MOST and "(shortened)" in text
+    assert len(text) <= MAX_CHARACTERS and "(shortened)" in text
 
 
 @pytest.mark.parametrize(
@@ -277,4 +277,4 @@ def test_the_history_of_a_benchmark_lists_every_commit_that_moved_a_score(
 
 def test_a_history_without_commits_says_so(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(lab.root), "history", RIDGE, "pixels4"]) == 0
-    assert f"no commit here holds a record of {RIDGE} · pixels4" in capsys.readouterr().out
+    assert f"no commit of this repository contains a record of {RIDGE} · pixels4" in capsys.readouterr().out

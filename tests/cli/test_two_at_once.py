@@ -51,7 +51,7 @@ def held(root: Path) -> dict[str, str]:
     }
 
 
-WAITS = "waiting for another process that pins files of this repository\n"
+WAITS = "waiting for another process that is pinning files of this repository\n"
 
 
 def same(

@@ -126,7 +126,7 @@ def test_code_of_a_proposal_with_a_forged_record_is_not_run(
     run = small.runner("proposal.yml", tmp_path / "run", forged, programs)
     reviewed = run.run("review", "proposal")["review"]
     assert (reviewed.outputs, reviewed.step("recompute").code) == ({"verdict": "clean"}, 1)
-    assert "0.99" in reviewed.summary and "believed after it is recomputed" in reviewed.summary
+    assert "0.99" in reviewed.summary and "counts only after it is recomputed" in reviewed.summary
     assert "proposal" not in run.done
 
 

@@ -151,7 +151,7 @@ def test_a_new_repository_is_filled_by_scaffolds_that_pass_check(tmp_path: Path)
     (tmp_path / "specs").mkdir()
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     with pytest.raises(
-        RequestError, match=r"no dataset yet that .*: make one first, `neuroledger new dataset ID`"
+        RequestError, match=r"no dataset that .*: create one with `neuroledger new dataset ID`"
     ):
         scaffold(open_catalog(tmp_path), "benchmark", "Ours-mine")
     for kind, id in (("dataset", "Ours"), ("benchmark", "Ours-mine"), ("suite", "ours"), ("metric", "closeness"),

@@ -136,7 +136,7 @@ def test_a_bids_folder_becomes_a_scored_benchmark_by_commands_alone(
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
     assert main(["pin", "Rest", "--from", str(tree), "--label", "Group"]) == 0
     shown = capsys.readouterr().out
-    assert "pinned 18 files of 6 subjects, 18 of them put into data/Rest/" in shown
+    assert "pinned 18 files of 6 subjects, placed 18 of them in data/Rest/" in shown
     assert "column 'Handedness' left out: 1 of 6 recordings have no value" in shown
     assert '-unavailable: "Not pinned: follow access_steps."' in shown
     assert main(["check", "--write-schemas"]) == 0

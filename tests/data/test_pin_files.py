@@ -86,7 +86,7 @@ def test_a_set_of_any_reader_is_pinned_validated_and_read(
     assert "2 files would be pinned; nothing was written" in capsys.readouterr().out
     assert untouched(place, path)
     assert main(["pin", "Cells", "--from", str(folder)]) == 0
-    assert "pinned 2 files, 2 of them put into data/Cells/" in capsys.readouterr().out
+    assert "pinned 2 files, placed 2 of them in data/Cells/" in capsys.readouterr().out
     assert main(["check"]) == 0
     assert main(["validate", "Cells"]) == 0
     spec = open_catalog(place).dataset("Cells")
@@ -100,7 +100,7 @@ def test_a_set_of_any_reader_is_pinned_validated_and_read(
     assert dict(data.assembly.sizes) == {"presentation": 12, "neuroid": 6}
     before = path.read_text()
     assert main(["pin", "Cells", "--from", str(folder)]) == 0
-    assert "2 files: pinned and in place already" in capsys.readouterr().out
+    assert "2 files: already pinned and in place" in capsys.readouterr().out
     assert path.read_text() == before
 
 
@@ -265,12 +265,12 @@ def test_many_files_are_pinned_in_a_table_beside_the_spec(
     assert main(["validate", "Cells"]) == 0
     before = (path.read_text(), table.read_text())
     assert main(["pin", "Cells", "--from", str(folder)]) == 0
-    assert "452 files: pinned and in place already" in capsys.readouterr().out
+    assert "452 files: already pinned and in place" in capsys.readouterr().out
     assert (path.read_text(), table.read_text()) == before
     shutil.rmtree(place / "data")
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(folder))
     assert main(["fetch", "Cells"]) == 0
-    assert "452 files brought" in "".join(capsys.readouterr())
+    assert "452 files fetched" in "".join(capsys.readouterr())
     (place / "data" / "Cells" / "more" / "0" / "0.txt").write_text("1")
     assert main(["validate", "Cells", "--force"]) == 1
     assert "more/0/0.txt" in capsys.readouterr().out

@@ -168,7 +168,7 @@ def test_words_sounds_and_films_of_a_table_are_embedded_by_the_same_command(
         "words": [],
     }
     sizes = {"sounds": (2, 64), "films": (1, 16), "words": (2, 4)}
-    monkeypatch.setattr("neuroledger.cli.bridges.EVERY", 0.0)
+    monkeypatch.setattr("neuroledger.cli.bridges.PROGRESS_SECONDS", 0.0)
     for id in networks:
         out = tmp_path / f"{id}.nc"
         told = ["embed", id, "--table", str(tmp_path / f"{id}.csv"), *where[id], "--out", str(out)]

@@ -129,7 +129,7 @@ def test_the_command_prints_ranks_and_agreement(
     assert "1 benchmarks have no score of anybody and do not count" in shown
     assert "compared: small on 1 of its 1 benchmarks with full on 3 of its 4; 1 are in both" in shown
     assert "over 5 models\n" in shown
-    assert "over 4 models, without those that do not look" in shown
+    assert "over 4 models, without dummies" in shown
     assert main(["ranks", "--suite", "small", "--against", "full", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
     assert plain["agreement"]["models"] == 5

@@ -99,7 +99,9 @@ def test_what_is_written_is_on_the_disk_before_it_takes_the_name(
 
 def test_an_error_of_the_disk_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a file, and no folder")
-    with pytest.raises(DataError, match=r"a/b cannot be written \(.+\); free space or rights on that disk"):
+    with pytest.raises(
+        DataError, match=r"a/b cannot be written \(.+\); check free space and permissions there"
+    ):
         write_text(tmp_path / "a" / "b", "x")
 
 

@@ -92,7 +92,7 @@ def test_a_damaged_entry_is_computed_again_with_one_line(
         again = store.keep("things", MADE_OF, write)
     assert (again.place / "values.bin").read_bytes() == b"0123456789" and again.about["shape"] == [2, 5]
     (line,) = caplog.messages
-    assert "is damaged" in line and "computed again" in line
+    assert "is damaged" in line and "recomputed" in line
     assert store.keep("things", MADE_OF, refuse).sha256 == again.sha256
 
 

@@ -1,4 +1,4 @@
-"""list, show, new, check: what there is, what is new with a comment on each field, and whether it is well declared."""
+"""list, show, check, summary, new: list, print, check and create specs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neuroledger.errors import Finding
 
 SHOWN_FINDINGS = 30
-# Longer lists are shown by their beginning and their length.
+# Longer lists are cut, and their length is shown.
 SHOWN_FILES = 100
 COLUMNS = {
     "datasets": ("id", "version", "license", "access", "state", "title"),
@@ -36,13 +36,13 @@ COLUMNS = {
 
 
 def list(options: argparse.Namespace) -> int:
-    """A table of all specs of one kind."""
+    """Print a table of all specs of one kind."""
     catalog = open_catalog(options.root)
     about = {"datasets": catalog.about}.get(options.kind, lambda id: catalog.entry(options.kind, id).spec)
     rows = [_row(catalog, about(id)) for id in catalog.ids(options.kind)]
     if options.filter:
-        wanted = options.filter.lower()
-        rows = [row for row in rows if wanted in " ".join(map(str, row.values())).lower()]
+        text = options.filter.lower()
+        rows = [row for row in rows if text in " ".join(map(str, row.values())).lower()]
     if options.json:
         say_json(rows)
         return 0
@@ -53,7 +53,7 @@ def list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _named(value: str | Override | None) -> str:
+def _id(value: str | Override | None) -> str:
     return id_of(value) if value else "–"
 
 
@@ -74,8 +74,8 @@ def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
         row |= {
             "parent": spec.parent,
             "dataset": spec.dataset,
-            "metric": ", ".join(_named(item) for item in spec.all_metrics),
-            "ceiling": _named(spec.ceiling) if spec.floor is None else "floor",
+            "metric": ", ".join(_id(item) for item in spec.all_metrics),
+            "ceiling": _id(spec.ceiling) if spec.floor is None else "floor",
             "state": "unavailable" if spec.unavailable or catalog.about(spec.dataset).closed else "ready",
         }
     elif isinstance(spec, ModelSpec):
@@ -88,16 +88,17 @@ def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Everything about one id."""
+    """Print everything about one id."""
     catalog = open_catalog(options.root)
-    found = catalog.find(options.id)
+    entries = catalog.find(options.id)
     if options.json:
         plain = [
-            {"kind": entry.kind[:-1], **entry.spec.model_dump(mode="json", by_alias=True)} for entry in found
+            {"kind": entry.kind[:-1], **entry.spec.model_dump(mode="json", by_alias=True)}
+            for entry in entries
         ]
         say_json(plain if len(plain) > 1 else plain[0])
         return 0
-    for entry in found:
+    for entry in entries:
         _card(catalog, entry)
     return 0
 
@@ -135,7 +136,7 @@ def _card(catalog: Catalog, entry: Entry) -> None:
             total = sum(pin.size for pin in spec.files.values())
             say(f"  … {len(spec.files):,} files in all, {total / 1e9:,.2f} GB")
         count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
-        say(f"  {count} expectations guard it; `neuroledger validate {spec.id}` examines them")
+        say(f"  {count} expectations; `neuroledger validate {spec.id}` checks them")
         _prepared(catalog, spec)
     for defect in getattr(spec, "defects", ()):
         say(f"  defect: {defect}")
@@ -144,50 +145,50 @@ def _card(catalog: Catalog, entry: Entry) -> None:
         say(f"  published, not reproduced: {figure.model}{metric} {figure.value:.12g} ({figure.source})")
     for key in spec.cite:
         say(f"  cite {_reference(catalog, key)}")
-    _scored(catalog, entry)
+    _recorded_scores(catalog, entry)
     say(f"  {entry.path if catalog.origin(entry.path) else catalog.shown(entry.path)}")
 
 
 def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
-    """What the last validation found signals to be after their preprocessing."""
+    """Print the shape and hash of preprocessed signals as found by the last validation."""
     from neuroledger.data.gate.validation import identity, read_report, report_path
 
     report = read_report(report_path(catalog.root, spec.id))
-    held = report.contents.get("assembly") if report is not None else None
-    if report is None or held is None or not held.sha256 or report.identity != identity(spec):
+    assembly = report.contents.get("assembly") if report is not None else None
+    if report is None or assembly is None or not assembly.sha256 or report.identity != identity(spec):
         return
-    sizes = " × ".join(f"{size:,} {dim}s" for dim, size in zip(held.dims, held.shape, strict=True))
-    say(f"  prepared: {sizes}, {held.dtype}")
-    say(f"  prepared content: sha256 {held.sha256}")
+    sizes = " × ".join(f"{size:,} {dim}s" for dim, size in zip(assembly.dims, assembly.shape, strict=True))
+    say(f"  prepared: {sizes}, {assembly.dtype}")
+    say(f"  prepared content: sha256 {assembly.sha256}")
 
 
 def _lines(name: str, value: Any) -> Iterator[str]:
-    """A field on one line; sentences one below the other, numbered where they are steps."""
-    several = isinstance(value, Sequence) and not isinstance(value, str)
-    if not several or not all(isinstance(item, str) for item in value) or " " not in "".join(value):
+    """Yield the lines of a field: one line, or a list of sentences, which is numbered for steps."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list or not all(isinstance(item, str) for item in value) or " " not in "".join(value):
         yield f"  {name:<16}{_inline(value)}"
         return
     for number, sentence in enumerate(value, 1):
-        sign = f"{number}." if name == "access_steps" else "–"
-        yield f"  {name if number == 1 else '':<16}{sign} {sentence}"
+        bullet = f"{number}." if name == "access_steps" else "–"
+        yield f"  {name if number == 1 else '':<16}{bullet} {sentence}"
 
 
 def _inline(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (tuple, type([]))):
-        shown = [_inline(item) for item in value[:SHOWN_FILES]]
-        return ", ".join([*shown, f"… {len(value):,} in all"] if value[SHOWN_FILES:] else shown)
+        items = [_inline(item) for item in value[:SHOWN_FILES]]
+        return ", ".join([*items, f"… {len(value):,} in all"] if value[SHOWN_FILES:] else items)
     return str(value)
 
 
 def _reference(catalog: Catalog, key: str) -> str:
     from neuroledger.spec.bibliography import joined
 
-    found = joined(catalog.bibliographies).references.get(key)
-    if found is None:
+    reference = joined(catalog.bibliographies).references.get(key)
+    if reference is None:
         return key
-    fields = {name: " ".join(value.split()) for name, value in found.fields.items()}
+    fields = {name: " ".join(value.split()) for name, value in reference.fields.items()}
     parts = [
         fields.get("author", "").split(" and ")[0],
         *(fields.get(name, "") for name in ("year", "title", "doi")),
@@ -195,7 +196,7 @@ def _reference(catalog: Catalog, key: str) -> str:
     return f"{key}: " + ", ".join(re.sub(r"[{}]", "", part) for part in parts if part)
 
 
-def _scored(catalog: Catalog, entry: Entry) -> None:
+def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
     if entry.kind not in {"benchmarks", "models"}:
         return
     from neuroledger.engine.record import read_record
@@ -210,10 +211,10 @@ def _scored(catalog: Catalog, entry: Entry) -> None:
 
 
 def new(options: argparse.Namespace) -> int:
-    """A scaffold."""
+    """Create a spec file from a template."""
     catalog = open_catalog(options.root)
     path = scaffold(catalog, options.kind, options.id)
-    # From elsewhere, the repository is that of the package or of --root: a path within it would not say which.
+    # Outside the repository, a relative path would be ambiguous.
     inside = Path.cwd().is_relative_to(catalog.root)
     where = catalog.shown(path) if inside else str(path)
     check = "neuroledger check" if options.root is None else f"neuroledger --root {options.root} check"
@@ -222,16 +223,16 @@ def new(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Everything wrong with every spec; with a commit, the review of what changed since."""
+    """Check all specs; with a commit, also review what changed since."""
     from neuroledger.store.files import write_json
 
     root = find_repository(options.root)
     reviewed = None
     if options.since is not None:
-        reviewed, count = _reviewed(root, options.since, options.paths, schemas=options.write_schemas)
+        reviewed, count = _review(root, options.since, options.paths, schemas=options.write_schemas)
         findings: Sequence[Finding] = reviewed.findings
     else:
-        findings, count = _checked(root, options.paths, schemas=options.write_schemas)
+        findings, count = _check(root, options.paths, schemas=options.write_schemas)
     errors = sum(finding.severity == "error" for finding in findings)
     plain: dict[str, Any] = {
         "files": count,
@@ -255,8 +256,8 @@ def check(options: argparse.Namespace) -> int:
     return 1 if errors else 0
 
 
-def _checked(root: Path, paths: Sequence[Path], *, schemas: bool) -> tuple[Sequence[Finding], int]:
-    """Every problem of the specs, and how many files were read; the schemas are written anew before that if wanted."""
+def _check(root: Path, paths: Sequence[Path], *, schemas: bool) -> tuple[Sequence[Finding], int]:
+    """Return every problem of the specs and the number of files; ``schemas``: regenerate the JSON Schemas first."""
     from neuroledger.engine.check import check as check_specs
     from neuroledger.engine.check import write_schemas
 
@@ -266,44 +267,44 @@ def _checked(root: Path, paths: Sequence[Path], *, schemas: bool) -> tuple[Seque
     return check_specs(catalog, paths)
 
 
-def _reviewed(
+def _review(
     root: Path, since: str, paths: Sequence[Path] = (), *, schemas: bool = False
 ) -> tuple[Review, int]:
-    """The review of what changed with the problems of the specs, and how many of these were read."""
+    """Return the review of the changes with the problems of the specs, and the number of specs."""
     from neuroledger.engine.diff_since import review
 
     reviewed = review(root, since)
-    # Links and files without end are refused before anything follows them.
+    # A refused proposal may contain links or endless files, which the check would follow.
     if reviewed.verdict == "refused":
         return reviewed, 0
     try:
-        problems, count = _checked(root, paths, schemas=schemas)
-    except SpecError as error:  # a catalogue that cannot be opened, such as one with an id twice
+        problems, count = _check(root, paths, schemas=schemas)
+    except SpecError as error:  # the catalogue cannot be opened, such as with a duplicate id
         problems, count = error.findings, 0
-    touched = {finding.where for finding in reviewed.findings}
-    # Warnings about files that the proposal does not touch are none of its doing.
-    ours = [one for one in problems if one.severity == "error" or one.where in touched]
-    return replace(reviewed, findings=tuple(sorted({*reviewed.findings, *ours}))), count
+    changed = {finding.where for finding in reviewed.findings}
+    # The proposal did not cause warnings about files that it does not change.
+    relevant = [finding for finding in problems if finding.severity == "error" or finding.where in changed]
+    return replace(reviewed, findings=tuple(sorted({*reviewed.findings, *relevant}))), count
 
 
 def summary(options: argparse.Namespace) -> int:
-    """What a proposal brings, as Markdown."""
+    """Summarise a proposal as Markdown."""
     from neuroledger.cli.summary import summary as summary_of
 
     root = find_repository(options.root)
-    say(summary_of(root, _reviewed(root, options.since)[0]).rstrip("\n"))
+    say(summary_of(root, _review(root, options.since)[0]).rstrip("\n"))
     return 0
 
 
 def _say_review(reviewed: Review) -> None:
-    """The most severe findings first, notes in a bounded list, and the verdict last."""
+    """Print the findings, the most severe first and at most 30 of each severity, then the verdict."""
     say(f"since {reviewed.commit[:12]}:")
     for severity in ("error", "warning", "note"):
-        ofthese = [finding for finding in reviewed.findings if finding.severity == severity]
-        for finding in ofthese[:SHOWN_FINDINGS]:
-            say(f"{SIGNS[finding.severity]} {finding}")
-        if len(ofthese) > SHOWN_FINDINGS:
-            say(f"  … and {len(ofthese) - SHOWN_FINDINGS} more; `--json` lists all")
+        findings = [finding for finding in reviewed.findings if finding.severity == severity]
+        for finding in findings[:SHOWN_FINDINGS]:
+            say(f"{SIGNS[severity]} {finding}")
+        if len(findings) > SHOWN_FINDINGS:
+            say(f"  … and {len(findings) - SHOWN_FINDINGS} more; `--json` lists all")
     if not reviewed.findings:
         say("nothing changed")
     say(f"verdict: {reviewed.verdict}")
@@ -311,24 +312,24 @@ def _say_review(reviewed: Review) -> None:
 
 TEMPLATES = {
     "dataset": """\
-title: What was recorded, from whom, of what
-license: LicenseRef-unstated  # SPDX id under which the data may be used, such as CC-BY-4.0
+title: What was recorded, from which subjects, with which stimuli
+license: LicenseRef-unstated  # SPDX id of the licence, such as CC-BY-4.0
 access: private               # or public; private: scores may be shown, values may not
 cite: []                      # keys of specs/references.bib
 unavailable: not packaged yet # `neuroledger package` replaces this line by `files`, `reader` and `expectations`
 """,
     "metric": """\
-title: What it compares
+title: What the metric compares
 compare: {name: regression, estimator: {name: ridge, alpha: 1}}  # a registered metric and its parameters
-splits: {name: shuffle, folds: 10, train: 0.9, by: stimulus_id}    # remove where nothing is fitted
+splits: {name: shuffle, folds: 10, train: 0.9, by: stimulus_id}    # remove if nothing is fitted
 aggregate: [{over: neuroid, with: median}, {over: split, with: mean}]
 error: {over: split, with: sem}
-scale: correlation            # what the number is; decides how a ceiling normalises it
+scale: correlation            # decides how a ceiling normalises the value
 direction: higher
 cite: []
 """,
     "ceiling": """\
-title: What limits a score
+title: Which noise limits a score
 compare: {name: internal_consistency}    # a registered ceiling and its parameters
 splits: {name: shuffle, folds: 10, train: 0.5, by: repetition, unique: true}
 aggregate: [{over: neuroid, with: median}, {over: split, with: mean}]
@@ -338,7 +339,7 @@ direction: higher
 cite: []
 """,
     "benchmark": """\
-title: Which data, compared how
+title: Which data are compared, and how
 parent: V4                    # its place in the hierarchy
 dataset: DATASET              # specs/datasets/
 select: {region: V4}          # coordinates of the assembly
@@ -349,9 +350,9 @@ controls: {negative: [noise]} # models that must stay at the floor; positive: th
 cite: []
 """,
     "model": """\
-title: What it is
+title: What the model is
 builder: {name: pixels, size: 16}    # a registered builder and its parameters
-pretraining: []                      # data sets that it was trained on
+pretraining: []                      # data sets that the model was trained on
 """,
     "suite": """\
 title: What these benchmarks have in common
@@ -360,10 +361,10 @@ models: [pixels16, noise]
 """,
 }
 
-# The `modality` of data sets whose benchmarks decode, and how such a benchmark begins.
+# Modalities of data sets whose benchmarks decode, and the template of such a benchmark.
 SIGNALS = ("eeg", "meg", "ieeg", "emg", "fmri")
 DECODING = """\
-title: What is read out of whose signals
+title: What is decoded from which signals
 parent: decoding
 dataset: DATASET              # specs/datasets/
 paradigm: {name: decoding, target: label, splits: {name: cross_subject}}  # docs/decoding.md: what is held out
@@ -381,27 +382,29 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
     Raises
     ------
     RequestError
-        There is such a file already, the id cannot be a file name, or the repository has nothing yet that a spec of this
-        kind refers to.
+        The file exists, the id cannot be a file name, or the repository has no spec yet that a spec of this kind must
+        refer to.
     SpecError
         The id is not well formed.
     """
     path = catalog.root / "specs" / f"{kind}s" / f"{id}.yaml"
-    known = catalog.path(f"{kind}s", id)
-    if path.exists() or known is not None:
-        raise RequestError(f"there is a {kind} {id!r} already: {catalog.shown(known or path)}")
+    existing = catalog.path(f"{kind}s", id)
+    if path.exists() or existing is not None:
+        raise RequestError(f"{kind} {id!r} already exists: {catalog.shown(existing or path)}")
     if "/" in id or id.startswith("."):
         raise RequestError(f"{id!r} cannot be a file name: use letters, digits and . _ -")
-    head = f"id: {id}\nversion: 1                    # rises whenever its numbers change\n"
+    head = f"id: {id}\nversion: 1                    # increase it whenever its numbers change\n"
     if (catalog.root / "specs" / "schema").is_dir():
         head = f"# yaml-language-server: $schema=../schema/{kind}.json\n{head}"
     text = TEMPLATES[kind]
     if kind == "benchmark":
-        dataset = _referred(catalog, "datasets", id, "Digits.simulated")
+        dataset = _default_reference(catalog, "datasets", id, "Digits.simulated")
         text = DECODING if catalog.dataset(dataset).modality in SIGNALS else text
         text = text.replace(f"{'DATASET':<20}", f"{dataset:<20}")
     elif kind == "suite":
-        text = text.replace("BENCHMARK", _referred(catalog, "benchmarks", id, "Digits.simulated.IT-ridge"))
+        text = text.replace(
+            "BENCHMARK", _default_reference(catalog, "benchmarks", id, "Digits.simulated.IT-ridge")
+        )
     write_text(path, head + text)
     try:
         read_spec(path, f"{kind}s", catalog.shown(path))
@@ -411,16 +414,16 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
     return path
 
 
-def _referred(catalog: Catalog, kind: str, id: str, usual: str) -> str:
-    """What a new spec refers to: the longest id that its own begins with, the usual one, or the repository's first."""
+def _default_reference(catalog: Catalog, kind: str, id: str, default: str) -> str:
+    """Return the id that a new spec refers to: the longest known prefix of its own id, the default, or the first id."""
     ids = catalog.ids(kind)
-    same = [one for one in ids if id.startswith((f"{one}.", f"{one}-"))]
-    if same:
-        return max(same, key=len)
-    if usual in ids:
-        return usual
+    prefixes = [known for known in ids if id.startswith((f"{known}.", f"{known}-"))]
+    if prefixes:
+        return max(prefixes, key=len)
+    if default in ids:
+        return default
     if not ids:
         raise RequestError(
-            f"no {kind[:-1]} yet that {id!r} could refer to: make one first, `neuroledger new {kind[:-1]} ID`"
+            f"the repository has no {kind[:-1]} that {id!r} could refer to: create one with `neuroledger new {kind[:-1]} ID`"
         )
     return ids[0]

@@ -1,4 +1,4 @@
-"""fetch, validate: data to their place, and through the gate."""
+"""fetch, validate, audit, package, pin, start: download, check and add data sets."""
 
 from __future__ import annotations
 
@@ -23,26 +23,29 @@ SHOWN_CHANGES = 40
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Bring files of data sets and models."""
+    """Download and verify the files of data sets and models."""
     catalog = open_catalog(options.root)
-    wanted = _wanted(catalog, options)
     failures = 0
     with choose() as display:
-        for kind, id in wanted:
+        for kind, id in _selection(catalog, options):
             spec = catalog.entry(kind, id).spec
-            stated = isinstance(spec, DatasetSpec) and spec.reader is not None and not spec.files
-            stated = stated and any(one.url for one in spec.downloads.values())  # type: ignore[attr-defined]
-            if getattr(spec, "unavailable", None) and not (stated and id in options.ids):
+            unpinned = (
+                isinstance(spec, DatasetSpec)
+                and spec.reader is not None
+                and not spec.files
+                and any(download.url for download in spec.downloads.values())
+            )
+            if getattr(spec, "unavailable", None) and not (unpinned and id in options.ids):
                 display.line(f"✗ {id}: unavailable: {spec.unavailable}")  # type: ignore[attr-defined]
                 failures += id in options.ids
                 continue
-            if stated:
+            if unpinned:
                 with alone(catalog.root):
-                    failures += _brought_and_pinned(open_catalog(catalog.root), id, display)
+                    failures += _fetch_and_pin(open_catalog(catalog.root), id, display)
                 continue
             files = spec.files if isinstance(spec, DatasetSpec) else spec.weights  # type: ignore[attr-defined]
             try:
-                brought = fetch_files(
+                fetched = fetch_files(
                     catalog.root,
                     folder_of(catalog.root, kind, id),
                     files,
@@ -55,50 +58,51 @@ def fetch(options: argparse.Namespace) -> int:
                 continue
             if files:
                 display.line(
-                    f"✓ {id}: {len(brought)} files brought, {len(files) - len(brought)} were there, all verified"
+                    f"✓ {id}: {len(fetched)} files fetched, {len(files) - len(fetched)} already present, all verified"
                 )
     return 1 if failures else 0
 
 
-def _brought_and_pinned(catalog: Catalog, id: str, display: Display) -> int:
-    """Fetch what a spec states and pin it, unless another process did so meanwhile; 1 if it failed."""
+def _fetch_and_pin(catalog: Catalog, id: str, display: Display) -> int:
+    """Fetch and pin the files that a spec lists, unless another process did so meanwhile; return 1 on failure."""
     from neuroledger.data.pin.pin import fetch_and_pin
 
     if catalog.dataset(id).files:
-        display.line(f"✓ {id}: another process has brought and pinned its files")
+        display.line(f"✓ {id}: another process has fetched and pinned its files")
         return 0
     try:
-        done = fetch_and_pin(catalog, id, progress=display.progress)
+        pinned = fetch_and_pin(catalog, id, progress=display.progress)
     except NeuroLedgerError as error:
         display.line(f"✗ {id}: {error}")
         return 1
-    display.line(f"✓ {id}: {done.files} files brought, and pinned in {catalog.shown(done.path)}")
+    display.line(f"✓ {id}: {pinned.files} files fetched and pinned in {catalog.shown(pinned.path)}")
     return 0
 
 
-def _wanted(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str, str]]:
-    wanted: list[tuple[str, str]] = []
+def _selection(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the kind and id of each data set and model to fetch."""
+    selection: list[tuple[str, str]] = []
     for id in options.ids:
         kinds = [entry.kind for entry in catalog.find(id) if entry.kind in {"datasets", "models"}]
         if not kinds:
-            raise RequestError(f"{id!r} is no data set and no model: nothing to fetch")
-        wanted += [(kind, id) for kind in kinds]
+            raise RequestError(f"{id!r} is neither a data set nor a model: nothing to fetch")
+        selection += [(kind, id) for kind in kinds]
     if options.suite:
         for suite in suites_of(catalog, options.suite):
             for item in suite.benchmarks:
                 benchmark = catalog.benchmark(item.id)
                 controls = (*benchmark.controls.positive, *benchmark.controls.negative)
-                wanted += [("datasets", benchmark.dataset), *(("models", id) for id in controls)]
-            wanted += [("models", id) for id in suite.models]
-    if not wanted:
-        raise RequestError("name data sets or models, or a --suite")
-    return list(dict.fromkeys(wanted))
+                selection += [("datasets", benchmark.dataset), *(("models", id) for id in controls)]
+            selection += [("models", id) for id in suite.models]
+    if not selection:
+        raise RequestError("nothing is selected: give ids of data sets or models, or --suite")
+    return list(dict.fromkeys(selection))
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Examine data sets."""
+    """Validate data sets."""
     from neuroledger.data.gate.validate import is_here
-    from neuroledger.data.gate.validate import validate as examine
+    from neuroledger.data.gate.validate import validate as validate_dataset
 
     catalog = open_catalog(options.root)
     ids = list(options.ids)
@@ -111,10 +115,10 @@ def validate(options: argparse.Namespace) -> int:
         ]
     reports = []
     for id in dict.fromkeys(ids):
-        if (why := catalog.about(id).closed) is not None:
-            say(f"– {id}: unavailable: {why}")
+        if (reason := catalog.about(id).closed) is not None:
+            say(f"– {id}: unavailable: {reason}")
             continue
-        report = examine(catalog, id, force=options.force, data_docs=options.data_docs)
+        report = validate_dataset(catalog, id, force=options.force, data_docs=options.data_docs)
         reports.append(report)
         if not options.json:
             say(str(report))
@@ -124,24 +128,24 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """What a publisher would want to know about a set of signals."""
+    """Look for defects in the recordings of a data set."""
     from neuroledger.families.decoding.audit import audit_dataset, report_of
     from neuroledger.store.files import write_text
 
     catalog = open_catalog(options.root)
-    found = audit_dataset(catalog, options.id)
-    page = report_of(catalog.dataset(options.id), found)
+    findings = audit_dataset(catalog, options.id)
+    page = report_of(catalog.dataset(options.id), findings)
     if options.json:
-        say_json([finding.to_dict() for finding in found])
+        say_json([finding.to_dict() for finding in findings])
     else:
         say(page)
     if options.out is not None:
         write_text(options.out, page)
-    return 1 if any(finding.severity == "error" for finding in found) else 0
+    return 1 if any(finding.severity == "error" for finding in findings) else 0
 
 
 def package(options: argparse.Namespace) -> int:
-    """A lab's files into a data set, or a checkpoint into the weights of a model."""
+    """Convert files of a laboratory into a data set, or a checkpoint into the weights of a model."""
     from neuroledger.cli.lab_files import reader_of
     from neuroledger.data.package import Terms, package_assembly, package_stimuli
 
@@ -153,9 +157,7 @@ def package(options: argparse.Namespace) -> int:
         written = package_stimuli(catalog, options.id, _images(options.source), options.source, terms)
     elif not options.source.exists():
         raise RequestError(f"{options.source} does not exist")
-    elif (
-        options.part == "stimuli" and not options.source.is_file()
-    ):  # a pipe or a device, which may never end
+    elif options.part == "stimuli" and not options.source.is_file():  # a pipe or a device may never end
         raise RequestError(f"{options.source} is not a file")
     elif options.part == "stimuli":
         written = package_stimuli(catalog, options.id, options.source, options.files, terms)
@@ -168,7 +170,7 @@ def package(options: argparse.Namespace) -> int:
         written = package_assembly(catalog, options.id, assembly, terms)
         if "region" not in assembly.coords:
             say(
-                "no region is stated, and benchmarks select one: package it again with --region V4 or the like"
+                "the responses have no region, which benchmarks select by: package them again with --region V4 or similar"
             )
     for path in written:
         say(f"wrote {catalog.shown(path)}")
@@ -176,14 +178,14 @@ def package(options: argparse.Namespace) -> int:
     spec = open_catalog(options.root).dataset(options.id)
     if not (catalog.root / ".dvc").is_dir():
         say(
-            "these files have no DVC pointer, because DVC is not set up here: `dvc init`, then `dvc add` each file"
+            "the files have no DVC pointers, because the repository does not use DVC: `dvc init`, then `dvc add` each file"
         )
     if spec.access == "private":
         say(
-            "the data are private: push them to a remote of your own (`dvc push -r NAME`), never to the embedded one"
+            "the data are private: push them to your own remote (`dvc push -r NAME`), never to the embedded remote"
         )
     if spec.license == "LicenseRef-unstated":
-        say("no licence is stated: others may not use the data before the spec's `license` says so")
+        say("no licence is stated: others may not use the data until the spec has a `license`")
     return 0
 
 
@@ -192,93 +194,93 @@ def _package_model(catalog: Catalog, options: argparse.Namespace) -> int:
 
     pairs = [text.partition("=") for text in options.region_layer]
     if not all(layer for _, _, layer in pairs):
-        raise RequestError("--region-layer is REGION=LAYER, such as IT=layer4")
+        raise RequestError("--region-layer must be REGION=LAYER, such as IT=layer4")
     fields = {
         "arguments": options.arguments, "preprocessing": options.preprocessing, "readout": options.readout,
         "logits": options.logits, "regions": {region: layer for region, _, layer in pairs},
     }  # fmt: skip
-    given = {name: value for name, value in fields.items() if value}
-    for path in package_model(catalog, options.id, options.source, module=options.torch_class, fields=given):
+    fields = {name: value for name, value in fields.items() if value}
+    for path in package_model(catalog, options.id, options.source, module=options.torch_class, fields=fields):
         say(f"wrote {catalog.shown(path)}")
     say(f"next: `neuroledger check`, `neuroledger evaluate {options.id}`, `neuroledger run {options.id}`")
     return 0
 
 
 def _images(folder: Path) -> pd.DataFrame:
-    """A row for each image of a folder."""
+    """Return a table with one row per image of a folder."""
     import pandas as pd
 
     from neuroledger.cli.lab_files import survey
 
     content = survey(folder, ())
     if not content.images:
-        raise RequestError(f"{folder} holds no images (png, jpg, bmp, tif)")
+        raise RequestError(f"{folder} contains no images (png, jpg, bmp, tif)")
     return pd.DataFrame({"stimulus_id": content.ids, "filename": content.images})
 
 
 def _responses(catalog: Catalog, options: argparse.Namespace) -> xr.DataArray:
-    """The assembly of a file; a bare array needs its axes, and the packaged stimuli or a list of trials."""
+    """Return the assembly of a file; an array needs its axes, and the packaged stimuli or a list of trials."""
     from neuroledger.cli.lab_files import assembly_of, columns_of, read_file, stimuli_of, table_assembly
     from neuroledger.data.package import from_long_table
     from neuroledger.data.stimuli import read_table
 
-    held = read_file(options.source)
-    if held.assembly is not None:
-        return held.assembly
-    known = folder_of(catalog.root, "datasets", options.id) / "stimuli.csv"
-    ids = [str(one) for one in read_table(known)["stimulus_id"]] if known.is_file() else []
-    if held.table is not None:
-        columns = columns_of(held.table, ids)
+    file = read_file(options.source)
+    if file.assembly is not None:
+        return file.assembly
+    stimuli = folder_of(catalog.root, "datasets", options.id) / "stimuli.csv"
+    ids = list(map(str, read_table(stimuli)["stimulus_id"])) if stimuli.is_file() else []
+    if file.table is not None:
+        columns = columns_of(file.table, ids)
         if columns is None or columns.kind not in ("long", "wide"):
-            return from_long_table(held.table)
-        named = held.table[columns.stimulus].astype(str)
-        plain = stimuli_of(named.to_numpy(), ids, None, options.source.name) if ids else list(named)
-        return table_assembly(held.table, columns, plain)
-    if not options.dims or (len(held.arrays) > 1 and options.variable is None):
+            return from_long_table(file.table)
+        rows = file.table[columns.stimulus].astype(str)
+        presented = stimuli_of(rows.to_numpy(), ids, None, options.source.name) if ids else list(rows)
+        return table_assembly(file.table, columns, presented)
+    if not options.dims or (len(file.arrays) > 1 and options.variable is None):
         raise RequestError(
-            f"{options.source.name} is a bare array ({', '.join(held.arrays)}): name its axes, --dims stimulus,neuroid or "
-            "trial,neuroid[,time_bin], and of a mat file its --variable; `neuroledger start FOLDER` finds them and asks"
+            f"{options.source.name} has arrays without named axes ({', '.join(file.arrays)}): give --dims stimulus,neuroid "
+            "or trial,neuroid[,time_bin], and --variable for a mat file; `neuroledger start FOLDER` asks for them"
         )
-    variable = options.variable or next(iter(held.arrays))
-    if variable not in held.arrays:
+    variable = options.variable or next(iter(file.arrays))
+    if variable not in file.arrays:
         raise RequestError(
-            f"{options.source.name} has no variable {variable!r}; it has {', '.join(held.arrays)}"
+            f"{options.source.name} has no variable {variable!r}; it has {', '.join(file.arrays)}"
         )
     trials = None
     if options.trials is not None:
-        trials = [str(one) for one in read_table(options.trials)["stimulus_id"]]
+        trials = list(map(str, read_table(options.trials)["stimulus_id"]))
     if not ids and trials is None:
         raise RequestError(
-            f"package the stimuli of {options.id} first: the rows of the array are theirs, in their order"
+            f"data set {options.id} has no stimuli, which are the rows of the array: package them first, or give --trials"
         )
     return assembly_of(
-        held.arrays[variable], options.dims.split(","), ids, trials=trials, bins=options.time_bins
+        file.arrays[variable], options.dims.split(","), ids, trials=trials, bins=options.time_bins
     )
 
 
 def start(options: argparse.Namespace) -> int:
-    """A folder of one's own into a scored benchmark."""
+    """Turn a folder of the user into a scored benchmark."""
     from neuroledger.cli import ANSWERS
     from neuroledger.cli.start import start as start_from
 
     answers = {name: getattr(options, name) for name in ANSWERS if getattr(options, name)}
-    done = start_from(
+    started = start_from(
         options.folder, id=options.id, title=options.title, models=options.models, coordinates=options.coordinates,
         degrees=options.degrees, root=options.root, out=options.out, tell=say,
         ask=input if sys.stdin.isatty() and not options.no_questions else None, **answers,
     )  # fmt: skip
-    for path in done.written:
+    for path in started.written:
         say(f"wrote {path}")
-    rows = [(r.benchmark, r.model, r.status, _number((r.score or {}).get("value"))) for r in done.records]
+    rows = [(r.benchmark, r.model, r.status, _number((r.score or {}).get("value"))) for r in started.records]
     say_table(("benchmark", "model", "state", "score"), rows)
-    failed = {r.benchmark: r for r in done.records if r.status == "failed"}
+    failed = {record.benchmark: record for record in started.records if record.status == "failed"}
     for record in failed.values():
         say(f"failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
-    say(f"page: {done.page}")
+    say(f"page: {started.page}")
     if options.open:
         import webbrowser
 
-        webbrowser.open(done.page.resolve().as_uri())
+        webbrowser.open(started.page.resolve().as_uri())
     return 1 if failed else 0
 
 
@@ -287,7 +289,7 @@ def _number(value: float | None) -> str:
 
 
 def pin(options: argparse.Namespace) -> int:
-    """Downloads into a pinned data set, or into the weights of a model."""
+    """Pin downloaded files in the spec of a data set, or of a model as its weights."""
     import difflib
 
     from neuroledger.data.pin.pin import Downloads, pin_weights
@@ -295,7 +297,7 @@ def pin(options: argparse.Namespace) -> int:
 
     events = dict(text.rpartition("=")[::2] for text in options.event)
     if "" in events:
-        raise RequestError("--event is DESCRIPTION=LABEL, such as --event 'Stimulus/S  1=left'")
+        raise RequestError("--event must be DESCRIPTION=LABEL, such as --event 'Stimulus/S  1=left'")
     catalog = open_catalog(options.root)
     downloads = Downloads(
         folder=options.source,
@@ -309,11 +311,13 @@ def pin(options: argparse.Namespace) -> int:
         check=not options.no_check,
     )
     model = options.id in catalog.ids("models")
-    done = (pin_weights if model else pin_downloads)(catalog, options.id, downloads, dry_run=options.dry_run)
-    shown = catalog.shown(done.path)
+    pinned = (pin_weights if model else pin_downloads)(
+        catalog, options.id, downloads, dry_run=options.dry_run
+    )
+    path = catalog.shown(pinned.path)
     changes = list(
         difflib.unified_diff(
-            done.before.splitlines(), done.after.splitlines(), shown, shown, "now", "pinned", 0, ""
+            pinned.before.splitlines(), pinned.after.splitlines(), path, path, "now", "pinned", 0, ""
         )
     )
     limit = len(changes) if options.dry_run else SHOWN_CHANGES
@@ -321,18 +325,16 @@ def pin(options: argparse.Namespace) -> int:
         say(line)
     if changes[limit:]:
         say(f"… and {len(changes) - limit} more changed lines")
-    for remark in done.remarks:
+    for remark in pinned.remarks:
         say(f"note: {remark}")
-    people = f" of {done.subjects} subjects" if done.subjects else ""
+    files = f"{pinned.files} files" + (f" of {pinned.subjects} subjects" if pinned.subjects else "")
     if options.dry_run:
-        say(f"{done.files} files{people} would be pinned; nothing was written")
+        say(f"{files} would be pinned; nothing was written")
         return 0
-    if not changes and not done.placed:
-        say(f"{done.files} files{people}: pinned and in place already")
+    if not changes and not pinned.placed:
+        say(f"{files}: already pinned and in place")
         return 0
-    say(
-        f"pinned {done.files} files{people}, {done.placed} of them put into data/{'models/' * model}{options.id}/"
-    )
+    say(f"pinned {files}, placed {pinned.placed} of them in data/{'models/' * model}{options.id}/")
     then = "" if model else f", `neuroledger validate {options.id}`, `neuroledger run`"
-    say(f"next: `neuroledger check {shown}`{then}")
+    say(f"next: `neuroledger check {path}`{then}")
     return 0

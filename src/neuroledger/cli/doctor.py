@@ -1,4 +1,4 @@
-"""The state of this machine: versions, devices, remotes, data, each with the command that fixes it."""
+"""Checks of this machine: versions, devices, remotes and data, each with the command that fixes a problem."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ OPTIONAL: Final = {
     "zstandard": ("events", "reading AEDAT 4"),
     "pyriemann": ("eeg", "decoding by covariance"),
     "mne-bids": ("bids", "reading BIDS folders"),
-    "nilearn": ("fmri", "reading images of the brain"),
+    "nilearn": ("fmri", "reading brain images"),
     "openpyxl": ("sheets", "reading Excel sheets"),
     "soundfile": ("sound", "reading sounds"),
     "pynwb": ("nwb", "reading NWB files"),
     "pyxdf": ("xdf", "reading XDF files"),
-    "neo": ("neo", "reading formats of electrophysiology"),
+    "neo": ("neo", "reading electrophysiology formats"),
     "pyarrow": ("parquet", "reading Parquet tables"),
     "nir": ("nir", "costs of NIR graphs"),
     "onnx": ("onnx", "costs of ONNX graphs"),
@@ -55,15 +55,15 @@ OPTIONAL: Final = {
     "transformers": ("language", "embedding images, texts, sounds and films"),
     "av": ("film", "embedding films"),
     "spacy": ("words", "embedding words"),
-    "timm": ("vision", "networks for images by name"),
-    "braindecode": ("braindecode", "networks for signals by name"),
+    "timm": ("vision", "timm networks for images"),
+    "braindecode": ("braindecode", "braindecode networks for signals"),
     "dvc-s3": ("s3", "the S3 remote"),
     "distributed": ("cluster", "running on a cluster"),
 }
 
 
 def examine(catalog: Catalog) -> list[Finding]:
-    """Everything that was looked at; nothing is changed, nothing is downloaded."""
+    """Return a finding for everything that was checked; nothing is changed or downloaded."""
     return [
         *_python(),
         *_packages(catalog.root),
@@ -77,12 +77,12 @@ def examine(catalog: Catalog) -> list[Finding]:
 
 
 def _python() -> Iterator[Finding]:
-    found = f"{platform.python_version()} on {platform.system()}-{platform.machine()}"
+    version = f"{platform.python_version()} on {platform.system()}-{platform.machine()}"
     if sys.version_info < OLDEST_PYTHON:
         fix = "install Python 3.11 or newer, then `make clean repro`"
-        yield Finding("machine.python", "error", "python", found, fix)
+        yield Finding("machine.python", "error", "python", version, fix)
     else:
-        yield Finding("machine.python", "ok", "python", found)
+        yield Finding("machine.python", "ok", "python", version)
 
 
 def _version(package: str) -> str | None:
@@ -93,33 +93,33 @@ def _version(package: str) -> str | None:
 
 
 def _packages(root: Path) -> Iterator[Finding]:
-    lacking = [name for name in NEEDED if _version(name) is None]
-    if lacking:
-        words, fix = f"missing: {', '.join(lacking)}", "`make clean repro`, or `pip install -e .`"
-        yield Finding("machine.package", "error", "packages", words, fix)
+    missing = [name for name in NEEDED if _version(name) is None]
+    if missing:
+        what, fix = f"missing: {', '.join(missing)}", "`make clean repro`, or `pip install -e .`"
+        yield Finding("machine.package", "error", "packages", what, fix)
     else:
         yield Finding(
             "machine.package", "ok", "packages", ", ".join(f"{name} {_version(name)}" for name in NEEDED)
         )
     for name, (extra, purpose) in OPTIONAL.items():
-        found = _version(name)
-        if found is None:
-            words, fix = f"not installed: needed for {purpose}", f'`pip install -e ".[{extra}]"`'
-            yield Finding("machine.package", "note", name, words, fix)
+        version = _version(name)
+        if version is None:
+            what, fix = f"not installed: needed for {purpose}", f'`pip install -e ".[{extra}]"`'
+            yield Finding("machine.package", "note", name, what, fix)
         else:
-            yield Finding("machine.package", "ok", name, found)
-    for distribution, words in registry.broken().items():
-        what, _, fix = words.partition("; ")
+            yield Finding("machine.package", "ok", name, version)
+    for distribution, message in registry.broken().items():
+        what, _, fix = message.partition("; ")
         yield Finding("machine.plugin", "error", distribution, what, fix)
-    moved = [
+    different = [
         f"{name} {_version(name)} instead of {pin}"
         for name, pin in _pins(root)
         if _version(name) not in {None, pin}
     ]
-    if moved:
-        do = "`pip install --no-deps -r requirements.txt`"
-        words = f"not those of requirements.txt: {', '.join(moved[:8])}"
-        yield Finding("machine.package", "note", "versions", words, do)
+    if different:
+        fix = "`pip install --no-deps -r requirements.txt`"
+        what = f"different from requirements.txt: {', '.join(different[:8])}"
+        yield Finding("machine.package", "note", "versions", what, fix)
 
 
 def _pins(root: Path) -> Iterator[tuple[str, str]]:
@@ -131,7 +131,7 @@ def _pins(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _devices() -> Iterator[Finding]:
-    threads = os.environ.get("OMP_NUM_THREADS", "as many as the libraries choose")
+    threads = os.environ.get("OMP_NUM_THREADS", "chosen by the libraries")
     yield Finding("machine.device", "ok", "cpu", f"{os.cpu_count()} cores, threads: {threads}")
     if _version("torch") is None:
         return
@@ -143,24 +143,23 @@ def _devices() -> Iterator[Finding]:
     elif torch.backends.mps.is_available():
         yield Finding("machine.device", "ok", "gpu", "Apple GPU: `--device mps`")
     elif shutil.which("nvidia-smi"):
-        do = "install a build of the same torch version with CUDA from pytorch.org"
-        words = f"a driver is here, but torch {torch.__version__} cannot use it"
-        yield Finding("machine.device", "note", "gpu", words, do)
+        fix = "install a build of the same torch version with CUDA from pytorch.org"
+        what = f"a driver is installed, but torch {torch.__version__} cannot use it"
+        yield Finding("machine.device", "note", "gpu", what, fix)
     else:
-        yield Finding("machine.device", "note", "gpu", "none that torch can use: everything runs on the CPU")
+        yield Finding("machine.device", "note", "gpu", "torch can use none: everything runs on the CPU")
 
 
 def _disk(root: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(root).free
     state: Severity = "ok" if free > SPARE_BYTES else "note"
-    do = "" if state == "ok" else "free space, or remove .cache (it is made again)"
-    yield Finding("machine.disk", state, "disk", f"{free / 1e9:.1f} GB free", do)
-    for folder in (root / "results", root / ".cache", root / "data"):
-        there = folder if folder.exists() else root
-        if not os.access(there, os.W_OK):
-            yield Finding(
-                "machine.disk", "error", "disk", f"{there} cannot be written to", f"`chmod -R u+w {there}`"
-            )
+    fix = "" if state == "ok" else "free space, or remove .cache (it is recomputed)"
+    yield Finding("machine.disk", state, "disk", f"{free / 1e9:.1f} GB free", fix)
+    for name in ("results", ".cache", "data"):
+        folder = root / name if (root / name).exists() else root
+        if not os.access(folder, os.W_OK):
+            what, fix = f"{folder} cannot be written to", f"`chmod -R u+w {folder}`"
+            yield Finding("machine.disk", "error", "disk", what, fix)
 
 
 def _activations(root: Path) -> Iterator[Finding]:
@@ -172,14 +171,13 @@ def _activations(root: Path) -> Iterator[Finding]:
             "store.size", "error", "activations", str(error), "`unset NEUROLEDGER_ACTIVATIONS_LIMIT`"
         )
         return
-    held = sum(entry.size for entry in Store(folder).entries())
-    said = f"{size_in_words(held)} kept of at most {size_in_words(limit)}, in {folder}"
-    if held > limit:
-        yield Finding(
-            "store.size", "note", "activations", said, f"the next pass makes room; or `rm -r {folder}`"
-        )
+    size = sum(entry.size for entry in Store(folder).entries())
+    what = f"{size_in_words(size)} stored of at most {size_in_words(limit)}, in {folder}"
+    if size > limit:
+        fix = f"the next run removes old entries; or `rm -r {folder}`"
+        yield Finding("store.size", "note", "activations", what, fix)
     else:
-        yield Finding("store.size", "ok", "activations", said)
+        yield Finding("store.size", "ok", "activations", what)
 
 
 def _remotes(root: Path) -> Iterator[Finding]:
@@ -203,18 +201,18 @@ def _remote(root: Path, name: str, options: dict[str, str], *, is_default: bool)
     topic = f"remote {name}{' (default)' if is_default else ''}"
     if options.get("verify", "false").lower() != "true":
         fix = f"`dvc remote modify {name} verify true`"
-        return Finding("machine.remote", "error", topic, "does not verify what it brings", fix)
+        return Finding("machine.remote", "error", topic, "does not verify downloaded files", fix)
     if url.startswith("s3://"):
-        held = os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_PROFILE")
-        known = held or (Path.home() / ".aws" / "credentials").is_file()
-        do = "" if known else "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to use it"
-        words = url + ("" if known else ": no credentials here")
-        return Finding("machine.remote", "ok" if known else "note", topic, words, do)
+        variable = os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_PROFILE")
+        if variable or (Path.home() / ".aws" / "credentials").is_file():
+            return Finding("machine.remote", "ok", topic, url)
+        fix = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to use it"
+        return Finding("machine.remote", "note", topic, f"{url}: no credentials on this machine", fix)
     folder = (root / ".dvc" / url).resolve()
-    objects = sum(1 for each in folder.rglob("*") if each.is_file()) if folder.is_dir() else 0
+    objects = sum(path.is_file() for path in folder.rglob("*")) if folder.is_dir() else 0
     if not objects:
-        words, fix = f"{folder.name} is empty or missing", f"`git checkout {folder.name}`"
-        return Finding("machine.remote", "error", topic, words, fix)
+        what, fix = f"{folder.name} is empty or missing", f"`git checkout {folder.name}`"
+        return Finding("machine.remote", "error", topic, what, fix)
     return Finding("machine.remote", "ok", topic, f"{folder.name}, {objects} files, part of the clone")
 
 
@@ -226,42 +224,42 @@ def _mirror() -> Iterator[Finding]:
         return
     if folder is not None:
         yield Finding(
-            "machine.mirror", "ok", "mirror", f"{folder}: pinned files are looked up here before any download"
+            "machine.mirror", "ok", "mirror", f"{folder}: searched for pinned files before any download"
         )
 
 
 def _data(catalog: Catalog) -> Iterator[Finding]:
     suite = read_params(catalog.root).suite
     try:
-        wanted = {catalog.benchmark(item.id).dataset for item in catalog.suite(suite).benchmarks}
+        used = {catalog.benchmark(item.id).dataset for item in catalog.suite(suite).benchmarks}
     except RequestError as error:
-        words, fix = f"params.yaml: {error}", "name a suite of `neuroledger list suites`"
-        yield Finding("machine.suite", "error", "suite", words, fix)
-        wanted = set()
+        what, fix = f"params.yaml: {error}", "name a suite of `neuroledger list suites`"
+        yield Finding("machine.suite", "error", "suite", what, fix)
+        used = set()
     for id in catalog.ids("datasets"):
         spec = catalog.dataset(id)
         if spec.closed is not None:
             continue
-        needed: Severity = "error" if id in wanted else "note"
-        lacking = _lacking(folder_of(catalog.root, "datasets", id), spec.files)
-        if lacking:
-            what = f"{len(lacking)} of {len(spec.files)} files missing or of another size"
+        needed: Severity = "error" if id in used else "note"
+        missing = _missing_files(folder_of(catalog.root, "datasets", id), spec.files)
+        if missing:
+            what = f"{len(missing)} of {len(spec.files)} files missing or of the wrong size"
             yield Finding("machine.data", needed, f"data set {id}", what, f"`neuroledger fetch {id}`")
         elif refused := refusal(catalog, id):
-            words, fix = f"{refused.where}: {refused.what}", f"`neuroledger validate {id}`"
-            yield Finding("machine.data", needed, f"data set {id}", words, fix)
+            what, fix = f"{refused.where}: {refused.what}", f"`neuroledger validate {id}`"
+            yield Finding("machine.data", needed, f"data set {id}", what, fix)
         else:
             yield Finding("machine.data", "ok", f"data set {id}", f"{len(spec.files)} files, valid")
     for id in catalog.ids("models"):
         weights = catalog.model(id).weights
-        lacking = _lacking(folder_of(catalog.root, "models", id), weights)
-        if lacking and catalog.model(id).unavailable is None:
-            what = f"{len(lacking)} of {len(weights)} files of weights missing or of another size"
+        missing = _missing_files(folder_of(catalog.root, "models", id), weights)
+        if missing and catalog.model(id).unavailable is None:
+            what = f"{len(missing)} of {len(weights)} files of weights missing or of the wrong size"
             yield Finding("machine.data", "note", f"model {id}", what, f"`neuroledger fetch {id}`")
 
 
-def _lacking(folder: Path, pins: dict[str, SourceFile]) -> list[str]:
-    """Files that are not there with the pinned size; whether their bytes are right is for `validate` to say."""
+def _missing_files(folder: Path, pins: dict[str, SourceFile]) -> list[str]:
+    """Return the files that are missing or differ from the pinned size; `validate` checks their bytes."""
     return [
         name
         for name, pin in pins.items()

@@ -1,4 +1,4 @@
-"""plot: figures of boards from records, and of models that are scored for them, written to a file."""
+"""plot: writes figures of leaderboards, scores, models and data to files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def plot(options: argparse.Namespace) -> int:
-    """One figure."""
+    """Write one figure."""
     from neuroledger.report.plots.style import save
 
-    say(str(save(_drawn(options), options.out)))
+    say(str(save(_draw(options), options.out)))
     return 0
 
 
-def _drawn(options: argparse.Namespace) -> Any:
-    """The figure that was asked for."""
+def _draw(options: argparse.Namespace) -> Any:
+    """Return the axes of the requested figure."""
     from neuroledger import plot as figures
     from neuroledger.engine.compare import compare
     from neuroledger.engine.public import layers
@@ -34,30 +34,34 @@ def _drawn(options: argparse.Namespace) -> Any:
     kind, names = options.figure, options.names
     catalog = open_catalog(options.root)
 
-    def board(*alone: str) -> Any:
-        return leaderboard(suite=options.suite, benchmarks=() if options.suite else alone, catalog=catalog)
+    def board(*benchmarks: str) -> Any:
+        return leaderboard(
+            suite=options.suite, benchmarks=() if options.suite else benchmarks, catalog=catalog
+        )
+
+    def layer_scores() -> dict[str, dict[str, Score]]:
+        return {id: layers(_names(options, 1, "model")[0], id) for id in _benchmarks(options)}
 
     draw: dict[str, Callable[[], Any]] = {
         "agreement": lambda: figures.agreement(board()),
-        "bars": lambda: figures.bars(_named(options, 1, "benchmark")[0], board(*names)),
+        "bars": lambda: figures.bars(_names(options, 1, "benchmark")[0], board(*names)),
         "confusion": lambda: figures.confusion(_scores(options, 1)[names[0]]),
-        "controls": lambda: figures.controls(_named(options, 1, "benchmark")[0], board(*names)),
+        "controls": lambda: figures.controls(_names(options, 1, "benchmark")[0], board(*names)),
         "differences": lambda: figures.differences(
             compare(
-                *_named(options, 2, "model"), suite=options.suite, benchmark=_one(options), catalog=catalog
+                *_names(options, 2, "model"),
+                suite=options.suite,
+                benchmark=_benchmark(options),
+                catalog=catalog,
             )
         ),
         "heat_map": lambda: figures.heat_map(board()),
-        "layer_map": lambda: figures.layer_map(
-            {each: layers(_named(options, 1, "model")[0], each) for each in _some(options)}
-        ),
-        "layers": lambda: figures.layers(
-            {each: layers(_named(options, 1, "model")[0], each) for each in _some(options)}
-        ),
+        "layer_map": lambda: figures.layer_map(layer_scores()),
+        "layers": lambda: figures.layers(layer_scores()),
         "paired": lambda: figures.paired(_scores(options), by=options.by or "subject"),
         "ranks": lambda: figures.ranks(board()),
         "rdm": lambda: figures.rdm(
-            {name: _responses(name) for name in _named(options, None, "data set")}, by=options.by
+            {name: _responses(name) for name in _names(options, None, "data set")}, by=options.by
         ),
         "reliability": lambda: figures.reliability(_scores(options, 1)[names[0]]),
         "scatter": lambda: figures.scatter(_scores(options, 2)),
@@ -67,38 +71,38 @@ def _drawn(options: argparse.Namespace) -> Any:
     return draw[kind]()
 
 
-def _two(options: argparse.Namespace, what: str) -> tuple[str, str]:
-    first, second = _named(options, 2, what)
+def _two(options: argparse.Namespace, kind: str) -> tuple[str, str]:
+    first, second = _names(options, 2, kind)
     return first, second
 
 
 def _responses(dataset: str) -> xr.DataArray:
-    """The data set's responses, repetitions of a stimulus averaged."""
+    """Return the responses of a data set, averaged over repetitions of a stimulus."""
     from neuroledger.data.assembly import average_repetitions
     from neuroledger.engine.public import load
 
     assembly = load(dataset).assembly
     if assembly is None:
-        raise RequestError(f"{dataset} has stimuli alone: there are no responses to compare")
+        raise RequestError(f"data set {dataset} has no responses: choose one with an assembly")
     return average_repetitions(assembly) if "presentation" in assembly.dims else assembly
 
 
-def _named(options: argparse.Namespace, count: int | None, what: str) -> list[str]:
-    """The names given, which must be as many as the figure shows."""
+def _names(options: argparse.Namespace, count: int | None, kind: str) -> list[str]:
+    """Return the names on the command line; their number must be ``count``, or at least 1 for None."""
     names: list[str] = options.names
     if not names or count not in (None, len(names)):
-        wanted = f"{count or 'at least 1'} {what}{'s' * ((count or 1) > 1)}"
-        raise RequestError(f"plot {options.figure} needs {wanted}, got {len(names)}")
+        needed = f"{count or 'at least 1'} {kind}{'s' * ((count or 1) > 1)}"
+        raise RequestError(f"plot {options.figure} needs {needed}, got {len(names)}")
     return names
 
 
-def _one(options: argparse.Namespace) -> str | None:
+def _benchmark(options: argparse.Namespace) -> str | None:
     if len(options.benchmark) > 1:
         raise RequestError(f"plot {options.figure} shows one benchmark, got {len(options.benchmark)}")
     return options.benchmark[0] if options.benchmark else None
 
 
-def _some(options: argparse.Namespace) -> list[str]:
+def _benchmarks(options: argparse.Namespace) -> list[str]:
     benchmarks: list[str] = options.benchmark
     if not benchmarks:
         raise RequestError(f"plot {options.figure} needs a benchmark: --benchmark B")
@@ -106,10 +110,10 @@ def _some(options: argparse.Namespace) -> list[str]:
 
 
 def _scores(options: argparse.Namespace, count: int | None = None) -> dict[str, Score]:
-    """The models' scores on the benchmark, computed now: a figure needs their samples."""
+    """Score the models on the benchmark: a figure needs samples, which records do not contain."""
     from neuroledger.engine.public import score
 
-    benchmark = _one(options)
+    benchmark = _benchmark(options)
     if benchmark is None:
         raise RequestError(f"plot {options.figure} needs a benchmark: --benchmark B")
-    return {name: score(name, benchmark) for name in _named(options, count, "model")}
+    return {name: score(name, benchmark) for name in _names(options, count, "model")}

@@ -1,4 +1,4 @@
-"""What a verb says: tables, cards and JSON on standard output; and that it waits for another process that pins."""
+"""Output of the verbs on standard output, and the lock that lets one process at a time pin files."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["alone", "say", "say_json", "say_table"]
 
 
 def say(text: str = "") -> None:
-    """One line on standard output."""
+    """Write one line to standard output."""
     sys.stdout.write(visible(text) + "\n")
 
 
 def say_json(value: Any) -> None:
-    """Plain data as JSON."""
+    """Write plain data as JSON to standard output."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
-    say("".join(each if each == "\n" or not hidden(each) else json.dumps(each)[1:-1] for each in text))
+    say("".join(char if char == "\n" or not hidden(char) else json.dumps(char)[1:-1] for char in text))
 
 
 def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Aligned columns; the last one is cut to the terminal."""
+    """Write aligned columns; the last one is cut to the width of the terminal."""
     if not rows:
         return
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
@@ -47,12 +47,12 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """Within it, no other process pins what it fetched into this repository; a catalogue is to be opened within it.
+    """Let no other process pin files of this repository; open the catalogue inside the block.
 
     Raises
     ------
     DataError
-        Nothing may be written below the repository's ``.cache``.
+        The repository's folder ``.cache`` cannot be written.
     """
     folder = root / ".cache" / "locks"
     try:
@@ -62,11 +62,11 @@ def alone(root: Path) -> Iterator[None]:
             lock.acquire(timeout=1)
         except Timeout:
             with choose() as display:
-                display.line("waiting for another process that pins files of this repository")
+                display.line("waiting for another process that is pinning files of this repository")
             lock.acquire()
     except OSError as error:
         raise DataError(
-            f"{folder} cannot be written ({error.strerror or error}); correct its rights"
+            f"{folder} cannot be written ({error.strerror or error}); correct its permissions"
         ) from error
     try:
         yield

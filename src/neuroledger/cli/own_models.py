@@ -1,4 +1,4 @@
-"""A model of one's own: through all benchmarks of a suite, its cost, and its checkpoint as pinned weights."""
+"""A user's own model: its scores on all benchmarks of a suite, its cost, and its checkpoint as pinned weights."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from neuroledger.store.files import replacing, write_text
 
 __all__ = ["Evaluated", "evaluate", "package_model"]
 
-# Keys under which training scripts keep the tensors of a model.
-INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
+# Keys under which training scripts store the tensors of a model.
+STATE_KEYS = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
 
 
 @dataclass(frozen=True)
 class Evaluated(Mapping[str, Score]):
-    """The scores of one model by benchmark, with its costs, and what was skipped or failed, with reasons."""
+    """Scores of one model by benchmark, its costs, and the skipped and failed benchmarks with reasons."""
 
     model: str
     scores: Mapping[str, Score]
@@ -61,16 +61,16 @@ class Evaluated(Mapping[str, Score]):
         return len(self.scores)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per benchmark: score, interval, raw value, ceiling, and the operations per stimulus."""
+        """Return one row per benchmark: score, interval, raw value, ceiling, scale, operations per stimulus, state."""
         operations = self.costs.get("synaptic_operations")
         rows = [
             {
-                "benchmark": id, "score": one.value, "low": one.low, "high": one.high, "raw": one.raw,
-                "ceiling": None if one.ceiling is None else one.ceiling.value, "scale": one.scale,
+                "benchmark": id, "score": score.value, "low": score.low, "high": score.high, "raw": score.raw,
+                "ceiling": None if score.ceiling is None else score.ceiling.value, "scale": score.scale,
                 "operations": math.nan if operations is None or operations.status == "failed" else operations.value,
-                "state": one.status,
+                "state": score.status,
             }
-            for id, one in self.scores.items()
+            for id, score in self.scores.items()
         ]  # fmt: skip
         rows += [{"benchmark": id, "state": f"failed: {reason}"} for id, reason in self.failed.items()]
         return pd.DataFrame(
@@ -79,16 +79,15 @@ class Evaluated(Mapping[str, Score]):
         )
 
     def notes(self) -> list[str]:
-        """One line on what was skipped, if anything was: how many, and why."""
+        """Return one line that says how many benchmarks were skipped and why; no line if none was."""
         if not self.skipped:
             return []
         reasons: dict[str, list[str]] = {}
         for id, reason in self.skipped.items():
             reasons.setdefault(reason, []).append(id)
-        words = "; ".join(f"{some(ids)}: {reason}" for reason, ids in reasons.items())
-        return [
-            f"skipped {len(self.skipped)} of {len(self.skipped) + len(self.scores) + len(self.failed)} benchmarks: {words}"
-        ]
+        total = len(self.skipped) + len(self.scores) + len(self.failed)
+        text = "; ".join(f"{some(ids)}: {reason}" for reason, ids in reasons.items())
+        return [f"skipped {len(self.skipped)} of {total} benchmarks: {text}"]
 
     def __str__(self) -> str:
         table = self.to_frame().to_string(index=False, float_format=lambda value: f"{value:.4g}", na_rep="–")
@@ -115,35 +114,35 @@ def evaluate(
 ) -> Evaluated:
     """Score a model on every benchmark of a suite; nothing is recorded.
 
-    Benchmarks that ask for what the model does not give, and those whose data are not here, are skipped.
+    Benchmarks that need an output that the model does not have, and benchmarks without local data, are skipped.
 
     Parameters
     ----------
     model
         The id of a model, a model in memory, a Brain-Score object, or a torch module.
     suite, benchmarks
-        What to score it on: the suite of ``params.yaml`` when neither is given; ``unlisted`` for what no suite lists.
+        What to score it on; default: the suite of ``params.yaml``. ``unlisted`` selects the benchmarks in no suite.
     costs
-        Also count operations per stimulus, where the model shows stimuli to a network.
+        Also count operations per stimulus, if the model is a network.
     declared
-        Of a torch module, the arguments of :func:`neuroledger.models.torch`: ``regions`` or ``readout``, and
+        Arguments of :func:`neuroledger.models.torch` for a torch module: ``regions`` or ``readout``,
         ``preprocessing``, ``visual_degrees`` and so on.
 
     Raises
     ------
     RequestError
-        Unknown ids, or a module of which nothing is declared.
+        An id is unknown, or a module has neither regions nor a readout.
     """
     catalog = open_catalog()
-    one = wrapped(model, **declared)
-    if isinstance(one, str):
-        catalog.model(one)
-    chosen = suites_of(catalog, suite or read_params(catalog.root).suite) if suite or not benchmarks else ()
-    ids = list(dict.fromkeys([*benchmarks, *(item.id for each in chosen for item in each.benchmarks)]))
+    wrapped_model = wrapped(model, **declared)
+    if isinstance(wrapped_model, str):
+        catalog.model(wrapped_model)
+    suites = suites_of(catalog, suite or read_params(catalog.root).suite) if suite or not benchmarks else ()
+    ids = list(dict.fromkeys([*benchmarks, *(item.id for spec in suites for item in spec.benchmarks)]))
     scores: dict[str, Score] = {}
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}
-    counted: Mapping[str, Score] = {}
+    measured: Mapping[str, Score] = {}
     with choose() as display:
         session = Session(
             catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
@@ -151,19 +150,20 @@ def evaluate(
         for number, id in enumerate(ids):
             display.progress("evaluate", number, len(ids))
             spec = catalog.benchmark(id)
-            if reason := closed(catalog, id, one):
+            if reason := closed(catalog, id, wrapped_model):
                 skipped[id] = reason
                 continue
             try:
-                scores[id] = evaluate_pair(session, spec, one).headline
+                scores[id] = evaluate_pair(session, spec, wrapped_model).headline
                 display.line(f"{id}: {scores[id]}")
-                if costs and not counted:
-                    counted = shown_cost(session, one, spec.dataset)
+                if costs and not measured:
+                    measured = shown_cost(session, wrapped_model, spec.dataset)
             except NeuroLedgerError as error:
                 failed[id] = str(error)
                 display.line(f"{id}: failed: {error}")
         display.progress("evaluate", len(ids), len(ids))
-    return Evaluated(one if isinstance(one, str) else one.id, scores, counted, skipped, failed)
+    name = wrapped_model if isinstance(wrapped_model, str) else wrapped_model.id
+    return Evaluated(name, scores, measured, skipped, failed)
 
 
 def package_model(
@@ -174,17 +174,17 @@ def package_model(
     module: str | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> list[Path]:
-    """Convert a checkpoint to safetensors, place it, track it, and pin it in the spec of model ``id``.
+    """Convert a checkpoint to safetensors, track it with DVC, and pin it in the spec of model ``id``.
 
-    Only tensors are read (``weights_only``), in a process with limits. A model without a spec gets one, of the torch module
-    ``package.module:Class`` and the further ``fields`` (``regions``, ``layers``, ``preprocessing``, …).
+    Only tensors are read (``weights_only``), in a process with resource limits. A model without a spec gets one, which
+    builds the torch class ``package.module:Class`` and has the ``fields`` (``regions``, ``layers``, ``preprocessing``, …).
 
     Raises
     ------
     RequestError
-        There is neither a spec nor a module.
+        The model has no spec and no module is given, or the checkpoint does not exist.
     DataError, ModelError
-        The file is not a checkpoint, or its tensors are not those of the module.
+        The file is not a checkpoint, or its tensors do not fit the module.
     """
     path = catalog.path("models", id)
     if path is None and module is None:
@@ -195,7 +195,7 @@ def package_model(
     if not checkpoint.is_file():
         raise RequestError(f"{checkpoint} does not exist")
     if path is not None:
-        _require_stated(catalog.model(id), checkpoint)
+        _require_published(catalog.model(id), checkpoint)
     tensors = _tensors(checkpoint)
     require_dvc(catalog.root)
     from safetensors.numpy import save_file
@@ -209,18 +209,18 @@ def package_model(
     if path is not None:
         text = without(path.read_text(encoding="utf-8"), "unavailable")
     else:
-        given = dict(fields or {})
+        rest = dict(fields or {})
         builder: dict[str, Any] = {
             "name": "torch",
             "module": module,
-            **{name: given.pop(name) for name in ("arguments", "preprocessing") if name in given},
+            **{name: rest.pop(name) for name in ("arguments", "preprocessing") if name in rest},
         }
         lines = {
             "id": id,
             "version": 1,
             "title": f"{str(module).rpartition(':')[2]} from {checkpoint.name}",
             "builder": builder,
-            **given,
+            **rest,
         }
         path = catalog.root / "specs" / "models" / f"{id}.yaml"
         head = (
@@ -241,15 +241,15 @@ def package_model(
     return [target, path]
 
 
-def _require_stated(spec: ModelSpec, checkpoint: Path) -> None:
-    """Return if the checkpoint is what the spec's ``downloads`` state of a file of that name.
+def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
+    """Check that the checkpoint is one of the files that the spec's ``downloads`` list.
 
     Raises
     ------
     RequestError
-        The spec states other files.
+        The spec lists other files.
     DataError
-        The size or a checksum, or the stated beginning of one, is another.
+        The size, a checksum, or the stated beginning of a checksum differs.
     """
     if not spec.downloads:
         return
@@ -260,25 +260,25 @@ def _require_stated(spec: ModelSpec, checkpoint: Path) -> None:
             f"model {spec.id!r} is published as {names}, not {checkpoint.name}: package that file"
         )
     content = checkpoint.read_bytes()
-    found = {name: hashlib.new(name, content).hexdigest() for name in ("md5", "sha1", "sha256")}
-    wrong = [name for name, digest in found.items() if getattr(stated, name) not in (None, digest)]
-    begins = stated.sha256_begins
-    if begins is not None and not found["sha256"].startswith(begins):
-        wrong.append(f"beginning of the sha256 ({begins})")
+    digests = {name: hashlib.new(name, content).hexdigest() for name in ("md5", "sha1", "sha256")}
+    wrong = [name for name, digest in digests.items() if getattr(stated, name) not in (None, digest)]
+    prefix = stated.sha256_begins
+    if prefix is not None and not digests["sha256"].startswith(prefix):
+        wrong.append(f"beginning of the sha256 ({prefix})")
     if stated.size not in (None, len(content)):
         wrong.append("size")
     if wrong:
         raise DataError(
-            f"{checkpoint.name} is not the file that was published: its {' and '.join(wrong)} differ; download it again"
+            f"{checkpoint.name} is not the published file: its {' and '.join(wrong)} differ; download it again"
         )
 
 
 def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The tensors of a checkpoint by name, without the prefix of a parallel wrapper."""
-    held = safetensors(path) if path.suffix == ".safetensors" else checkpoint_tensors(path, INSIDE)
-    short = [name for name, value in held.items() if str(value.dtype) == "torch.bfloat16"]
-    if short:
+    """Return the tensors of a checkpoint by name, without the prefix of ``DataParallel``."""
+    tensors = safetensors(path) if path.suffix == ".safetensors" else checkpoint_tensors(path, STATE_KEYS)
+    bfloat16 = [name for name, value in tensors.items() if str(value.dtype) == "torch.bfloat16"]
+    if bfloat16:
         raise ModelError(
-            f"{path.name}: {short[0]!r} is bfloat16, which is not converted: save `model.float().state_dict()`"
+            f"{path.name}: {bfloat16[0]!r} is bfloat16, which is not converted: save `model.float().state_dict()`"
         )
-    return {name.removeprefix("module."): value.numpy() for name, value in held.items()}
+    return {name.removeprefix("module."): value.numpy() for name, value in tensors.items()}

@@ -1,4 +1,4 @@
-"""leaderboard, compare, report, doctor: records to tables, tests and pages."""
+"""leaderboard, history, compare, ranks, report, doctor and related verbs: tables, tests and pages from records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neuroledger.spec.load import read_params
 
 
 def leaderboard(options: argparse.Namespace) -> int:
-    """The tables of a suite and of those it includes."""
+    """Print the leaderboards of a suite and of the suites that it includes."""
     from neuroledger.engine.record import read_all
     from neuroledger.report.board import as_text
     from neuroledger.report.table import boards_of
@@ -30,7 +30,7 @@ def leaderboard(options: argparse.Namespace) -> int:
 
 
 def history(options: argparse.Namespace) -> int:
-    """Every commit that changed a score of a benchmark, oldest first."""
+    """List every commit that changed a score of a benchmark, oldest first."""
     from neuroledger.engine.git_trees import is_shallow
     from neuroledger.report.board import number
     from neuroledger.report.history import history as history_of
@@ -38,12 +38,11 @@ def history(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     benchmark = catalog.benchmark(options.benchmark).id
     model = None if options.model is None else catalog.model(options.model).id
-    found = history_of(catalog.root)
     steps = [
         step
-        for (id, name), held in found.items()
+        for (id, name), changes in history_of(catalog.root).items()
         if id == benchmark and model in (None, name)
-        for step in held
+        for step in changes
     ]
     steps.sort(key=lambda step: (step.date, step.model))
     if options.json:
@@ -61,14 +60,16 @@ def history(options: argparse.Namespace) -> int:
     ]
     say_table(("date", "commit", "model", "score", "change"), rows)
     if not rows:
-        say(f"no commit here holds a record of {benchmark}{'' if model is None else f' · {model}'}")
+        say(
+            f"no commit of this repository contains a record of {benchmark}{'' if model is None else f' · {model}'}"
+        )
     if is_shallow(catalog.root):
-        say("This clone has the last commits only: `git fetch --unshallow` gets all.")
+        say("This clone is shallow: `git fetch --unshallow` fetches the earlier commits.")
     return 0
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Two models."""
+    """Compare two models."""
     from neuroledger.engine.compare import compare as compare_models
 
     with choose() as display:
@@ -88,7 +89,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Coverage, width, false positives and false ranks in simulated experiments."""
+    """Estimate coverage, width, false positives and false ranks in simulated experiments."""
     from neuroledger.engine.calibrate import calibrate_benchmark
     from neuroledger.errors import NeuroLedgerError
 
@@ -97,42 +98,45 @@ def calibrate(options: argparse.Namespace) -> int:
         ids = [item.id for item in catalog.suite(options.suite).benchmarks]
     else:
         ids = sorted(path.name for path in (catalog.root / "results" / "records").glob("*") if path.is_dir())
-    found: dict[str, dict[str, Any]] = {}
+    outcomes: dict[str, dict[str, Any]] = {}
     for id in options.benchmarks or ids:
         try:
-            done = calibrate_benchmark(catalog, id, runs=options.runs, seed=options.seed)
+            metrics = calibrate_benchmark(catalog, id, runs=options.runs, seed=options.seed)
         except NeuroLedgerError as error:
             if options.benchmarks and not options.json:
                 raise
-            found[id] = {"reason": str(error)}
+            outcomes[id] = {"reason": str(error)}
         else:
-            found[id] = {name: one if isinstance(one, str) else one.to_dict() for name, one in done.items()}
+            outcomes[id] = {
+                name: outcome if isinstance(outcome, str) else outcome.to_dict()
+                for name, outcome in metrics.items()
+            }
         if not options.json:
-            _say_calibration(id, found[id])
+            _say_calibration(id, outcomes[id])
     if options.json:
-        say_json(found)
-    headlines = [next(iter(plain.values())) for plain in found.values()]
-    return 1 if any(isinstance(one, dict) and one.get("passed") is False for one in headlines) else 0
+        say_json(outcomes)
+    headlines = [next(iter(plain.values())) for plain in outcomes.values()]
+    return int(any(isinstance(headline, dict) and headline.get("passed") is False for headline in headlines))
 
 
 def _say_calibration(id: str, plain: dict[str, Any]) -> None:
     if "reason" in plain:
         say(f"not calibrated  {id}: {plain['reason']}")
         return
-    for name, one in plain.items():
-        if isinstance(one, str):
-            say(f"not calibrated  {id} · {name}: {one}")
+    for name, outcome in plain.items():
+        if isinstance(outcome, str):
+            say(f"not calibrated  {id} · {name}: {outcome}")
             continue
-        rates = [one[key] for key in ("coverage", "width", "false_positives", "false_ranks")]
-        cells = [f"{each['value']:.3f} [{each['low']:.3f}, {each['high']:.3f}]" for each in rates]
-        more = [f"{words} {one[key]['value']:.3f}" for key, words in
-                (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if one[key]]  # fmt: skip
-        say(f"{'passed' if one['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, width {cells[1]}, "
+        rates = [outcome[key] for key in ("coverage", "width", "false_positives", "false_ranks")]
+        cells = [f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in rates]
+        more = [f"{label} {outcome[key]['value']:.3f}" for key, label in
+                (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if outcome[key]]  # fmt: skip
+        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, width {cells[1]}, "
             f"equal models differ {cells[2]}, false ranks {', '.join([cells[3], *more])}")  # fmt: skip
 
 
 def ranks(options: argparse.Namespace) -> int:
-    """Mean normalised ranks, and agreement."""
+    """Print mean normalised ranks of a suite, and their agreement with another suite."""
     from dataclasses import asdict
 
     from neuroledger.report.table import agreement_of, basis_of, standings
@@ -142,29 +146,29 @@ def ranks(options: argparse.Namespace) -> int:
         options.suite or read_params(catalog.root).suite,
         *([options.against] if options.against else []),
     ]
-    found = [standings(name, published=options.published, catalog=catalog) for name in names]
-    basis = basis_of(found[0], found[1]) if options.against else None
-    taus = agreement_of(found[0], found[1]) if basis is not None and not basis.trivial else (None, None)
+    tables = [standings(name, published=options.published, catalog=catalog) for name in names]
+    basis = basis_of(tables[0], tables[1]) if options.against else None
+    taus = agreement_of(tables[0], tables[1]) if basis is not None and not basis.trivial else (None, None)
     if options.json:
-        plain = {"standings": [asdict(one) for one in found]}
+        plain = {"standings": [asdict(table) for table in tables]}
         for name, tau in zip(("agreement", "agreement_without_dummies"), taus, strict=True):
             plain |= {name: tau._asdict()} if tau is not None else {}  # type: ignore[dict-item]
         if basis is not None:
             plain |= {"basis": {**asdict(basis), "trivial": basis.trivial}}  # type: ignore[dict-item]
         say_json(plain)
         return 0
-    for one in found:
-        say(f"{one}\n")
+    for table in tables:
+        say(f"{table}\n")
     if basis is not None:
         say(str(basis))
-    for words, tau in zip(("", ", without those that do not look"), taus, strict=True):
+    for suffix, tau in zip(("", ", without dummies"), taus, strict=True):
         if tau is not None:
-            say(f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{words}")
+            say(f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{suffix}")
     return 0
 
 
 def diagnose(options: argparse.Namespace) -> int:
-    """What a suite measures."""
+    """Analyse what a suite measures."""
     from neuroledger.engine.record import read_all
     from neuroledger.report.diagnosis import (
         diagnosis_page,
@@ -179,7 +183,7 @@ def diagnose(options: argparse.Namespace) -> int:
 
     if options.table is not None:
         if options.suite or options.published:
-            raise RequestError("--table has its own benchmarks: leave out the suite and --published")
+            raise RequestError("--table contains its own benchmarks: omit the suite and --published")
         if options.table.exists() and not options.table.is_file():  # a pipe or a device, which may never end
             raise RequestError(f"{options.table} is not a file")
         table, title = from_csv(options.table), f"Diagnosis of {options.table.name}"
@@ -191,18 +195,18 @@ def diagnose(options: argparse.Namespace) -> int:
             table, title = from_published(catalog, suite), f"{title}: published figures"
         else:
             table = from_records(catalog, suite, list(read_all(catalog.root / "results" / "records")))
-    found = diagnose_table(table)
+    diagnosis = diagnose_table(table)
     if options.out is not None:
-        write_text(options.out, diagnosis_page(title, found))
+        write_text(options.out, diagnosis_page(title, diagnosis))
     if options.json:
-        say_json(plain(found))
+        say_json(plain(diagnosis))
     else:
-        say(diagnosis_text(title, found).rstrip("\n"))
+        say(diagnosis_text(title, diagnosis).rstrip("\n"))
     return 0
 
 
 def pareto(options: argparse.Namespace) -> int:
-    """Score against cost."""
+    """Print score and cost of each model, and which models are on the Pareto front."""
     from neuroledger.report.pareto import pareto as front_of
     from neuroledger.report.pareto import pareto_figure
 
@@ -216,7 +220,7 @@ def pareto(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
-    """Pages, and the files that DVC shows."""
+    """Write the pages, and the metrics files that DVC shows."""
     from neuroledger.engine.record import read_all
     from neuroledger.report.board import write_tracked
     from neuroledger.report.site import build_site
@@ -227,14 +231,14 @@ def report(options: argparse.Namespace) -> int:
     pages = build_site(catalog, suite, options.out)
     records = list(read_all(catalog.root / "results" / "records"))
     write_tracked(catalog.root, boards_of(catalog, suite, records, new=options.suite is None))
-    say(f"{len(pages)} pages, begin with {options.out / 'index.html'}")
+    say(f"wrote {len(pages)} files; open {options.out / 'index.html'}")
     if options.serve:
         _serve(options.out)
     return 0
 
 
 def _serve(folder: Path) -> None:
-    """Show the pages on this machine's loopback address until interrupted."""
+    """Serve the pages on the loopback address until interrupted."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         say(f"http://127.0.0.1:{server.server_address[1]}/ (stop with Ctrl-C)")
@@ -242,7 +246,7 @@ def _serve(folder: Path) -> None:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """What is well here, and what is not."""
+    """Check this machine."""
     from neuroledger.cli.doctor import examine
 
     findings = examine(open_catalog(options.root))

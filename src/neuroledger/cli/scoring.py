@@ -1,4 +1,4 @@
-"""run, score, verify: jobs to records."""
+"""run, score, evaluate, cost, verify, sign: compute, check and sign records."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from neuroledger.spec.load import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import counts_in_words
 
-# Benchmarks without data that are named one by one.
-CLOSED_SHOWN = 8
-# The word for every suite.
-EVERY = "all"
+# At most this many unavailable benchmarks are listed.
+UNAVAILABLE_SHOWN = 8
+# The argument of --suite that selects every suite.
+ALL_SUITES = "all"
 
 
-def _asked(options: argparse.Namespace, params: Params) -> Request:
+def _request(options: argparse.Namespace, params: Params) -> Request:
     if options.limit is not None and options.limit < 4:
-        raise RequestError("--limit needs at least 4 stimuli")
+        raise RequestError("--limit must be at least 4 stimuli")
     seed = params.seed if options.seed is None else options.seed
     return Request(seed=seed, limit=options.limit, device=options.device or params.device)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score what is missing."""
+    """Compute missing scores."""
     catalog = open_catalog(options.root)
     params = read_params(catalog.root)
-    request = _asked(options, params)
+    request = _request(options, params)
     models = options.models or list(params.models)
     suites: Sequence[SuiteSpec] = _suites(catalog, options.suites)
     if not options.suites and not options.benchmarks:
@@ -61,45 +61,46 @@ def run(options: argparse.Namespace) -> int:
         f"{len(outcomes)} jobs: {computed} computed, {len(outcomes) - computed} up to date; {words or 'nothing to do'}"
     )
     if options.suites or options.benchmarks or options.models:
-        _say_closed(planned.unavailable)
+        _say_unavailable(planned.unavailable)
     failed = [outcome.record for outcome in outcomes if outcome.record.status == "failed"]
     for record in failed:
         say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
     before = sum(outcome.record.status == "failed" and not outcome.computed for outcome in outcomes)
     if before:
         verb = "was" if before == 1 else "were"
-        say(f"  {before} of them failed before and {verb} not tried again: --retry-failed does")
-    # All suites are what can be scored here; of what was named, data that are not here are missed.
-    named = EVERY not in options.suites or EVERY in catalog.ids("suites")
-    lost = failed or (named and len(outcomes) < len(jobs))
-    return 1 if lost and not options.allow_failed else 0
+        say(f"  {before} of them failed before and {verb} not tried again; --retry-failed tries them again")
+    # Missing data are a failure unless all suites were selected, which means all that can be scored here.
+    selected = ALL_SUITES not in options.suites or ALL_SUITES in catalog.ids("suites")
+    incomplete = failed or (selected and len(outcomes) < len(jobs))
+    return 1 if incomplete and not options.allow_failed else 0
 
 
 def _suites(catalog: Catalog, names: Sequence[str]) -> list[SuiteSpec]:
-    """The suites named and those that they include, each once; ``all`` names every one, unless a suite is called so."""
+    """Return the named suites and those that they include, each once; ``all`` means all, unless a suite has this id."""
     ids = list(catalog.ids("suites"))
-    every = [id for name in names for id in (ids if name == EVERY and name not in ids else [name])]
-    return list({suite.id: suite for id in every for suite in suites_of(catalog, id)}.values())
+    named = [id for name in names for id in (ids if name == ALL_SUITES and name not in ids else [name])]
+    return list({suite.id: suite for id in named for suite in suites_of(catalog, id)}.values())
 
 
-def _say_closed(reasons: Mapping[str, str]) -> None:
-    """What was asked for by name or suite and gave no job, and why."""
-    closed = list(reasons.items())
-    for id, reason in closed[:CLOSED_SHOWN]:
+def _say_unavailable(reasons: Mapping[str, str]) -> None:
+    """List the selected benchmarks that have no job, with reasons."""
+    for id, reason in list(reasons.items())[:UNAVAILABLE_SHOWN]:
         say(f"  unavailable: {id}: {reason}")
-    if len(closed) > CLOSED_SHOWN:
-        say(f"  unavailable: {len(closed) - CLOSED_SHOWN} more; `neuroledger show BENCHMARK` says why")
+    if len(reasons) > UNAVAILABLE_SHOWN:
+        say(
+            f"  unavailable: {len(reasons) - UNAVAILABLE_SHOWN} more; `neuroledger show BENCHMARK` gives the reason"
+        )
 
 
 def _show_plan(catalog: Catalog, jobs: Sequence[Job], request: Request, options: argparse.Namespace) -> int:
     rows = []
     for job in jobs:
-        there = current(catalog, job, request, retry_failed=options.retry_failed)
+        record = current(catalog, job, request, retry_failed=options.retry_failed)
         rows.append(
             (
                 job.benchmark,
                 job.model,
-                "to do" if there is None or options.force else f"up to date ({there.status})",
+                "to do" if record is None or options.force else f"up to date ({record.status})",
                 job.id[:12],
             )
         )
@@ -110,9 +111,9 @@ def _show_plan(catalog: Catalog, jobs: Sequence[Job], request: Request, options:
 
 
 def score(options: argparse.Namespace) -> int:
-    """One pair."""
+    """Score one model on one benchmark."""
     catalog = open_catalog(options.root)
-    request = _asked(options, read_params(catalog.root))
+    request = _request(options, read_params(catalog.root))
     catalog.model(options.model)
     if options.layers:
         return _layers(catalog, request, options)
@@ -121,12 +122,12 @@ def score(options: argparse.Namespace) -> int:
         raise RequestError(f"{id!r} is unavailable: {reason}")
     require_compatible(catalog, options.benchmark, options.model)
     with choose("none" if options.json else None) as display:
-        # Whoever asks for this one pair has changed something since it failed: code, or the environment.
+        # A user who names this pair has probably changed the code or the environment since it failed.
         outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=True)
     if not outcomes:
         dataset = catalog.benchmark(options.benchmark).dataset
-        why = not_ready(catalog, "datasets", dataset) or not_ready(catalog, "models", options.model)
-        raise UnavailableError(f"nothing was scored: {why}")
+        reason = not_ready(catalog, "datasets", dataset) or not_ready(catalog, "models", options.model)
+        raise UnavailableError(f"nothing was scored: {reason}")
     outcome = outcomes[0]
     if options.json:
         say_json(outcome.record.model_dump(mode="json"))
@@ -141,19 +142,19 @@ def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> 
 
     with choose("none" if options.json else None) as display:
         session = Session(catalog, request, open_store(catalog.root, display))
-        found = layer_scores(session, catalog.benchmark(options.benchmark), options.model)
+        scores = layer_scores(session, catalog.benchmark(options.benchmark), options.model)
     if options.json:
-        say_json({layer: one.to_dict() for layer, one in found.items()})
+        say_json({layer: score.to_dict() for layer, score in scores.items()})
         return 0
     say_table(
         ("layer", "score", "95 % interval", "raw"),
         [
-            (layer, f"{one.value:.4f}", f"[{one.low:.4f}, {one.high:.4f}]", f"{one.raw:.4f}")
-            for layer, one in found.items()
+            (layer, f"{score.value:.4f}", f"[{score.low:.4f}, {score.high:.4f}]", f"{score.raw:.4f}")
+            for layer, score in scores.items()
         ],
     )
     say(
-        "nothing was recorded: the best of many layers on the same stimuli is an optimistic choice (docs/models.md)"
+        "nothing was recorded: choosing the best of many layers on the same stimuli is optimistic (docs/models.md)"
     )
     return 0
 
@@ -163,7 +164,7 @@ def _card(record: Record) -> None:
     if record.error:
         say(f"  {record.error['type']}: {record.error['message']}")
     for name, plain in record.scores.items():
-        say(f"  {name:<28}{_words(plain)}")
+        say(f"  {name:<28}{_describe(plain)}")
     for name, control in record.controls.items():
         say(f"  control {name:<20}{'passed' if control['passed'] else 'FAILED'}: {control['says']}")
     for note in (record.score or {}).get("notes", []):
@@ -173,17 +174,17 @@ def _card(record: Record) -> None:
     )
 
 
-def _words(plain: dict[str, Any]) -> str:
-    def shown(value: float | None) -> str:
+def _describe(plain: dict[str, Any]) -> str:
+    def number(value: float | None) -> str:
         return "–" if value is None else f"{value:.4f}"
 
-    text = shown(plain["value"])
+    text = number(plain["value"])
     if plain.get("low") is not None:
-        text += f" [{shown(plain['low'])}, {shown(plain['high'])}]"
+        text += f" [{number(plain['low'])}, {number(plain['high'])}]"
     ceiling = plain.get("ceiling")
     if ceiling:
         text += (
-            f" of ceiling · raw {shown(plain['raw'])} · ceiling {shown(ceiling['value'])} ({ceiling['id']})"
+            f" of ceiling · raw {number(plain['raw'])} · ceiling {number(ceiling['value'])} ({ceiling['id']})"
         )
     else:
         text += f" {plain.get('unit') or plain['scale']}"
@@ -191,7 +192,7 @@ def _words(plain: dict[str, Any]) -> str:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """One model through a suite."""
+    """Score one model on a suite without recording."""
     import os
 
     from neuroledger.cli.own_models import evaluate as evaluate_model
@@ -199,33 +200,33 @@ def evaluate(options: argparse.Namespace) -> int:
     if options.root is not None:
         os.chdir(options.root)
     params = read_params(open_catalog(options.root).root)
-    request = _asked(options, params)
-    found = evaluate_model(
+    request = _request(options, params)
+    evaluated = evaluate_model(
         options.model, suite=options.suite, benchmarks=options.benchmarks, seed=request.seed, limit=request.limit,
         device=request.device,
     )  # fmt: skip
-    say(str(found))
-    return 1 if found.failed else 0
+    say(str(evaluated))
+    return 1 if evaluated.failed else 0
 
 
 def cost(options: argparse.Namespace) -> int:
-    """What a model costs."""
+    """Measure the costs of a model."""
     from neuroledger.families.efficiency.cost import model_cost
 
     catalog = open_catalog(options.root)
-    benchmark, found = model_cost(options.model, options.benchmark, catalog=catalog, device=options.device)
+    benchmark, costs = model_cost(options.model, options.benchmark, catalog=catalog, device=options.device)
     if options.json:
-        say_json({"benchmark": benchmark, "costs": {id: one.to_dict() for id, one in found.items()}})
+        say_json({"benchmark": benchmark, "costs": {id: cost.to_dict() for id, cost in costs.items()}})
         return 0
     say(f"{options.model} on {benchmark}")
-    rows = [(id, "–" if one.status == "failed" else f"{one.value:,.6g}", one.unit or one.scale, one.reason or "")
-            for id, one in found.items()]  # fmt: skip
+    rows = [(id, "–" if cost.status == "failed" else f"{cost.value:,.6g}", cost.unit or cost.scale, cost.reason or "")
+            for id, cost in costs.items()]  # fmt: skip
     say_table(("cost", "value", "unit", "note"), rows)
     return 0
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Records against their inputs."""
+    """Check records against their inputs."""
     from neuroledger.engine.verify import verify as verify_records
 
     catalog = open_catalog(options.root)
@@ -243,12 +244,13 @@ def verify(options: argparse.Namespace) -> int:
     else:
         for finding in findings:
             say(f"{SIGNS[finding.severity]} {finding}")
-        bad = sum(finding.severity == "error" for finding in findings)
+    bad = sum(finding.severity == "error" for finding in findings)
+    if not options.json:
         say(f"{len(findings)} records: {len(findings) - bad} good, {bad} not")
-    return 1 if any(finding.severity == "error" for finding in findings) else 0
+    return 1 if bad else 0
 
 
 def sign(options: argparse.Namespace) -> int:
-    """Recompute records, and sign those that are reproduced."""
+    """Recompute records and sign the reproduced ones."""
     options.recompute, options.signers, options.json = True, None, False
     return verify(options)

@@ -1,4 +1,4 @@
-"""What a proposal brings, as Markdown for whoever merges it: scores, controls, calibration, bytes and licences."""
+"""Summary of a proposal in Markdown for the maintainer who merges it: scores, controls, calibration, bytes, licences."""
 
 from __future__ import annotations
 
@@ -18,51 +18,56 @@ from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 
 __all__ = ["summary"]
 
-# A comment on GitHub has at most 65,536 characters; names of strangers are cut before that.
-MOST: Final = 60_000
-MOST_ROWS: Final = 60
-LONGEST: Final = 90
+# A comment on GitHub has at most 65,536 characters.
+MAX_CHARACTERS: Final = 60_000
+MAX_ROWS: Final = 60
+MAX_CELL: Final = 90
 KINDS: Final = {"datasets": "data set", "models": "model"}
 
 
 def summary(root: Path, reviewed: Review) -> str:
-    """The last commit of the repository at ``root`` against the commit that ``reviewed`` compares it with, as Markdown.
+    """Summarise in Markdown how the last commit of ``root`` differs from the base commit of ``reviewed``.
 
-    Nothing of the proposal is imported, executed or unpickled. Every text of it becomes inline code in which no character
-    is Markdown, HTML, a link or a mention. Scores are shown as records report them; of a private data set no file, size or
-    message is shown.
+    Nothing of the proposal is imported, executed or unpickled. Every text of it becomes inline code without active
+    Markdown, HTML, links or mentions. Scores are shown as records report them; no file, size or message of a private data
+    set is shown.
     """
     proposal = Proposal(committed(root, reviewed.commit), committed(root, "HEAD"))
     records = [path for path in proposal.changed if re.fullmatch(r"results/records/[^/]+/[^/]+\.json", path)]
-    touched = {PurePosixPath(path).parts[2] for path in records}
-    touched |= {
+    changed = {PurePosixPath(path).parts[2] for path in records}
+    changed |= {
         PurePosixPath(path).stem
         for path in proposal.changed
         if re.fullmatch(r"(specs/benchmarks/.*\.yaml|results/calibration/[^/]+\.json)", path)
     }
-    benchmarks = {id: proposal.spec("benchmarks", id) for id in sorted(touched)}
+    benchmarks = {id: proposal.spec("benchmarks", id) for id in sorted(changed)}
     lines = [
         f"## Proposal: {reviewed.verdict}",
         "",
-        f"{len(proposal.changed)} files changed since {reviewed.commit[:12]}. Nothing of the proposal was run for this.",
+        f"{len(proposal.changed)} files changed since {reviewed.commit[:12]}. No code of the proposal was run.",
         *_findings(reviewed),
         *_scores(proposal, records, benchmarks),
         *_calibrations(proposal, benchmarks),
         *_licences(proposal, benchmarks),
         *_bytes(proposal),
     ]
-    while sum(map(len, lines)) + len(lines) > MOST:
+    while sum(map(len, lines)) + len(lines) > MAX_CHARACTERS:
         lines[-2:] = ["(shortened)"]
     return "\n".join(lines) + "\n"
 
 
 def _findings(reviewed: Review) -> Iterator[str]:
-    found = [one for one in reviewed.findings if one.severity in ("error", "warning")]
+    findings = [finding for finding in reviewed.findings if finding.severity in ("error", "warning")]
     rows = [
-        (one.severity, one.code, _safe(f"{one.where}:{one.line}" if one.line else one.where), _safe(one.what))
-        for one in sorted(found, key=lambda one: one.severity)
+        (
+            finding.severity,
+            finding.code,
+            _safe(f"{finding.where}:{finding.line}" if finding.line else finding.where),
+            _safe(finding.what),
+        )
+        for finding in sorted(findings, key=lambda finding: finding.severity)
     ]
-    yield from _table("What a person must look at", ("severity", "code", "where", "what"), rows)
+    yield from _table("Findings that need a person", ("severity", "code", "where", "what"), rows)
 
 
 def _scores(proposal: Proposal, paths: Sequence[str], benchmarks: dict[str, Any]) -> Iterator[str]:
@@ -72,7 +77,7 @@ def _scores(proposal: Proposal, paths: Sequence[str], benchmarks: dict[str, Any]
         old, new = record_in(proposal.base.read(path)), record_in(proposal.now.read(path))
         state: str = proposal.changed[path]
         if new is not None and (not new.intact or (new.benchmark, new.model) != (id, model)):
-            state, new = "not a record as it was written", None
+            state, new = "not an intact record", None
         dataset = _dataset(proposal, benchmarks[id])
         kind = "unknown" if dataset is None else "simulated" if dataset.simulated else dataset.access
         before = "–" if old is None else _number((old.score or {}).get("value"))
@@ -80,12 +85,12 @@ def _scores(proposal: Proposal, paths: Sequence[str], benchmarks: dict[str, Any]
     header = ("benchmark", "model", "record", "before", "score", "95 % interval", "controls", "data")
     yield from _table("Scores, as the records report them", header, rows)
     if rows:
-        yield "\nA score is believed after it is recomputed: see the step that recomputes every touched record."
+        yield "\nA reported score counts only after it is recomputed: see the step that recomputes every changed record."
 
 
 def _dataset(proposal: Proposal, benchmark: object) -> DatasetSpec | None:
-    found = proposal.spec("datasets", benchmark.dataset) if isinstance(benchmark, BenchmarkSpec) else None
-    return found if isinstance(found, DatasetSpec) else None
+    spec = proposal.spec("datasets", benchmark.dataset) if isinstance(benchmark, BenchmarkSpec) else None
+    return spec if isinstance(spec, DatasetSpec) else None
 
 
 def _score(record: Record | None) -> tuple[str, str]:
@@ -97,15 +102,15 @@ def _score(record: Record | None) -> tuple[str, str]:
 
 
 def _controls(record: Record | None) -> str:
-    """How many controls hold, and each with its value and bound."""
+    """Return how many controls passed, and the value and bound of each."""
     controls = {} if record is None else record.controls
-    said = [
-        f"{_safe(name)} {_number(one.get('value'))} {'≥' if one.get('role') == 'positive' else '≤'} "
-        f"{_number(one.get('bound'))}{'' if one.get('passed') is True else ' **failed**'}"
-        for name, one in list(controls.items())[:6]
+    texts = [
+        f"{_safe(name)} {_number(control.get('value'))} {'≥' if control.get('role') == 'positive' else '≤'} "
+        f"{_number(control.get('bound'))}{'' if control.get('passed') is True else ' **failed**'}"
+        for name, control in list(controls.items())[:6]
     ]
-    held = sum(one.get("passed") is True for one in controls.values())
-    return "; ".join([f"{held} of {len(controls)} hold", *said]) if controls else "none"
+    passed = sum(control.get("passed") is True for control in controls.values())
+    return "; ".join([f"{passed} of {len(controls)} passed", *texts]) if controls else "none"
 
 
 def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
@@ -115,25 +120,25 @@ def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[st
         if content is None:
             continue
         try:
-            kept = calibration_in(content)
-            stale = spec is None or kept.identity.get("benchmark") != spec_sha256(spec)
+            calibration = calibration_in(content)
+            stale = spec is None or calibration.identity.get("benchmark") != spec_sha256(spec)
         except ValueError:
             rows.append((_safe(id), "not a calibration", *["–"] * 4))
             continue
-        found = kept.first
-        if found is None:
-            rows.append((_safe(id), "none", str(kept.runs), *["–"] * 3))
+        runs, headline = str(calibration.runs), calibration.first
+        if headline is None:
+            rows.append((_safe(id), "none", runs, *["–"] * 3))
             continue
-        rates = (found.coverage, found.false_positives, found.false_ranks)
-        shown = [f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in rates]
-        verdict = "of another version" if stale else "passed" if found.passed else "**failed**"
-        rows.append((_safe(id), verdict, str(kept.runs), *shown))
+        rates = (headline.coverage, headline.false_positives, headline.false_ranks)
+        cells = [f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]" for rate in rates]
+        verdict = "of another version" if stale else "passed" if headline.passed else "**failed**"
+        rows.append((_safe(id), verdict, runs, *cells))
     header_row = ("benchmark", "calibration", "runs", "coverage", "equal models differ", "false ranks")
     yield from _table("Calibration, as reported", header_row, rows)
 
 
 def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
-    """Each data set or model of which a spec or file changed, and each data set that a changed score depends on."""
+    """List each data set or model with a changed spec or file, and each data set of a changed score."""
     used = {("datasets", spec.dataset) for spec in benchmarks.values() if isinstance(spec, BenchmarkSpec)}
     for path in proposal.changed:
         parts = PurePosixPath(path).parts
@@ -159,12 +164,14 @@ def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
 
 
 def _bytes(proposal: Proposal) -> Iterator[str]:
-    held = [(path, one.size) for path, one in proposal.now.entries.items() if path.startswith(".dvcstore/")]
-    added = [size for path, size in held if path in proposal.changed]
+    objects = [
+        (path, entry.size) for path, entry in proposal.now.entries.items() if path.startswith(".dvcstore/")
+    ]
+    added = [size for path, size in objects if path in proposal.changed]
     yield "\n### Bytes\n"
     yield (
-        f"{sum(added):,} bytes in {len(added)} objects are added to the embedded remote, which then holds "
-        f"{sum(size for _, size in held) / 1e6:.1f} of {MOST_EMBEDDED / 1e6:.0f} MB."
+        f"{sum(added):,} bytes in {len(added)} objects are added to the embedded remote, which then contains "
+        f"{sum(size for _, size in objects) / 1e6:.1f} of {MOST_EMBEDDED / 1e6:.0f} MB."
     )
 
 
@@ -172,22 +179,22 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     if not rows:
         return
     yield f"\n### {title}\n"
-    for row in (header, ["---"] * len(header), *rows[:MOST_ROWS]):
+    for row in (header, ["---"] * len(header), *rows[:MAX_ROWS]):
         yield f"| {' | '.join(row)} |"
-    if len(rows) > MOST_ROWS:
-        yield f"\n… and {len(rows) - MOST_ROWS} more"
+    if len(rows) > MAX_ROWS:
+        yield f"\n… and {len(rows) - MAX_ROWS} more"
 
 
 def _number(value: object) -> str:
-    plain = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return f"{value:.4g}" if plain else "–"
+    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return f"{value:.4g}" if finite else "–"
 
 
 def _safe(text: str) -> str:
-    """Text of a stranger as inline code: an entity for whatever could be Markdown, HTML, a link or a mention."""
-    shown = " ".join(visible(text).split())
-    shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
-    address = "www" in shown.casefold() or "://" in shown
-    # An underscore between letters or digits is no emphasis.
-    odd = r"[^\w ]|_" if address else r"[^\w ,/:.+-]|(?<![^\W_])_|_(?![^\W_])"
-    return f"<code>{re.sub(odd, lambda found: f'&#{ord(found[0])};', shown)}</code>"
+    """Return untrusted text as inline code; characters of Markdown, HTML, links or mentions become entities."""
+    line = " ".join(visible(text).split())
+    line = line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
+    is_address = "www" in line.casefold() or "://" in line
+    # An underscore between letters or digits is not emphasis in Markdown.
+    active = r"[^\w ]|_" if is_address else r"[^\w ,/:.+-]|(?<![^\W_])_|_(?![^\W_])"
+    return f"<code>{re.sub(active, lambda match: f'&#{ord(match[0])};', line)}</code>"

@@ -1,1 +1,1 @@
-"""The store: what can be computed again is kept on disk by content, written atomically, locked, hashed and bounded."""
+"""The store of recomputable results on disk: addressed by content, atomic, locked, hashed and limited in size."""

@@ -1,4 +1,4 @@
-"""Files are replaced atomically; what a killed process left beside them is removed at the next write or run."""
+"""Atomic replacement of files; temporary files of killed processes are removed at the next write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["alive", "owner", "replacing", "sweep", "sync", "write_json", "write_
 TOKEN: Final = uuid4().hex[:8]
 HOST: Final = re.sub(r"\W", "_", socket.gethostname()) or "here"
 ELSEWHERE_SECONDS: Final = 24 * 3600
-"""How long a process of another machine, which cannot be asked, counts as running after it last wrote."""
+"""A process of another machine, which cannot be checked, counts as running for this long after its last write."""
 _NAME: Final = re.compile(r"(?P<host>\w+)-(?P<process>\d+)-(?P<token>[0-9a-f]{8})(?:-\d+)?")
 _TEMPORARY: Final = re.compile(rf"\..*\.(?P<owner>{_NAME.pattern}|\d+)\.tmp")
 _numbers = count()
@@ -29,17 +29,17 @@ _swept: set[tuple[int, str]] = set()
 
 
 def owner() -> str:
-    """The name of this process, under which it keeps what ends with it: machine, number, and a token of its own."""
+    """Return the name of this process for its temporary files: machine, process id, and a random token."""
     return f"{HOST}-{os.getpid()}-{TOKEN}"
 
 
 def alive(name: str, path: Path) -> bool:
-    """Whether the process that `owner` named still runs; ``path`` is what it left.
+    """Return whether the process with this `owner` name, which wrote ``path``, is still running.
 
-    A number alone, as older versions wrote it, is that of a process of this machine.
+    A bare number, which older versions wrote, is the id of a process on this machine.
     """
-    named = _NAME.fullmatch(name)
-    host, process, token = named.group("host", "process", "token") if named else (HOST, name, "")
+    match = _NAME.fullmatch(name)
+    host, process, token = match.group("host", "process", "token") if match else (HOST, name, "")
     if host != HOST:
         with suppress(OSError):
             return time.time() - path.stat().st_mtime < ELSEWHERE_SECONDS
@@ -56,29 +56,29 @@ def alive(name: str, path: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files in ``folder`` whose process has ended; a folder is looked at once per process."""
+    """Remove temporary files of ended processes from ``folder``, once per folder and process."""
     key = (os.getpid(), str(folder))
     if key in _swept:
         return
     _swept.add(key)
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            left = _TEMPORARY.fullmatch(entry.name) if entry.name.endswith(".tmp") else None
-            if left is not None and not alive(left["owner"], Path(entry.path)):
+            match = _TEMPORARY.fullmatch(entry.name) if entry.name.endswith(".tmp") else None
+            if match is not None and not alive(match["owner"], Path(entry.path)):
                 with suppress(OSError):
                     Path(entry.path).unlink()
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``, whose file takes its place atomically where the block ends without an error.
+    """Yield a temporary path; its file replaces ``path`` atomically if the block ends without an error.
 
-    A kill at any moment leaves the old file or the new one; the temporary file is removed, or swept by a later process.
+    A process killed at any moment leaves the old or the new file; a later process removes its temporary file.
 
     Raises
     ------
     DataError
-        The disk is full or read-only; what was there is still there.
+        The disk is full or read-only; the old file is unchanged.
     """
     temporary = path.with_name(f".{path.name[:100]}.{owner()}-{next(_numbers)}.tmp")
     try:
@@ -93,23 +93,23 @@ def replacing(path: Path) -> Iterator[Path]:
                 temporary.unlink()
     except OSError as error:
         raise DataError(
-            f"{path} cannot be written ({error.strerror or error}); free space or rights on that disk"
+            f"{path} cannot be written ({error.strerror or error}); check free space and permissions there"
         ) from error
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's bytes are on the disk."""
+    """Wait until the bytes of a file are on the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def write_text(path: Path, text: str) -> bool:
-    """Replace ``path`` by ``text`` atomically; returns False when it already held just that.
+    """Write ``text`` to ``path`` atomically; return False if the file already had this content.
 
     Raises
     ------
     DataError
-        The disk is full or read-only; what was there is still there.
+        The disk is full or read-only; the old file is unchanged.
     """
     with suppress(OSError, ValueError):
         if path.read_text(encoding="utf-8") == text:
@@ -120,7 +120,7 @@ def write_text(path: Path, text: str) -> bool:
 
 
 def write_json(path: Path, value: Any) -> bool:
-    """Write plain data as JSON: sorted keys, two spaces, a newline at the end."""
+    """Write plain data as JSON with sorted keys, two spaces of indentation and a final newline; as :func:`write_text`."""
     return write_text(
         path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     )

@@ -1,4 +1,4 @@
-"""SHA-256 of files: each is read once, in this process or, where a memory is given, in any, until it is touched."""
+"""SHA-256 of files, computed once per state of a file: in this process, or in all processes that share a memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["hashed", "recalled", "remember", "remembering", "sha256_of", "state_
 BLOCK = 1 << 20
 
 _KNOWN: dict[str, str] = {}
-"""SHA-256 by the state of a file; only ever what its bytes had when they were read, or written, in that state."""
+"""SHA-256 by state of a file, of the bytes that were read or written in that state."""
 
 
 class _Batch(NamedTuple):
-    """What a memory held when many files began to be verified, and what has been verified since."""
+    """Content of a memory at the start of a batch of files, and the hashes added since."""
 
     folder: Path
     known: dict[str, str]
@@ -30,13 +30,13 @@ _BATCH: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 
 
 def state_of(path: Path) -> str:
-    """What changes when a file does: device, inode, size, times of modification and change."""
+    """Return a text that changes whenever a file changes: device, inode, size, modification and change times."""
     stat = path.stat()
     return f"{stat.st_dev}|{stat.st_ino}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}"
 
 
 def hashed(path: Path) -> str:
-    """SHA-256 of a file's bytes, read now, in blocks."""
+    """Return the SHA-256 of the bytes of a file, which are read in blocks."""
     state = state_of(path)
     digest = hashlib.sha256()
     with path.open("rb") as opened:
@@ -47,30 +47,30 @@ def hashed(path: Path) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes; a file that was read before in this process, or verified, is not read again."""
+    """Return the SHA-256 of a file; a file that this process has already hashed or verified is not read again."""
     return _KNOWN.get(state_of(path)) or hashed(path)
 
 
 def recalled(path: Path, memory: Path) -> str | None:
-    """SHA-256 that a file in its present state is remembered to have in the folder ``memory``, by any process."""
+    """Return the SHA-256 of a file in its present state as stored in the folder ``memory``, or None."""
     state = state_of(path)
     batch = _BATCH.get()
     if batch is not None and batch.folder == memory:
-        found = batch.new.get(state) or batch.known.get(state)
+        sha256 = batch.new.get(state) or batch.known.get(state)
     else:
         try:
             with closing(_database(memory)) as connection:
                 row = connection.execute("SELECT sha256 FROM files WHERE state = ?", (state,)).fetchone()
         except (sqlite3.Error, OSError):
-            return None  # a memory that cannot be read only costs the time to hash again
-        found = str(row[0]) if row else None
-    if found is not None:
-        _KNOWN[state] = found
-    return found
+            return None  # then the file is hashed again
+        sha256 = str(row[0]) if row else None
+    if sha256 is not None:
+        _KNOWN[state] = sha256
+    return sha256
 
 
 def remember(path: Path, sha256: str, memory: Path | None = None) -> None:
-    """A file in its present state has this SHA-256: for this process, or for all that share the folder ``memory``."""
+    """Store the SHA-256 of a file in its present state: for this process, and in the folder ``memory`` for others."""
     state = state_of(path)
     _KNOWN[state] = sha256
     if memory is None:
@@ -84,7 +84,7 @@ def remember(path: Path, sha256: str, memory: Path | None = None) -> None:
 
 @contextmanager
 def remembering(memory: Path | None) -> Iterator[None]:
-    """Within it, a memory is read once and written to once: for data sets of very many files."""
+    """Read a memory once before the block and write it once after it, for data sets of very many files."""
     if memory is None:
         yield
         return
@@ -107,7 +107,7 @@ def _database(folder: Path) -> sqlite3.Connection:
     folder = folder / "neuroledger"
     folder.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(folder / "hashes.sqlite", timeout=10)
-    # Waiting for the disk after every file would take longer than hashing it; what is lost is hashed again.
+    # Waiting for the disk takes longer than hashing a file; lost rows are hashed again.
     connection.execute("PRAGMA synchronous=OFF")
     connection.execute("CREATE TABLE IF NOT EXISTS files (state TEXT PRIMARY KEY, sha256 TEXT NOT NULL)")
     return connection
@@ -118,4 +118,4 @@ def _write(folder: Path, states: dict[str, str]) -> None:
         with closing(_database(folder)) as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", states.items())
     except (sqlite3.Error, OSError):
-        return  # on a read-only disk the next load hashes again
+        return  # then the next load hashes the files again

@@ -1,9 +1,9 @@
-"""One store on disk for all that can be computed again: activations, Gram matrices, windows, sounds, samples of scores.
+"""Store on disk for results that can be recomputed: activations, Gram matrices, windows, sounds, samples of scores.
 
-An entry is a folder of files, named by the hash of what determines them. It is written elsewhere and renamed, so that what
-is found is complete; an index holds the SHA-256 of each file, which is checked when the entry is opened. Whoever computes an
-entry holds its lock, so that others wait and read. Where the entries exceed the limit, the least recently used are removed,
-except those that a running process has open.
+An entry is a folder of files, named by the hash of its inputs. It is written to a temporary folder and renamed, so that
+every visible entry is complete. Its index contains the SHA-256 of each file, which is checked when the entry is opened. The
+process that computes an entry holds its lock; others wait and read the entry. If the entries exceed the limit, the least
+recently used ones are removed, except those that a running process has open.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ LIMIT_VARIABLE: Final = "NEUROLEDGER_ACTIVATIONS_LIMIT"
 LIMIT: Final = 50 * 1024**3
 UNITS: Final = {unit: 1024**power for power, unit in enumerate("bkmgt")}
 SPARE_BYTES: Final = 512 * 1024**2
-"""Disk that stays free, so that records can always be written."""
+"""Disk space that stays free, so that records can always be written."""
 INDEX: Final = "index.json"
 PROCESSES: Final = "processes"
 LOCKS: Final = "locks"
 RECOUNT_SECONDS: Final = 60.0
-PATIENCE_SECONDS: Final = 5.0
+LOCK_SECONDS: Final = 5.0
+"""Waiting time for a lock after which the wait is logged."""
 
 logger = logging.getLogger(__name__)
 
 
 class Written(NamedTuple):
-    """What a writer reports of its files: plain data about them, and the SHA-256 of those that it hashed itself."""
+    """Result of a writer: plain data about its files, and the SHA-256 of those that it hashed itself."""
 
     about: Mapping[str, Any] = {}
     sha256: Mapping[str, str] = {}
 
 
 class Entry(NamedTuple):
-    """A folder of files that are as they were written."""
+    """A folder of verified files, with the SHA-256 of each file by name."""
 
     key: str
     place: Path
     about: dict[str, Any]
     sha256: dict[str, str]
-    """Of each file by its name."""
 
 
 class Used(NamedTuple):
-    """An entry's folder, its size in bytes, and when it was last used (seconds since the epoch)."""
+    """Folder of an entry, its size in bytes, and the time of its last use (seconds since the epoch)."""
 
     place: Path
     size: int
@@ -83,7 +83,7 @@ class Used(NamedTuple):
 
 
 def limit_bytes() -> int:
-    """How much may be kept: 50 GiB, or ``NEUROLEDGER_ACTIVATIONS_LIMIT``, such as ``200 GiB`` or ``500MB``.
+    """Return the size limit of a store in bytes: 50 GiB, or ``NEUROLEDGER_ACTIVATIONS_LIMIT``, such as ``200 GiB``.
 
     Raises
     ------
@@ -93,22 +93,22 @@ def limit_bytes() -> int:
     text = os.environ.get(LIMIT_VARIABLE)
     if not text:
         return LIMIT
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?\s*", text.lower())
-    if found is None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?\s*", text.lower())
+    if match is None:
         raise RequestError(
             f"{LIMIT_VARIABLE}={text!r} is not a size: write a number and a unit, such as `200 GiB`"
         )
-    return int(float(found[1]) * UNITS[found[2] or "b"])
+    return int(float(match[1]) * UNITS[match[2] or "b"])
 
 
 def store_folder(root: Path) -> Path:
-    """``.cache/neuroledger`` of a repository, or the folder that ``NEUROLEDGER_ACTIVATIONS`` names."""
-    named = os.environ.get(FOLDER)
-    return Path(named) if named else root / ".cache" / "neuroledger"
+    """Return ``.cache/neuroledger`` of a repository, or the folder in ``NEUROLEDGER_ACTIVATIONS``."""
+    folder = os.environ.get(FOLDER)
+    return Path(folder) if folder else root / ".cache" / "neuroledger"
 
 
 def open_store(root: Path) -> Store:
-    """The store of a repository, in its :func:`store_folder`."""
+    """Return the store of a repository, in its :func:`store_folder`."""
     return Store(store_folder(root))
 
 
@@ -117,7 +117,7 @@ _AT: ContextVar[Path | None] = ContextVar("store", default=None)
 
 @contextmanager
 def store_at(root: Path) -> Iterator[None]:
-    """Within it, readers keep what they prepare in the store of the repository at ``root``."""
+    """Let readers use the store of the repository at ``root`` inside the block."""
     token = _AT.set(root)
     try:
         yield
@@ -126,14 +126,14 @@ def store_at(root: Path) -> Iterator[None]:
 
 
 def current_store() -> Store:
-    """The store that :func:`store_at` chose, or that of the working directory."""
+    """Return the store chosen by :func:`store_at`, or that of the working directory."""
     return open_store(_AT.get() or Path.cwd())
 
 
 class Store:
-    """Entries below ``folder``, of at most ``limit`` bytes together.
+    """Entries in ``folder``, of at most ``limit`` bytes in total.
 
-    Entries of ``own`` belong to this process: they are for what has no identity beyond it, and removed when it ends.
+    Entries with ``own`` belong to this process and are removed when it ends; their inputs have no identity outside it.
     """
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
@@ -142,14 +142,14 @@ class Store:
         _own(self.folder, os.getpid())
 
     def get(self, kind: str, made_of: Mapping[str, Any], *, own: bool = False) -> Entry | None:
-        """The entry of something of this ``kind`` that was made of this plain data, or None.
+        """Return the entry of this ``kind`` with the inputs ``made_of``, or None.
 
-        An entry whose files are not as they were written is removed, with a warning, and not returned.
+        A damaged entry is removed with a warning and not returned.
 
         Raises
         ------
         DataError
-            Files of the store are tracked by git: somebody else may have written them.
+            Files of the store are tracked by git, so they may come from someone else.
         """
         key = key_of(dict(made_of))
         place = self._place(kind, key, own)
@@ -161,19 +161,19 @@ class Store:
             reason = "a file is missing"
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = str(error)
-        logger.warning("%s is damaged (%s); it is not used, and computed again", place, reason)
+        logger.warning("%s is damaged (%s); it is removed and recomputed", place, reason)
         self._remove(place)
         return None
 
     def put(
         self, kind: str, made_of: Mapping[str, Any], write: Callable[[Path], Written], *, own: bool = False
     ) -> Entry:
-        """Make the entry of what ``write`` puts into the folder that it is given; it replaces one that is there.
+        """Create an entry from the files that ``write`` writes into the folder passed to it; replace an existing entry.
 
         Raises
         ------
         DataError
-            The disk is full or read-only; and what ``write`` raises. Then nothing is kept.
+            The disk is full or read-only. After this or any error of ``write``, nothing is stored.
         """
         with self._writing():
             temporary = self.scratch()
@@ -184,7 +184,7 @@ class Store:
                 shutil.rmtree(temporary, ignore_errors=True)
 
     def keep(self, kind: str, made_of: Mapping[str, Any], write: Callable[[Path], Written]) -> Entry:
-        """The entry that is there, or else the one that ``write`` makes; of processes that ask at once, one computes."""
+        """Return the existing entry, or create it with ``write``; only one of several concurrent processes computes it."""
         entry = self.get(kind, made_of)
         if entry is None:
             with self.lock(kind, made_of):
@@ -194,7 +194,7 @@ class Store:
     def commit(
         self, kind: str, made_of: Mapping[str, Any], temporary: Path, written: Written, *, own: bool = False
     ) -> Entry:
-        """Make the folder ``temporary``, below :meth:`scratch`, an entry."""
+        """Turn the folder ``temporary``, a path from :meth:`scratch`, into an entry."""
         key = key_of(dict(made_of))
         place = self._place(kind, key, own)
         files: dict[str, list[Any]] = {}
@@ -207,7 +207,9 @@ class Store:
             "format": FORMAT,
             "kind": kind,
             "made_of": dict(made_of),
-            "about": json.dumps(dict(written.about), ensure_ascii=False),  # as text: it may hold NaN
+            "about": json.dumps(
+                dict(written.about), ensure_ascii=False
+            ),  # as text, because it may contain NaN
             "files": files,
         }
         index["seal"] = key_of(index)
@@ -218,7 +220,7 @@ class Store:
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             temporary.rename(place)
-        except OSError:  # one is there
+        except OSError:  # the entry exists
             self._remove(place)
             temporary.rename(place)
         _sizes(self.folder).add(sum(size for size, _ in files.values()))
@@ -226,13 +228,13 @@ class Store:
 
     @contextmanager
     def lock(self, kind: str, made_of: Mapping[str, Any]) -> Iterator[None]:
-        """Held by one thread of one process at a time for what is made of this; it ends with the process."""
+        """Lock these inputs: one thread of one process at a time enters the block; the lock ends with the process."""
         with self._writing():
             folder = self.folder / LOCKS
             folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder / f"{key_of([kind, dict(made_of)])[:32]}.lock")
             try:
-                lock.acquire(timeout=PATIENCE_SECONDS)
+                lock.acquire(timeout=LOCK_SECONDS)
             except Timeout:
                 logger.info("waiting for another process that computes the same %s", kind)
                 lock.acquire()
@@ -247,74 +249,74 @@ class Store:
             yield
         except OSError as error:
             raise DataError(
-                f"{self.folder} cannot be written ({error.strerror or error}): free space or rights there, or name another "
-                f"folder in {FOLDER}"
+                f"{self.folder} cannot be written ({error.strerror or error}): check free space and permissions there, or "
+                f"set another folder in {FOLDER}"
             ) from error
 
     def scratch(self) -> Path:
-        """A new path below the folder of this process; what a killed process left is removed by the next one."""
+        """Return a new path in the folder of this process; the next process removes folders of killed processes."""
         own = _own(self.folder, os.getpid())
         own.mkdir(parents=True, exist_ok=True)
         return own / f"{uuid4().hex}.tmp"
 
     def use(self, entry: Entry, array: NDArray[Any]) -> None:
-        """``array`` shows a file of the entry: it was used now, and stays until the array is gone."""
+        """Mark the entry as used now, and protect it from removal while ``array``, which maps its file, exists."""
         _in_use(self.folder, os.getpid()).add(entry, array)
 
     def use_file(self, path: Path, array: NDArray[Any]) -> None:
-        """As :meth:`use`, for an array that shows the file at ``path``, which another process opened."""
+        """Do the same as :meth:`use` for an array that maps the file ``path`` opened by another process."""
         if path.parent.is_relative_to(self.folder):
             self.use(Entry(path.parent.name, path.parent, {}, {}), array)
 
     def require_own(self) -> None:
-        """Return if git tracks no file of the store.
+        """Raise an error if git tracks files of the store, because they may come from someone else.
 
         Raises
         ------
         DataError
-            It does: somebody else may have written them.
+            Git tracks files of the store.
         """
         if _tracked_by_git(self.folder):
             raise DataError(
-                f"{self.folder} holds files that are tracked by git, so that somebody else may have written them: "
-                f"`git rm -r --cached {self.folder}`, remove the folder, and ignore it in .gitignore"
+                f"{self.folder} contains files that are tracked by git, so they may come from someone else: "
+                f"`git rm -r --cached {self.folder}`, remove the folder, and add it to .gitignore"
             )
 
     def make_room(self, needed: int) -> int:
-        """Remove what was used least recently where the limit, or the disk, has no room for ``needed`` bytes more.
+        """Remove the least recently used entries until ``needed`` more bytes fit the limit and the disk.
 
-        Returns the bytes that can be written after that; `SPARE_BYTES` of the disk stay free.
+        Return the number of bytes that can then be written; `SPARE_BYTES` of the disk stay free.
         """
-        there = next(path for path in (self.folder, *self.folder.parents) if path.is_dir())
-        free = shutil.disk_usage(there).free - SPARE_BYTES
+        existing = next(path for path in (self.folder, *self.folder.parents) if path.is_dir())
+        free = shutil.disk_usage(existing).free - SPARE_BYTES
         sizes = _sizes(self.folder)
         if needed > free or sizes.total() + needed > self.limit:
-            kept = self.entries()
-            surplus = max(sum(one.size for one in kept) + needed - self.limit, needed - free)
-            gone = self._evict(kept, surplus)
-            free += gone
-            sizes.add(-gone)
+            entries = self.entries()
+            surplus = max(sum(entry.size for entry in entries) + needed - self.limit, needed - free)
+            removed = self._evict(entries, surplus)
+            free += removed
+            sizes.add(-removed)
         return min(free, self.limit)
 
     def entries(self) -> list[Used]:
-        """All entries, the least recently used first."""
-        found = []
+        """Return all entries, the least recently used first."""
+        entries = []
         own = self.folder / PROCESSES / owner()
         for base in (self.folder, own):
             for index in base.glob("*/??/*/index.json"):
                 with suppress(FileNotFoundError):  # another process has just removed it
                     size = sum(file.stat().st_size for file in index.parent.iterdir())
-                    found.append(Used(index.parent, size, index.stat().st_mtime))
-        return sorted(found, key=lambda one: (one.used, one.place))
+                    entries.append(Used(index.parent, size, index.stat().st_mtime))
+        return sorted(entries, key=lambda entry: (entry.used, entry.place))
 
-    def _evict(self, kept: list[Used], surplus: int) -> int:
-        gone, in_use = 0, _in_use(self.folder, os.getpid()).everywhere()
-        for one in kept:
-            if gone >= surplus:
+    def _evict(self, entries: list[Used], surplus: int) -> int:
+        removed, in_use = 0, _in_use(self.folder, os.getpid()).everywhere()
+        for entry in entries:
+            if removed >= surplus:
                 break
-            if one.place.name not in in_use and self._remove(one.place):
-                gone += one.size
-        return gone
+            if entry.place.name not in in_use and self._remove(entry.place):
+                removed += entry.size
+        return removed
 
     def _place(self, kind: str, key: str, own: bool) -> Path:
         self.require_own()
@@ -322,18 +324,18 @@ class Store:
         return base / kind / key[:2] / key
 
     def _remove(self, place: Path) -> bool:
-        """Take an entry away: first its name, then its files."""
+        """Remove an entry: rename it first, so that it is never incomplete, then delete its files."""
         try:
-            away = self.scratch()
-            place.rename(away)
-        except OSError:  # gone already, or a system that keeps open files
+            trash = self.scratch()
+            place.rename(trash)
+        except OSError:  # already removed, or the system does not rename open files
             return False
-        shutil.rmtree(away, ignore_errors=True)
+        shutil.rmtree(trash, ignore_errors=True)
         return True
 
 
 def _verified(place: Path, kind: str, key: str) -> Entry:
-    """The entry at a place; ValueError where something is not as it was written."""
+    """Return the entry in a folder; raise ValueError if its index or a file was changed."""
     index = json.loads((place / INDEX).read_text(encoding="utf-8"))
     seal = index.pop("seal")
     if key_of(index) != seal or index["kind"] != kind or key_of(index["made_of"]) != key:
@@ -353,7 +355,7 @@ def _entry(key: str, place: Path, index: Mapping[str, Any]) -> Entry:
 
 @lru_cache
 def _tracked_by_git(folder: Path) -> bool:
-    """Whether files below the folder are part of a git repository, and so may come from a clone or a pull request."""
+    """Return whether git tracks files in the folder, which may then come from a clone or a pull request."""
     top = next((path for path in folder.parents if (path / ".git").exists()), None)
     if top is None or not folder.is_dir():
         return False
@@ -366,7 +368,7 @@ def _tracked_by_git(folder: Path) -> bool:
 
 
 class _Sizes:
-    """How many bytes are kept: counted now and then, and estimated between."""
+    """Size of the entries in bytes: counted at intervals, and estimated in between."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -375,7 +377,7 @@ class _Sizes:
 
     def total(self) -> int:
         if time.monotonic() - self._counted >= RECOUNT_SECONDS:
-            self._bytes = sum(one.size for one in Store(self._folder, 0).entries())
+            self._bytes = sum(entry.size for entry in Store(self._folder, 0).entries())
             self._counted = time.monotonic()
         return self._bytes
 
@@ -389,7 +391,7 @@ def _sizes(folder: Path) -> _Sizes:
 
 
 class _InUse:
-    """The entries that this process has open, as names in a folder where others look before they remove anything."""
+    """Entries that this process has open; their names in a folder stop other processes from removing them."""
 
     def __init__(self, folder: Path, own: Path) -> None:
         self._folder, self._names = folder, own / "open"
@@ -397,7 +399,7 @@ class _InUse:
         self._lock = threading.RLock()
 
     def add(self, entry: Entry, array: NDArray[Any]) -> None:
-        with self._lock, suppress(OSError):  # where it may only be read, somebody else looks after it
+        with self._lock, suppress(OSError):  # a read-only store needs no protection from this process
             self._open[entry.key] += 1
             weakref.finalize(array, self._close, entry.key).atexit = False
             os.utime(entry.place / INDEX)
@@ -412,7 +414,7 @@ class _InUse:
                 (self._names / key).unlink()
 
     def everywhere(self) -> frozenset[str]:
-        """What this and all other running processes have open."""
+        """Return the keys of entries that this and all other running processes have open."""
         with self._lock:
             keys = set(+self._open)
         return frozenset(keys.union(path.name for path in self._folder.glob(f"{PROCESSES}/*/open/*")))
@@ -425,22 +427,22 @@ def _in_use(folder: Path, process: int) -> _InUse:
 
 @lru_cache
 def _own(folder: Path, process: int) -> Path:
-    """The folder of this process; those of processes that ended are removed when it is first asked for."""
-    for left in folder.glob(f"{PROCESSES}/*"):
-        if not alive(left.name, left):
-            shutil.rmtree(left, ignore_errors=True)
+    """Return the folder of this process; the first call removes the folders of ended processes."""
+    for path in folder.glob(f"{PROCESSES}/*"):
+        if not alive(path.name, path):
+            shutil.rmtree(path, ignore_errors=True)
     own = folder / PROCESSES / owner()
     atexit.register(_forget, own, process)
     return own
 
 
 def _forget(own: Path, process: int) -> None:
-    if os.getpid() == process:  # not in a child that was forked
+    if os.getpid() == process:  # not in a forked child
         shutil.rmtree(own, ignore_errors=True)
 
 
 def size_in_words(count: float) -> str:
-    """``1536`` → ``1.5 KiB``."""
+    """Return a number of bytes as text: ``1536`` → ``1.5 KiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -147,7 +147,7 @@ def test_a_repository_elsewhere_is_named(
 
 
 def test_a_checkpoint_must_be_the_published_one(tmp_path: Path, repository: Path) -> None:
-    from neuroledger.cli.own_models import _require_stated
+    from neuroledger.cli.own_models import _require_published
 
     path = tmp_path / "net-0123abcd.pth"
     path.write_bytes(b"weights")
@@ -163,15 +163,15 @@ def test_a_checkpoint_must_be_the_published_one(tmp_path: Path, repository: Path
 
     for right in (f"{{sha256_begins: '{digest[:8]}', size: 7}}", f"{{sha256: {digest}}}", "{}"):
         spec(right)
-        _require_stated(open_catalog(lab.root).model("published"), path)
+        _require_published(open_catalog(lab.root).model("published"), path)
     for wrong in ("{sha256_begins: '01234567'}", "{size: 8}", f"{{sha1: {'0' * 40}}}"):
         spec(wrong)
-        with pytest.raises(DataError, match="not the file that was published"):
-            _require_stated(open_catalog(lab.root).model("published"), path)
+        with pytest.raises(DataError, match="not the published file"):
+            _require_published(open_catalog(lab.root).model("published"), path)
     spec("{}")
     other = path.rename(tmp_path / "another.pth")
     with pytest.raises(RequestError, match="published as net-0123abcd"):
-        _require_stated(open_catalog(lab.root).model("published"), other)
+        _require_published(open_catalog(lab.root).model("published"), other)
 
 
 def test_the_twelve_networks_state_their_files_and_where_their_layers_are_from(repository: Path) -> None:

@@ -212,7 +212,7 @@ def test_downloads_become_scores_by_commands_alone(
     assert f"pinned {count} files of {PEOPLE} subjects" in (said := capsys.readouterr().out)
     assert ("6 recordings are not called" in said) == (write is challenge)
     assert main(["pin", id, "--from", str(folder)]) == 0
-    assert "pinned and in place already" in capsys.readouterr().out
+    assert "already pinned and in place" in capsys.readouterr().out
     assert main(["validate", id]) == 0
     multilabel = write in (events, artefacts)
     model = "network" if multilabel else "covariance_ridge" if "onset" in id else "covariance_logistic"

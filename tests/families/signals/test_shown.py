@@ -142,11 +142,11 @@ def test_what_was_asked_stands_in_the_table_of_embeddings(tmp_path: Path, reposi
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ([], "say what is shown: --table CSV, --dataset ID, or --images FOLDER"),
-        (["--sounds", "."], "say what is shown"),
-        (["--table", "t.csv", "--dataset", "Brennan2019Hierarchical"], "not both"),
-        (["--table", "t.csv", "--from", "."], "name it with --dataset"),
-        (["--table", "t.csv", "--names"], "--names is about a folder of images alone"),
+        ([], "no stimuli are selected: give --table CSV, --dataset ID, or --images FOLDER"),
+        (["--sounds", "."], "no stimuli are selected"),
+        (["--table", "t.csv", "--dataset", "Brennan2019Hierarchical"], "give one of them"),
+        (["--table", "t.csv", "--from", "."], "name the data set with --dataset"),
+        (["--table", "t.csv", "--names"], "--names needs --images"),
         (["--dataset", "Digits.simulated"], "its reader 'netcdf' does not list stimuli"),
         (["--table", "t.csv", "--device", "toaster"], "there is no device 'toaster'"),
     ],
@@ -334,7 +334,7 @@ def test_weights_that_are_known_by_their_hash_alone_are_pinned_from_a_download(
     assert main(["pin", "net", "--from", str(downloads), "--dry-run"]) == 0
     assert "unavailable" in path.read_text()
     assert main(["pin", "net", "--from", str(downloads)]) == 0
-    assert "put into data/models/net/" in capsys.readouterr().out
+    assert "placed 1 of them in data/models/net/" in capsys.readouterr().out
     pinned = open_catalog(place).model("net")
     assert pinned.unavailable is None
     assert (pinned.weights["a.bin"].size, pinned.weights["a.bin"].url) == (7, "https://example.org/a.bin")
@@ -342,7 +342,7 @@ def test_weights_that_are_known_by_their_hash_alone_are_pinned_from_a_download(
     text = path.read_text()
     assert main(["pin", "net", "--from", str(downloads)]) == 0
     assert path.read_text() == text
-    assert "pinned and in place already" in capsys.readouterr().out
+    assert "already pinned and in place" in capsys.readouterr().out
 
 
 def test_a_file_in_the_way_of_weights_is_not_replaced(place: Path, tmp_path: Path) -> None:
