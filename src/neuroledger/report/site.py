@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from neuroledger.display import visible
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
-from neuroledger.report.board import FORMATS, Column, Leaderboard, describe, number
+from neuroledger.report.board import FORMATS, Leaderboard, describe, number
 from neuroledger.report.pages import Page, Picture, World, pages, world
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing, sweep, write_json, write_text
@@ -118,9 +118,9 @@ def _environment() -> Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "number": number,
-        "tick": _tick,
+        "tick": lambda value: f"{value:,.10g}",
         "json": _json,
-        "describe": _describe,
+        "describe": describe,
         "plain": _plain,
         "bytes": _bytes,
         "host": lambda url: urlsplit(str(url)).netloc,
@@ -139,19 +139,11 @@ def _prose(text: str) -> Markup:
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def _tick(value: float) -> str:
-    return f"{value:,.10g}"
-
-
 def _counted(name: str, count: float) -> str:
     if count != int(count):
         return f"{name} {count:.3g}"
     plural = name if count == 1 or name.endswith(("s", "i")) else f"{name}s"
     return f"{count:,g} {plural}"
-
-
-def _describe(column: Column) -> str:
-    return describe(column)
 
 
 def _plain(value: Any) -> str:

@@ -16,7 +16,7 @@ from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec, Weighted
+from neuroledger.spec.kinds import SuiteSpec, Weighted
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import Group, groups_of, suites_of, to_score, weights_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
@@ -165,19 +165,15 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
         scale=scale,
         unit=metric.unit if metric else None,
         direction=direction,
-        normalise=_normalisation(spec),
+        normalise=spec.normalised_by,
         counts=not unavailable
-        and (_normalisation(spec) == "floor" or (direction == "higher" and scale in COMMENSURABLE)),
+        and (spec.normalised_by == "floor" or (direction == "higher" and scale in COMMENSURABLE)),
         simulated=dataset.simulated,
         private=dataset.access == "private",
         unavailable=unavailable,
         floor=_floor(records),
         ceiling=ceilings[0] if ceilings else None,
     )
-
-
-def _normalisation(spec: BenchmarkSpec) -> str:
-    return spec.normalised_by
 
 
 def _floor(records: Mapping[str, Record]) -> float | None:
