@@ -13,7 +13,7 @@ from neuroledger.cli import main
 from neuroledger.data.assembly import average_repetitions, check
 from neuroledger.data.gate.validate import validate
 from neuroledger.data.load import load_dataset
-from neuroledger.errors import AssemblyError, DataError
+from neuroledger.errors import AssemblyError
 from neuroledger.families.alignment.readers.brainio import brainio, read_assembly
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.registry import get
@@ -78,8 +78,6 @@ def test_stimuli_to_fit_a_readout_to_are_a_set_of_their_own(fixture: Path) -> No
     bound = reader.bind({"assembly": "assy_DemoBehavior.nc", "fitting_stimuli": {"fit": fit}})
     held = reader.function(files, **bound).extra_stimuli["fit"]
     assert held.bytes("stim1").startswith(b"\x89PNG")
-    with pytest.raises(DataError, match=r"needs the file 'lost\.zip'"):
-        reader.function(files, **reader.bind({"fitting_stimuli": {"fit": fit | {"archive": "lost.zip"}}}))
 
 
 def test_presentations_of_several_stimuli_are_named_by_all_of_them(fixture: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_a_plugin_does_not_state_is_refused_and_leaves_nothing(
 
 
 def test_a_folder_without_registrations_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="holds no data plugin"):
+    with pytest.raises(RequestError, match="contains no data plugin"):
         read_data_plugin(tmp_path)
     (tmp_path / "__init__.py").write_text("x = 1\n", encoding="utf-8")
     with pytest.raises(RequestError, match="registers no data"):
@@ -105,7 +105,7 @@ def test_a_folder_without_registrations_is_refused(tmp_path: Path) -> None:
 
 def test_a_key_without_a_spec_names_the_near_ones(repository: Path) -> None:
     catalog = open_catalog(repository)
-    with pytest.raises(RequestError, match=r"near it: .*MajajHong2015"):
+    with pytest.raises(RequestError, match=r"similar ids: .*MajajHong2015"):
         fetch_brainscore(catalog, "majajhong2015.pubic")
     with pytest.raises(RequestError, match=r"'Nothing of the kind' has a spec here.*--from FOLDER"):
         fetch_brainscore(catalog, "Nothing of the kind")

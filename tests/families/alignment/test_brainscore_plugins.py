@@ -78,8 +78,8 @@ def test_what_is_computed_is_said_to_be_unread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("def (", "no Python source"),
-        ("x = " + "(" * 5000, "no Python source"),
+        ("def (", "not a Python source"),
+        ("x = " + "(" * 5000, "not a Python source"),
         ("#" * (2 << 20), "larger than"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_plugin_is_found_by_its_key_among_many(tmp_path: Path, repository: Pat
         assert found.identifier == key and found.regions["V1"] == "layer1"
         assert path == lab.root / "specs" / "models" / f"{key}.yaml"
     with pytest.raises(
-        RequestError, match=r"none of the 3 plugins in .* registers a model 'thrid'.* like third"
+        RequestError, match=r"none of the 3 plugins in .* registers a model 'thrid'.* similar name are third"
     ):
         import_plugin(lab.open(), "thrid", models)
 

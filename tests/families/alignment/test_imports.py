@@ -136,8 +136,8 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no zip": (lambda f: (f / ARCHIVE).write_bytes(b"PK nothing"), "not a readable zip"),
     "no netCDF": (lambda f: (f / ASSEMBLY).write_bytes(b"\x89HDF nothing"), "cannot be read as netCDF"),
     "no assembly": (lambda f: written(f / ASSEMBLY, values=np.zeros(4)), "no variable data or __xarray_data"),
-    "numbers for names": (lambda f: renumbered(f / ASSEMBLY, [0, 1, 2, 3]), "first '0'; the table names 'im0', 'im1'"),
-    "a number between": (lambda f: renumbered(f / ASSEMBLY, [0.0, 1.5, 2.0, 3.0]), "first '0.0'; the table names 'im0'"),
+    "numbers for names": (lambda f: renumbered(f / ASSEMBLY, [0, 1, 2, 3]), "first '0'; the table has 'im0', 'im1'"),
+    "a number between": (lambda f: renumbered(f / ASSEMBLY, [0.0, 1.5, 2.0, 3.0]), "first '0.0'; the table has 'im0'"),
     "one number twice": (
         lambda f: rows(f / TABLES, "1,im0.png\n1.0,im1.png\n2,im2.png\n3,im3.png\n"), "ids '1' and '1.0' are one number"),
     "dimensions of no class": (
@@ -145,8 +145,8 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a class without presentations": (
         lambda f: renamed(f / ASSEMBLY, presentation="trial"), "dimensions are (trial, neuroid"),
     "a group that is no assembly": (
-        lambda f: foreign_group(f / ASSEMBLY), "assy_x.nc, group 'notes', holds no variable data"),
-    "a group alone": (lambda f: nested(f / ASSEMBLY), "assy_x.nc holds no variable data"),
+        lambda f: foreign_group(f / ASSEMBLY), "assy_x.nc, group 'notes', has no variable data"),
+    "a group alone": (lambda f: nested(f / ASSEMBLY), "assy_x.nc has no variable data"),
     "infinite responses": (lambda f: infinite(f / ASSEMBLY), "cannot be imported, nothing was written: .* infinite values"),
     "no ids": (lambda f: written(f / ASSEMBLY, data=np.zeros(4)), "no coordinate 'stimulus_id' to merge"),
 }  # fmt: skip

@@ -58,12 +58,6 @@ def test_parts_may_be_absent(tmp_path):
     assert len(described) == 3
 
 
-def test_undeclared_file_is_named(tmp_path):
-    files = _files(tmp_path)
-    with pytest.raises(DataError, match=r"needs the file 'other\.nc'.*responses\.nc"):
-        netcdf(files, assembly="other.nc")
-
-
 def test_archive_without_a_file_of_the_table_is_refused(tmp_path):
     with pytest.raises(AssemblyError, match=r"stimuli\.zip lacks 1 files of stimuli\.csv, first '007\.txt'"):
         netcdf(_files(tmp_path, lost=True))

@@ -73,9 +73,9 @@ def test_stimulus_without_presentation_is_refused(tmp_path):
     ("values", "words"),
     [
         (np.zeros((2, 4, 3)), "has 4 stimuli, but images.zip has 3 files"),
-        (np.zeros((2, 3)), r"shape \(2, 3\), not real numbers"),
-        (np.zeros((2, 3, 4), dtype=int), "holds int64"),
-        (np.array([[["text"]]], dtype="U4"), "holds <U4"),
+        (np.zeros((2, 3)), r"shape \(2, 3\), not floats"),
+        (np.zeros((2, 3, 4), dtype=int), "contains int64"),
+        (np.array([[["text"]]], dtype="U4"), "contains <U4"),
     ],
 )
 def test_other_arrays_are_refused(tmp_path, values, words):

@@ -44,7 +44,7 @@ def test_refuses_other_stimuli_time_and_tasks(tmp_path):
     model = _model(_file(tmp_path))
     with pytest.raises(RequestError, match="'s06'"):
         record(model, _stimuli("s01", "s06"), "IT")
-    with pytest.raises(RequestError, match="nothing about time"):
+    with pytest.raises(RequestError, match="has no responses over time"):
         record(model, _stimuli("s01"), "IT", [(0.0, 100.0)])
     with pytest.raises(ModelError, match="does not give decisions:label; it gives responses"):
         perform(model, Task("label"), _stimuli("s01"))

@@ -172,7 +172,7 @@ def test_repetitions_have_one_name_and_incomplete_presentations_go(rng: np.rando
             {"step": "drop", "coords": ["nothing"]},
             r"step 1 \(drop\): there is no coordinate 'nothing'; there are stimulus_id",
         ),
-        ({"step": "mean", "window": [500, 600]}, "no bin lies within 500 to 600 ms; bins start at 0"),
+        ({"step": "mean", "window": [500, 600]}, "no bin is within 500 to 600 ms; bins start at 0"),
         ({"step": "take", "at": {"decoder": "svm"}}, "no coordinate 'decoder'"),
         ({"step": "rename", "dims": {"voxel": "neuroid"}}, "no dimension 'voxel'"),
         ({"step": "responsive", "deviations": 100}, "leaves nothing"),
@@ -291,7 +291,7 @@ def test_rows_files_and_ids_that_do_not_match_are_refused(tmp_path: Path, rng: n
         read(tmp_path, **names, prepare=LABEL)
     table.write_text("stimulus_id,filename\n1,1.png\n")
     with pytest.raises(
-        AssemblyError, match=r"holds 1 files that stimulus_x\.csv does not name, first '2\.png'"
+        AssemblyError, match=r"contains 1 files that stimulus_x\.csv does not name, first '2\.png'"
     ):
         read(tmp_path, **names, prepare=LABEL)
 
@@ -408,7 +408,7 @@ def test_time_is_cut_into_bins_of_one_width(rng: np.random.Generator) -> None:
     # As with Python's range to the end less one width: the last bin is not there.
     fewer = after(recording, {"step": "bins", "width": 10, "last": False})
     np.testing.assert_array_equal(fewer.values, values[..., 2:5])
-    with pytest.raises(AssemblyError, match="no bin of 50 ms from 0 ms on lies within -20 to 40 ms"):
+    with pytest.raises(AssemblyError, match="no bin of 50 ms from 0 ms on is within -20 to 40 ms"):
         after(recording, {"step": "bins", "width": 50})
     with pytest.raises(AssemblyError, match="nothing was recorded in a part of the bin -30 to -15 ms"):
         after(recording, {"step": "bins", "width": 15, "start": -30})

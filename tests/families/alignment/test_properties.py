@@ -131,5 +131,5 @@ def test_a_study_has_one_place():
     data = laboratory()
     spread = data.stimuli.table.assign(position_y=0.0, position_x=np.arange(len(data.stimuli)))
     moved = replace(data, stimuli=StimulusSet("gratings", spread))
-    with pytest.raises(DataError, match="one place"):
+    with pytest.raises(DataError, match="one position"):
         properties(Tuned(), moved, study="orientation", receptive_fields="places")

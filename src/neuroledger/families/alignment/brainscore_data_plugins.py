@@ -1,4 +1,4 @@
-"""A data plugin of Brain-Score as a spec: files, checksums and stimulus sets are read from its syntax, nothing runs."""
+"""Import of a Brain-Score data plugin as a spec: files, checksums and stimulus sets are read without running it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,26 @@ from typing import Any, Final
 
 from neuroledger.data.pin.yaml_edit import inline
 from neuroledger.errors import RequestError
-from neuroledger.families.alignment.python_constants import called, constant, keyword, parsed, variables_of
+from neuroledger.families.alignment.python_constants import (
+    assigned_constants,
+    call_constants,
+    call_name,
+    constant,
+    keyword,
+    parse_source,
+)
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import write_text
 
-__all__ = ["Registered", "import_data_plugin", "read_data_plugin"]
+__all__ = ["Registration", "import_data_plugin", "read_data_plugin"]
 
 REGISTRIES: Final[Mapping[str, str]] = {"data_registry": "assembly", "stimulus_set_registry": "stimuli"}
 LOADERS: Final = ("load_assembly_from_s3", "load_stimulus_set_from_s3")
 
 
 @dataclass(frozen=True)
-class Registered:
-    """An assembly or a stimulus set as a plugin registers it: its files with what is stated of each, and its stimuli."""
+class Registration:
+    """An assembly or a stimulus set that a plugin registers: URL and checksums of its files, and its stimulus set."""
 
     key: str
     kind: str
@@ -32,30 +39,34 @@ class Registered:
     merge: bool = True
 
 
-def read_data_plugin(path: Path) -> dict[tuple[str, str], Registered]:
-    """What ``__init__.py`` of a data plugin registers, by kind (``assembly``, ``stimuli``) and key.
+def read_data_plugin(path: Path) -> dict[tuple[str, str], Registration]:
+    """Registrations in ``__init__.py`` of a data plugin, by kind (``assembly``, ``stimuli``) and key.
 
-    Of a loader that is not a call of the two that name files in constants, only the key is known.
+    The files are known only if the loader is a call of one of :data:`LOADERS` with constant arguments.
 
     Raises
     ------
     RequestError
-        There is no such file, it is no Python, or it registers nothing.
+        The file is missing, is not Python, or registers no data.
     """
     source = path / "__init__.py" if path.is_dir() else path
     if not source.is_file():
-        raise RequestError(f"{path} holds no data plugin: a folder with an __init__.py, or that file")
-    tree = parsed(source)
-    variables = variables_of([tree])
-    found = {(one.kind, one.key): one for one in _registered(tree, variables)}
-    if not found:
+        raise RequestError(
+            f"{path} contains no data plugin: name a folder with an __init__.py, or the Python file"
+        )
+    tree = parse_source(source)
+    registrations = {
+        (registration.kind, registration.key): registration
+        for registration in _registrations(tree, assigned_constants([tree]))
+    }
+    if not registrations:
         raise RequestError(
             f"{source} registers no data: it has no `data_registry['KEY'] = …` or `stimulus_set_registry['KEY'] = …`"
         )
-    return found
+    return registrations
 
 
-def _registered(tree: ast.Module, variables: Mapping[str, Any]) -> Iterator[Registered]:
+def _registrations(tree: ast.Module, variables: Mapping[str, Any]) -> Iterator[Registration]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign):
             continue
@@ -63,77 +74,79 @@ def _registered(tree: ast.Module, variables: Mapping[str, Any]) -> Iterator[Regi
             if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
                 kind, key = REGISTRIES.get(target.value.id), constant(target.slice, variables)
                 if kind is not None and isinstance(key, str):
-                    yield _of(kind, key, node.value, variables)
+                    yield _registration(kind, key, node.value, variables)
 
 
-def _of(kind: str, key: str, value: ast.expr, variables: Mapping[str, Any]) -> Registered:
+def _registration(kind: str, key: str, value: ast.expr, variables: Mapping[str, Any]) -> Registration:
     body = value.body if isinstance(value, ast.Lambda) else value
-    if not isinstance(body, ast.Call) or called(body).rpartition(".")[2] not in LOADERS:
-        return Registered(key, kind)
-    given = {one.arg: constant(one.value, variables) for one in body.keywords if one.arg}
-    identifier, bucket = given.get("identifier"), given.get("bucket")
+    if not isinstance(body, ast.Call) or call_name(body).rpartition(".")[2] not in LOADERS:
+        return Registration(key, kind)
+    arguments = call_constants(body, variables)
+    identifier, bucket = arguments.get("identifier"), arguments.get("bucket")
     if not isinstance(identifier, str) or not isinstance(bucket, str):
-        return Registered(key, kind)
+        return Registration(key, kind)
     host, _, folder = bucket.partition("/")
-    prefix = given.get("filename_prefix") or ("assy_" if kind == "assembly" else "stimulus_")
+    prefix = arguments.get("filename_prefix") or ("assy_" if kind == "assembly" else "stimulus_")
     files: dict[str, dict[str, str]] = {}
-    for suffix, own in (("nc", ""),) if kind == "assembly" else (("csv", "csv_"), ("zip", "zip_")):
+    for suffix, argument_prefix in (
+        (("nc", ""),) if kind == "assembly" else (("csv", "csv_"), ("zip", "zip_"))
+    ):
         name = f"{prefix}{identifier.replace('.', '_')}.{suffix}"
         files[name] = {"url": f"https://{host}.s3.amazonaws.com/{f'{folder}/' if folder else ''}{name}"}
-        for stated, word in ((f"{own}sha1", "sha1"), (f"{own}version_id", "version_id")):
-            said = given.get(stated)
-            if isinstance(said, str) and said not in {"", "null"}:
-                files[name][word] = said
+        for field_name in ("sha1", "version_id"):
+            text = arguments.get(argument_prefix + field_name)
+            if isinstance(text, str) and text not in {"", "null"}:
+                files[name][field_name] = text
     loader = keyword(body, "stimulus_set_loader")
     inner = loader.body if isinstance(loader, ast.Lambda) else None
     stimuli = constant(inner.args[0], variables) if isinstance(inner, ast.Call) and inner.args else None
-    return Registered(
+    return Registration(
         key,
         kind,
         files,
         stimuli if isinstance(stimuli, str) else None,
-        given.get("merge_stimulus_set_meta") is not False,
+        arguments.get("merge_stimulus_set_meta") is not False,
     )
 
 
 def import_data_plugin(catalog: Catalog, key: str, path: Path) -> Path:
-    """Write ``specs/datasets/<key>.yaml`` of a data plugin's source; its files are fetched and pinned by the next import.
+    """Write ``specs/datasets/<key>.yaml`` from a data plugin's source; the next import fetches and pins its files.
 
     Raises
     ------
     RequestError
-        There is a data set of that id, the plugin registers no such key, or does not name its files in constants.
+        A data set of this id exists, the plugin does not register the key, or it does not name its files in constants.
     """
     if catalog.has("datasets", key):
         raise RequestError(
             f"there is a dataset {key!r} already: `neuroledger import brainscore {key}` fetches it"
         )
-    held = read_data_plugin(path)
-    own = held.get(("assembly", key)) or held.get(("stimuli", key))
-    if own is None:
-        names = sorted({name for _, name in held})
+    registrations = read_data_plugin(path)
+    registration = registrations.get(("assembly", key)) or registrations.get(("stimuli", key))
+    if registration is None:
+        names = sorted({name for _, name in registrations})
         near = difflib.get_close_matches(key, names, 3, 0.4) or names[:5]
         raise RequestError(f"{path} registers no {key!r}; of {len(names)} keys: {', '.join(near)}")
-    shown = held.get(("stimuli", own.stimuli)) if own.stimuli else None
-    if own.stimuli and shown is None:
+    stimuli = registrations.get(("stimuli", registration.stimuli)) if registration.stimuli else None
+    if registration.stimuli and stimuli is None:
         raise RequestError(
-            f"{path} takes the stimuli {own.stimuli!r} of {key!r} from another plugin: register both in one"
+            f"{path} uses the stimuli {registration.stimuli!r} of another plugin for {key!r}: register both in one plugin"
         )
-    files = {**own.files, **(shown.files if shown else {})}
-    if not own.files or (shown is not None and not shown.files):
+    files = {**registration.files, **(stimuli.files if stimuli else {})}
+    if not registration.files or (stimuli is not None and not stimuli.files):
         raise RequestError(
-            f"{path} computes how {key!r} is loaded: its files are named in no constants, and nothing is executed here; "
+            f"{path} does not name the files of {key!r} in constants, and nothing is executed here; "
             f"import them by name, `neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
         )
-    words = {".nc": "assembly", ".csv": "stimuli", ".zip": "archive"}
-    reader: dict[str, Any] = {"name": "brainio"} | {words[Path(name).suffix]: name for name in files}
-    if own.kind == "assembly" and shown is not None and not own.merge:
+    roles = {".nc": "assembly", ".csv": "stimuli", ".zip": "archive"}
+    reader: dict[str, Any] = {"name": "brainio"} | {roles[Path(name).suffix]: name for name in files}
+    if registration.kind == "assembly" and stimuli is not None and not registration.merge:
         reader["merge"] = False
     fields: dict[str, Any] = {
         "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score registers it",
         "license": "LicenseRef-unknown", "license_note": "The plugin states none: ask the authors.",
         "downloads": files, "reader": reader,
-        "unavailable": f"Not here yet: `neuroledger import brainscore {key}` fetches its files and pins them.",
+        "unavailable": f"Not fetched yet: `neuroledger import brainscore {key}` fetches its files and pins them.",
     }  # fmt: skip
     target = catalog.root / "specs" / "datasets" / f"{key}.yaml"
     lines = ["# yaml-language-server: $schema=../schema/dataset.json"]

@@ -1,4 +1,4 @@
-"""Between this repository and Brain-Score's files: import them as a pinned data set, export a data set in their layout."""
+"""Import of Brain-Score's files as a pinned data set, and export of a data set in their layout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from neuroledger.store.files import replacing, write_text
 __all__ = ["export_brainscore", "fetch_brainscore", "import_brainscore"]
 
 ROLES = {".nc": "assembly", ".csv": "stimuli", ".zip": "archive"}
-# Coordinates that say whose neuroids these are, and that number them.
+# Coordinates that group neuroids, and coordinates that number them.
 OWNERS = ("subject", "animal", "subject_id", "monkey", "region", "roi", "array")
 NUMBERS = ("neuroid_id", "neuroid", "neuroid_num", "voxels", "voxel", "channel", "number")
 
@@ -52,28 +52,33 @@ def import_brainscore(
     access: Literal["public", "private"] = "public",
     degrees: float | None = None,
 ) -> list[Path]:
-    """Make a pinned data set ``id`` of Brain-Score's files (``assy_*.nc``, ``stimulus_*.csv``, ``stimulus_*.zip``).
+    """Make a pinned data set ``id`` from Brain-Score's files (``assy_*.nc``, ``stimulus_*.csv``, ``stimulus_*.zip``).
 
-    The bytes are taken as they are, so that the SHA-1 of Brain-Score's registry still fits them; labels that this project
-    needs are written into the spec as steps. Nothing is written before everything was read, and its expectations hold.
+    The files are copied unchanged, so that the SHA-1 of Brain-Score's registry still matches; labels that this project
+    needs are written into the spec as preparation steps. Nothing is written before all files were read and validated.
 
     Parameters
     ----------
     sha1
-        What the registry states, by the name of the file.
+        SHA-1 from the registry, by file name.
     access
-        ``private``: the files stay out of the repository and of its remotes.
+        ``private``: the files are kept out of the repository and of its remotes.
     degrees
-        Degrees of visual angle that the stimuli spanned, where known.
+        Degrees of visual angle that the stimuli spanned, if known.
+
+    Returns
+    -------
+    list
+        Paths of the files in the repository.
 
     Raises
     ------
     RequestError
-        A file is missing, of an unknown kind, or two are of one kind; or the data set exists.
+        A file is missing or of an unknown kind, there are two of one kind, or the data set exists.
     IntegrityError
-        A file has not the stated SHA-1.
+        A file does not have the stated SHA-1.
     DataError
-        The files are not what they should be.
+        The files cannot be read, or do not pass the gate.
     """
     if catalog.has("datasets", id):
         raise RequestError(f"there is a dataset {id!r} already: choose another id, or remove it first")
@@ -81,15 +86,15 @@ def import_brainscore(
     for path in files:
         role = ROLES.get(path.suffix)
         if role is None or not path.is_file():
-            raise RequestError(f"{path} is no .nc, .csv or .zip file")
+            raise RequestError(f"{path} is not a .nc, .csv or .zip file")
         if role in roles:
             raise RequestError(
                 f"{path.name} and {roles[role].name} are both {path.suffix} files: give one of each"
             )
         roles[role] = path
-    strange = sorted(set(sha1 or {}) - {path.name for path in files})
-    if strange:
-        raise RequestError(f"a SHA-1 is given for {strange[0]!r}, which is not among the files")
+    extra = sorted(set(sha1 or {}) - {path.name for path in files})
+    if extra:
+        raise RequestError(f"a SHA-1 is given for {extra[0]!r}, which is not among the files")
     for path in files:
         if path.name in (sha1 or {}):
             compare(path, Stated(sha1=(sha1 or {})[path.name]))
@@ -97,10 +102,10 @@ def import_brainscore(
     if len(places) != len(files):
         raise RequestError(f"two files would be called {next(iter(places))!r}: rename one")
     reader: dict[str, Any] = {"name": "brainio"} | {
-        r: place_of(path.name) for r, path in sorted(roles.items())
+        role: place_of(path.name) for role, path in sorted(roles.items())
     }
     if "assembly" in roles:
-        reader |= _reading(read_assembly(roles["assembly"], values=False)[0])
+        reader |= _reader_options(read_assembly(roles["assembly"], values=False)[0])
     private = access == "private"
     tracked = not private and (catalog.root / ".dvc").is_dir()
     folder = folder_of(catalog.root, "datasets", id)
@@ -132,14 +137,14 @@ def import_brainscore(
     ]
     path = catalog.root / "specs" / "datasets" / f"{id}.yaml"
     text = "\n".join(lines)
-    data = read_dataset(_as_it_would_be(catalog, id, text, path), id, places)
+    data = read_dataset(_with_dataset(catalog, id, text, path), id, places)
     if data.assembly is not None:
         check(data.assembly, name=id)
     text += expectations_text(data)
-    examined = trial(_as_it_would_be(catalog, id, text, path), id, places, data)
-    wrong = [one for one in examined if one.severity == "error"]
-    if wrong:
-        raise DataError(f"{id} cannot be imported, nothing was written: {wrong[0]}")
+    findings = trial(_with_dataset(catalog, id, text, path), id, places, data)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        raise DataError(f"{id} cannot be imported, nothing was written: {errors[0]}")
     written = [folder / name for name in places]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,29 +164,29 @@ def import_brainscore(
     return written
 
 
-def _as_it_would_be(catalog: Catalog, id: str, text: str, path: Path) -> Catalog:
-    """The catalogue with the data set that would be written."""
+def _with_dataset(catalog: Catalog, id: str, text: str, path: Path) -> Catalog:
+    """Catalogue that includes the data set before its spec is written."""
     document = parse(text, catalog.shown(path))
     return catalog.with_spec("datasets", id, spec_of(document, "datasets", stem=id), document, path)
 
 
-def _reading(assembly: xr.DataArray) -> dict[str, Any]:
-    """How the reader is to read an assembly of this layout."""
-    found: dict[str, Any] = {}
+def _reader_options(assembly: xr.DataArray) -> dict[str, Any]:
+    """Options of the reader ``brainio`` for an assembly of this layout."""
+    options: dict[str, Any] = {}
     images = sorted(str(name) for name in assembly.coords if re.fullmatch(r"image_\d", str(name)))
     if len(images) > 2:
-        found["several"] = images
+        options["several"] = images
     elif "stimulus_id" in assembly.coords and any("|" in str(id) for id in assembly["stimulus_id"].values):
-        found["merge"] = False  # joined ids of an earlier export
-    steps = _labels(assembly)
-    return found | ({"prepare": steps} if steps else {})
+        options["merge"] = False  # joined ids of an earlier export
+    steps = _label_steps(assembly)
+    return options | ({"prepare": steps} if steps else {})
 
 
-def _labels(assembly: xr.DataArray) -> list[dict[str, Any]]:
-    """The steps that give an assembly the names of this project: ids of neuroids, repetitions, properties."""
+def _label_steps(assembly: xr.DataArray) -> list[dict[str, Any]]:
+    """Steps that give an assembly the names of this project: ids of neuroids, repetitions, properties."""
     steps: list[dict[str, Any]] = []
     dims = {"neuronal_property": "property"} if "neuronal_property" in assembly.dims else {}
-    if "presentation_b" in assembly.dims:  # similarities of stimuli, one matrix for each subject
+    if "presentation_b" in assembly.dims:  # similarities of stimuli, one matrix per subject
         dims = {"presentation": "stimulus", "presentation_b": "stimulus_b"}
         dims |= {"neuroid": "subject"} if "neuroid" in assembly.dims else {}
         return [{"step": "rename", "dims": dims}]
@@ -191,15 +196,15 @@ def _labels(assembly: xr.DataArray) -> list[dict[str, Any]]:
         steps.append({"step": "rename", **({"dims": dims} if dims else {}), "coords": coords})
     if "neuroid" not in assembly.dims:
         return steps
-    held = [name for name in OWNERS if name in assembly.coords and assembly[name].dims == ("neuroid",)]
-    own = [name for name in NUMBERS if name in assembly.coords and assembly[name].dims == ("neuroid",)]
-    columns = {name: as_text(assembly[name].values).tolist() for name in (*held, *own)}
+    on_neuroids = {str(name) for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
+    owners, numbers = ([name for name in names if name in on_neuroids] for names in (OWNERS, NUMBERS))
+    columns = {name: as_text(assembly[name].values).tolist() for name in (*owners, *numbers)}
     if "neuroid_id" in columns and len(set(columns["neuroid_id"])) == assembly.sizes["neuroid"]:
         return steps
     label: dict[str, Any] = {"step": "label", "dim": "neuroid", "coord": "neuroid_id"}
-    for count in range(1, len(held) + 1):
-        for number in own:
-            of = [*held[:count], number]
+    for count in range(1, len(owners) + 1):
+        for number in numbers:
+            of = [*owners[:count], number]
             if len(set(zip(*(columns[name] for name in of), strict=True))) == assembly.sizes["neuroid"]:
                 return [*steps, label | {"of": of}]
     return [*steps, label]
@@ -208,14 +213,15 @@ def _labels(assembly: xr.DataArray) -> list[dict[str, Any]]:
 def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = None) -> list[Pinned | str]:
     """Fetch and pin the data sets of a key of Brain-Score's registry: a benchmark, a data set or a stimulus set.
 
-    Returns what was pinned, and the id of each data set that was complete already.
+    Returns the pinned data sets, and the ids of those that were pinned before.
 
     Raises
     ------
     RequestError
-        No spec of the catalogue is about the key.
+        The catalogue has no spec for the key.
     UnavailableError, IntegrityError, DataError
-        A file cannot be fetched, is not what upstream states, or cannot be read; nothing of that data set is written.
+        A file cannot be fetched, does not have the stated checksum, or cannot be read; nothing of that data set is
+        written.
     """
     done: list[Pinned | str] = []
     for id in _datasets_of(catalog, key):
@@ -224,28 +230,30 @@ def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = 
             fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), spec.files, progress=progress)
             done.append(id)
         else:
-            done.append(_fetched_with_labels(catalog, id, progress))
+            done.append(_fetch_with_labels(catalog, id, progress))
     return done
 
 
-def _fetched_with_labels(catalog: Catalog, id: str, progress: Progress | None) -> Pinned:
-    """Fetch and pin; a spec without steps gets those that its assembly needs, as an import of files does."""
+def _fetch_with_labels(catalog: Catalog, id: str, progress: Progress | None) -> Pinned:
+    """Fetch and pin; a spec without preparation steps gets those that its assembly needs, as in an import of files."""
     spec, path = catalog.dataset(id), catalog.entry("datasets", id).path
-    said = {} if spec.reader is None else spec.reader.parameters
-    name = said.get("assembly")
-    if spec.reader is None or spec.reader.name != "brainio" or not isinstance(name, str) or "prepare" in said:
+    options = {} if spec.reader is None else spec.reader.parameters
+    name = options.get("assembly")
+    if (
+        spec.reader is None
+        or spec.reader.name != "brainio"
+        or not isinstance(name, str)
+        or "prepare" in options
+    ):
         return fetch_and_pin(catalog, id, progress=progress)
     folder = catalog.root / ".cache" / "downloads" / id
     fetch_stated(catalog.root, folder, spec.downloads, progress=progress)
-    more = {
-        key: value
-        for key, value in _reading(read_assembly(folder / name, values=False)[0]).items()
-        if key not in said
-    }
+    detected = _reader_options(read_assembly(folder / name, values=False)[0])
+    added = {key: value for key, value in detected.items() if key not in options}
     before = path.read_text(encoding="utf-8")
-    if more:
+    if added:
         text = without(before, "reader").rstrip("\n")
-        write_text(path, f"{text}\nreader: {inline({'name': 'brainio'} | dict(said) | more)}\n")
+        write_text(path, f"{text}\nreader: {inline({'name': 'brainio'} | dict(options) | added)}\n")
     try:
         return fetch_and_pin(open_catalog(catalog.root), id, progress=progress)
     except BaseException:
@@ -254,60 +262,63 @@ def _fetched_with_labels(catalog: Catalog, id: str, progress: Progress | None) -
 
 
 def _datasets_of(catalog: Catalog, key: str) -> list[str]:
+    """Ids of the data sets of a data set, benchmark or stimulus set."""
     if catalog.has("datasets", key):
         return [key]
     if catalog.has("benchmarks", key):
         return [catalog.benchmark(key).dataset]
     stem = key.replace(".", "_")
     names = re.compile(rf"(?:assy_(?:\w+?_)?|stimulus_){re.escape(stem)}\.(?:nc|csv)")
-    found = [
+    matches = [
         id
         for id in catalog.ids("datasets")
         if any(names.fullmatch(name) for name in (*catalog.dataset(id).downloads, *catalog.dataset(id).files))
     ]
-    if not found:
-        known = [*catalog.ids("datasets"), *catalog.ids("benchmarks")]
-        by_lower = {one.lower(): one for one in known}
-        near = [by_lower[one] for one in difflib.get_close_matches(key.lower(), list(by_lower), 3, 0.5)]
-        raise RequestError(
-            f"no benchmark, data set or stimulus set {key!r} has a spec here; "
-            + (
-                f"near it: {', '.join(near)}; "
-                if near
-                else "`neuroledger list datasets` names what has one; "
-            )
-            + f"a plugin that registers it is read with `neuroledger import brainscore {key} --from FOLDER`, files that you "
-            f"have with their names, `neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
+    if not matches:
+        by_lower = {id.lower(): id for id in (*catalog.ids("datasets"), *catalog.ids("benchmarks"))}
+        near = [by_lower[id] for id in difflib.get_close_matches(key.lower(), list(by_lower), 3, 0.5)]
+        hint = (
+            f"similar ids: {', '.join(near)}" if near else "`neuroledger list datasets` lists the known ids"
         )
-    return found
+        raise RequestError(
+            f"no benchmark, data set or stimulus set {key!r} has a spec here; {hint}. Import a plugin that registers it "
+            f"with `neuroledger import brainscore {key} --from FOLDER`, or files with "
+            f"`neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
+        )
+    return matches
 
 
 def export_brainscore(catalog: Catalog, id: str, out: Path) -> list[Path]:
-    """Write a data set as ``assy_<id>.nc``, ``stimulus_<id>.csv`` and ``stimulus_<id>.zip``, dots in the id as ``_``.
+    """Write a data set as ``assy_<id>.nc``, ``stimulus_<id>.csv`` and ``stimulus_<id>.zip``, with ``_`` for dots in the id.
 
-    Attributes, groups and the degrees of the stimuli (as the column ``degrees``) go along; a further stimulus set is
-    ``stimulus_<id>_<name>``. What an import of these files reads is what is exported. An assembly of Brain-Score's to which
-    the reader gave nothing but other names is the file that it was, with the names that others know.
+    The export includes attributes, groups and the degrees of the stimuli (as the column ``degrees``); additional stimulus
+    sets are ``stimulus_<id>_<name>``. Importing these files yields the same data. If the reader only renamed or labelled an
+    assembly of Brain-Score, the original file is copied.
+
+    Returns
+    -------
+    list
+        Paths of the written files.
 
     Raises
     ------
     DataError
-        The data are not here or not right.
+        The data are missing or do not match their pins.
     AssemblyError
-        Stimuli have files that are not in one zip.
+        Files of stimuli in several folders have one name.
     """
     data = load_dataset(catalog, id)
     name = id.replace(".", "_")
     out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    sets = {name: data.stimuli} | {f"{name}_{other}": one for other, one in data.extra_stimuli.items()}
+    sets = {name: data.stimuli} | {f"{name}_{extra}": set_ for extra, set_ in data.extra_stimuli.items()}
     for stem, stimuli in sets.items():
         if stimuli is not None:
             written += _write_stimuli(stimuli, stem, out)
     if data.assembly is None:
         return written
     path = out / f"assy_{name}.nc"
-    original = _renamed_alone(catalog, id)
+    original = _only_relabelled(catalog, id)
     if original is None:
         return [*written, _write_assembly(data, id, path)]
     with replacing(path) as temporary:
@@ -315,92 +326,87 @@ def export_brainscore(catalog: Catalog, id: str, out: Path) -> list[Path]:
     return [*written, path]
 
 
-def _renamed_alone(catalog: Catalog, id: str) -> Path | None:
-    """The file of an assembly that was read under other names, and otherwise as it is."""
+def _only_relabelled(catalog: Catalog, id: str) -> Path | None:
+    """File of the assembly if the reader only renames or labels it, otherwise None."""
     reader = catalog.dataset(id).reader
-    said = {} if reader is None or reader.name != "brainio" else reader.parameters
-    steps = {step["step"] for step in said.get("prepare", ())}
-    if "assembly" not in said or not steps or steps - {"rename", "label"}:
+    options = {} if reader is None or reader.name != "brainio" else reader.parameters
+    steps = {step["step"] for step in options.get("prepare", ())}
+    if "assembly" not in options or not steps or steps - {"rename", "label"}:
         return None
-    return verified_files(catalog, "datasets", id)[str(said["assembly"])]
+    return verified_files(catalog, "datasets", id)[str(options["assembly"])]
 
 
 def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
     table = stimuli.table
     if stimuli.degrees is not None and "degrees" not in table:
         table = table.assign(degrees=stimuli.degrees)
-    path, zipped = out / f"stimulus_{stem}.csv", out / f"stimulus_{stem}.zip"
-    named = (
-        {}
-        if "filename" not in table
-        else {old: old.replace("/", "_") for old in table["filename"].astype(str)}
-    )
-    if len(set(named.values())) != len(named):
-        raise AssemblyError(
-            f"files of {stem} have one name in several folders, and Brain-Score's archives are flat"
-        )
-    if named:
-        table = table.assign(filename=[named[str(one)] for one in table["filename"]])
+    path, zip_path = out / f"stimulus_{stem}.csv", out / f"stimulus_{stem}.zip"
+    flat_names: dict[str, str] = {}
+    if "filename" in table:
+        flat_names = {name: name.replace("/", "_") for name in table["filename"].astype(str)}
+        if len(set(flat_names.values())) != len(flat_names):
+            raise AssemblyError(
+                f"files of {stem} in several folders have one name, and Brain-Score's archives are flat: rename one"
+            )
+        table = table.assign(filename=[flat_names[str(name)] for name in table["filename"]])
     write_text(path, table.to_csv(index=False, lineterminator="\n"))
     if stimuli.archive is None and stimuli.contents is None:
         return [path]
-    held = stimuli.archive if isinstance(stimuli.archive, Path) else None
-    if held is not None and {one.filename for one in safe_members(held, repeated=True)} == set(
-        named.values()
+    source = stimuli.archive if isinstance(stimuli.archive, Path) else None
+    if source is not None and {member.filename for member in safe_members(source, repeated=True)} == set(
+        flat_names.values()
     ):
-        with replacing(zipped) as temporary:
-            shutil.copyfile(held, temporary)
-        return [path, zipped]
-    with replacing(zipped) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        with replacing(zip_path) as temporary:
+            shutil.copyfile(source, temporary)
+        return [path, zip_path]
+    with replacing(zip_path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         for file, content in zip(table["filename"], stimuli.read(), strict=True):
             archive.writestr(zipfile.ZipInfo(str(file), ZIP_TIME), content)
-    return [path, zipped]
+    return [path, zip_path]
 
 
 def _write_assembly(data: Dataset, id: str, path: Path) -> Path:
     if data.assembly is None:
         raise AssemblyError(f"data set {id!r} has no assembly")
-    plain = _ids_as_in_the_table(_as_upstream(data.assembly), data.stimuli)
-    plain.attrs = {"identifier": id, "stimulus_set_identifier": id} | {
+    assembly = _with_upstream_ids(_with_upstream_names(data.assembly), data.stimuli)
+    assembly.attrs = {"identifier": id, "stimulus_set_identifier": id} | {
         key: value for key, value in data.assembly.attrs.items() if value is not None
     }
     with replacing(path) as temporary:
-        _to_netcdf(plain, temporary)
-        for group, held in data.metadata.items():
-            _to_netcdf(_as_upstream(held), temporary, mode="a", group=group)
+        _to_netcdf(assembly, temporary)
+        for group, array in data.metadata.items():
+            _to_netcdf(_with_upstream_names(array), temporary, mode="a", group=group)
     return path
 
 
-def _ids_as_in_the_table(array: xr.DataArray, stimuli: StimulusSet | None) -> xr.DataArray:
-    """The ids as the peer reads them from the table: whole numbers are numbers; of several stimuli the last is named."""
+def _with_upstream_ids(array: xr.DataArray, stimuli: StimulusSet | None) -> xr.DataArray:
+    """Convert ids to those that the peer reads from the table: integers, and the last one of several joined ids."""
     if stimuli is None or "stimulus_id" not in array.coords:
         return array
     known = set(stimuli.ids)
-    old = [str(one) for one in array["stimulus_id"].values.tolist()]
-    ids = [one if one in known else one.rpartition("|")[2] for one in old]
-    numbers = all(one.isdecimal() and str(int(one)) == one for one in known) and set(ids) <= known
+    old = [str(id) for id in array["stimulus_id"].values.tolist()]
+    ids = [id if id in known else id.rpartition("|")[2] for id in old]
+    numbers = all(id.isdecimal() and str(int(id)) == id for id in known) and set(ids) <= known
     if ids == old and not numbers:
         return array
     values = np.asarray(ids, dtype=np.int64 if numbers else object)
     return array.assign_coords(stimulus_id=(array["stimulus_id"].dims, values))
 
 
-def _to_netcdf(array: xr.DataArray, path: Path, **place: Any) -> None:
+def _to_netcdf(array: xr.DataArray, path: Path, **options: Any) -> None:
     encoding = {"data": {"zlib": True, "complevel": 9, "shuffle": True}} if array.dtype.kind in "fiu" else {}
     array.to_dataset(name="data", promote_attrs=True).to_netcdf(
-        path, engine="netcdf4", encoding=encoding, **place
+        path, engine="netcdf4", encoding=encoding, **options
     )
 
 
-def _as_upstream(assembly: xr.DataArray) -> xr.DataArray:
-    """Names as the peer's writer gives them: properties, and `_` after the only coordinate of a dimension."""
-    dims = {"property": "neuronal_property"} if "property" in assembly.dims else {}
+def _with_upstream_names(assembly: xr.DataArray) -> xr.DataArray:
+    """Use the names of the peer's writer: ``neuronal_property``, and ``_`` after a coordinate named as its dimension."""
+    renamed = {"property": "neuronal_property"} if "property" in assembly.dims else {}
     coords = {}
-    for name, held in assembly.coords.items():
-        label = dims.get(str(name), str(name))
-        place = tuple(dims.get(str(dim), str(dim)) for dim in held.dims)
-        coords[f"{label}_" if place == (label,) else label] = (place, held.values)
-    values = assembly.values
-    return xr.DataArray(
-        values, dims=[dims.get(str(d), str(d)) for d in assembly.dims], coords=coords, name="data"
-    )
+    for name, coord in assembly.coords.items():
+        label = renamed.get(str(name), str(name))
+        coord_dims = tuple(renamed.get(str(dim), str(dim)) for dim in coord.dims)
+        coords[f"{label}_" if coord_dims == (label,) else label] = (coord_dims, coord.values)
+    dims = [renamed.get(str(dim), str(dim)) for dim in assembly.dims]
+    return xr.DataArray(assembly.values, dims=dims, coords=coords, name="data")

@@ -1,4 +1,4 @@
-"""A model plugin of Brain-Score as a spec: layers, regions and preprocessing are read from its syntax, nothing runs."""
+"""Import of a Brain-Score model plugin as a spec: layers, regions and preprocessing are read without running it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ from typing import Any, Final
 
 from neuroledger.data.pin.yaml_edit import inline
 from neuroledger.errors import RequestError
-from neuroledger.families.alignment.python_constants import called, constant, keyword, parsed, variables_of
+from neuroledger.families.alignment.python_constants import (
+    assigned_constants,
+    call_constants,
+    call_name,
+    constant,
+    keyword,
+    parse_source,
+)
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import write_text
 
 __all__ = ["Plugin", "import_plugin", "read_plugin"]
 
 REGIONS: Final = ("V1", "V2", "V4", "IT")
-# Labels are decided there from what the network's last part gives: what a classifier gives itself.
+# Brain-Score decides labels from the output of the network's last module, such as a classifier.
 LOGITS: Final = "output"
-# Modules whose functions are architectures that a builder here makes by the same name.
+# Modules whose functions are architectures, and the builder that makes them by the same name.
 HUBS: Final[Mapping[str, str]] = {
     "torchvision.models": "torchvision", "models": "torchvision", "torchvision": "torchvision", "timm": "timm",
 }  # fmt: skip
@@ -30,7 +37,7 @@ HUBS: Final[Mapping[str, str]] = {
 
 @dataclass
 class Plugin:
-    """What a plugin's source says, as far as it says it in constants."""
+    """Facts that a plugin's source states in constants; ``unread`` lists the missing ones."""
 
     identifier: str
     layers: tuple[str, ...] = ()
@@ -45,44 +52,42 @@ class Plugin:
 
 
 def read_plugin(path: Path, key: str | None = None) -> Plugin:
-    """The plugin in a folder (``__init__.py``, ``model.py``, ``region_layer_map/*.json``), or in one file.
+    """Read a plugin in a folder (``__init__.py``, ``model.py``, ``region_layer_map/*.json``), or in one file.
 
-    ``key`` chooses among the models that a plugin registers. Only constants are taken; what is computed is listed as
-    unread.
+    ``key`` selects one of the models that the plugin registers. Only constants are read; computed facts are listed in
+    ``unread``.
 
     Raises
     ------
     RequestError
-        There is no such source, it is no Python, or it registers no model ``key``.
+        The source is missing, is not Python, or does not register a model ``key``.
     """
     sources = sorted(path.glob("*.py")) if path.is_dir() else [path]
-    sources = [one for one in sources if one.name != "test.py"]
-    if not sources or not all(one.is_file() for one in sources):
+    sources = [source for source in sources if source.name != "test.py"]
+    if not sources or not all(source.is_file() for source in sources):
         raise RequestError(
-            f"{path} holds no plugin: a folder with __init__.py and model.py, or one Python file"
+            f"{path} contains no plugin: name a folder with __init__.py and model.py, or one Python file"
         )
-    trees = [parsed(one) for one in sources]
+    trees = [parse_source(source) for source in sources]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    names = _registered(trees) or [*_constants(calls, "identifier")]
+    names = _registered_keys(trees) or [*_constants(calls, "identifier")]
     if key is not None and names and key not in names:
         raise RequestError(f"{path} registers {', '.join(names)}, no model {key!r}")
     identifier = key or (names[0] if names else path.stem)
-    found = Plugin(identifier)
-    variables = variables_of(trees)
-    found.layers = _layers(trees, calls, variables)
-    _commitment(found, calls, variables)
-    _preprocessing(found, calls)
-    _architecture(found, calls)
-    _weights(found, calls, variables)
-    found.regions = _regions(path, identifier) or found.regions
-    for name in ("layers", "regions", "architecture"):
-        if not getattr(found, name):
-            found.unread.append(name)
-    return found
+    plugin = Plugin(identifier)
+    variables = assigned_constants(trees)
+    plugin.layers = _find_layers(trees, calls, variables)
+    _read_commitment(plugin, calls, variables)
+    _read_preprocessing(plugin, calls)
+    _read_architecture(plugin, calls)
+    _read_weights(plugin, calls, variables)
+    plugin.regions = _read_region_map(path, identifier) or plugin.regions
+    plugin.unread = [name for name in ("layers", "regions", "architecture") if not getattr(plugin, name)]
+    return plugin
 
 
-def _registered(trees: list[ast.Module]) -> list[str]:
-    """Keys of ``model_registry[...] = …``."""
+def _registered_keys(trees: list[ast.Module]) -> list[str]:
+    """Keys in assignments ``model_registry[...] = …``."""
     return [
         str(target.slice.value)
         for tree in trees
@@ -103,164 +108,177 @@ def _constants(calls: list[ast.Call], name: str) -> Iterator[str]:
             yield value
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    several = isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value)
-    return tuple(dict.fromkeys(value)) if several else ()
+def _distinct_texts(value: Any) -> tuple[str, ...]:
+    """Distinct items of a list or tuple of strings; empty for any other value."""
+    is_texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    return tuple(dict.fromkeys(value)) if is_texts else ()
 
 
-def _layers(trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of the commitment, of a function ``get_layers``, or of a list that is called so."""
+def _find_layers(
+    trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Layers from an argument ``layers``, a function ``get_layers``, or a list with ``layers`` in its name."""
     for call in calls:
-        if found := _texts(constant(keyword(call, "layers"), variables)):
-            return found
+        if layers := _distinct_texts(constant(keyword(call, "layers"), variables)):
+            return layers
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == "get_layers":
-                local = dict(variables) | variables_of([ast.Module(body=node.body, type_ignores=[])])
+                scope = dict(variables) | assigned_constants([ast.Module(body=node.body, type_ignores=[])])
                 for inner in ast.walk(node):
-                    if isinstance(inner, ast.Return) and (found := _texts(constant(inner.value, local))):
-                        return found
-    return next(
-        (found for name, value in variables.items() if "layers" in name.lower() and (found := _texts(value))),
-        (),
-    )
+                    if isinstance(inner, ast.Return) and (
+                        layers := _distinct_texts(constant(inner.value, scope))
+                    ):
+                        return layers
+    lists = (_distinct_texts(value) for name, value in variables.items() if "layers" in name.lower())
+    return next(filter(None, lists), ())
 
 
-def _commitment(found: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
+def _read_commitment(plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
+    """Readout, visual degrees and regions from calls of ``ModelCommitment``."""
     for call in calls:
-        if not called(call).endswith("ModelCommitment"):
+        if not call_name(call).endswith("ModelCommitment"):
             continue
-        readout = constant(keyword(call, "behavioral_readout_layer"), variables)
-        degrees = constant(keyword(call, "visual_degrees"), variables)
-        regions = constant(keyword(call, "region_layer_map"), variables)
-        found.readout = readout if isinstance(readout, str) else found.readout
-        found.visual_degrees = float(degrees) if isinstance(degrees, (int, float)) else found.visual_degrees
-        found.regions = _plain_regions(regions) or found.regions
-    if found.visual_degrees is None:
-        found.visual_degrees = 8.0
+        arguments = call_constants(call, variables)
+        readout, degrees = arguments.get("behavioral_readout_layer"), arguments.get("visual_degrees")
+        plugin.readout = readout if isinstance(readout, str) else plugin.readout
+        plugin.visual_degrees = float(degrees) if isinstance(degrees, (int, float)) else plugin.visual_degrees
+        plugin.regions = _select_regions(arguments.get("region_layer_map")) or plugin.regions
+    if plugin.visual_degrees is None:
+        plugin.visual_degrees = 8.0
 
 
-def _plain_regions(held: Any) -> dict[str, str | tuple[str, ...]]:
-    if not isinstance(held, dict):
+def _select_regions(region_map: Any) -> dict[str, str | tuple[str, ...]]:
+    if not isinstance(region_map, dict):
         return {}
     return {
         str(region): layers if isinstance(layers, str) else tuple(map(str, layers))
-        for region, layers in held.items()
-        if region in REGIONS and (isinstance(layers, str) or _texts(layers))
+        for region, layers in region_map.items()
+        if region in REGIONS and (isinstance(layers, str) or _distinct_texts(layers))
     }
 
 
-def _regions(path: Path, identifier: str) -> dict[str, str | tuple[str, ...]]:
+def _read_region_map(path: Path, identifier: str) -> dict[str, str | tuple[str, ...]]:
+    """Regions from ``region_layer_map/<identifier>.json``; empty if there is no such file."""
     folder = (path if path.is_dir() else path.parent) / "region_layer_map"
-    named = folder / f"{identifier}.json"
-    if not named.is_file():
+    file = folder / f"{identifier}.json"
+    if not file.is_file():
         return {}
     try:
-        held = json.loads(named.read_text(encoding="utf-8"))
+        region_map = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
-        raise RequestError(f"{named.name} is no map of regions to layers ({error})") from None
-    return dict(sorted(_plain_regions(held).items()))
+        raise RequestError(f"{file.name} is not a map of regions to layers ({error})") from None
+    return dict(sorted(_select_regions(region_map).items()))
 
 
-def _preprocessing(found: Plugin, calls: list[ast.Call]) -> None:
-    """Size and normalisation of ``load_preprocess_images``, which stretches images to a square."""
+def _read_preprocessing(plugin: Plugin, calls: list[ast.Call]) -> None:
+    """Size and normalisation from calls of ``load_preprocess_images``, which stretches images to a square."""
     for call in calls:
-        names = [called(call), *(_called_name(one) for one in call.args[:1])]
+        names = [call_name(call), *(_last_name(argument) for argument in call.args[:1])]
         if not any(name.endswith("load_preprocess_images") for name in names):
             continue
-        size = constant(keyword(call, "image_size"), {})
+        arguments = call_constants(call, {})
+        size = arguments.get("image_size")
         if isinstance(size, int):
-            found.preprocessing["resize"] = size
-        for word, name in (("normalize_mean", "mean"), ("normalize_std", "std")):
-            value = constant(keyword(call, word), {})
-            if isinstance(value, (list, tuple)) and all(isinstance(one, (int, float)) for one in value):
-                found.preprocessing[name] = [float(one) for one in value]
+            plugin.preprocessing["resize"] = size
+        for argument, name in (("normalize_mean", "mean"), ("normalize_std", "std")):
+            values = arguments.get(argument)
+            if isinstance(values, (list, tuple)) and all(isinstance(value, (int, float)) for value in values):
+                plugin.preprocessing[name] = [float(value) for value in values]
 
 
-def _called_name(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
+    """Last part of a dotted name; empty for other expressions."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _architecture(found: Plugin, calls: list[ast.Call]) -> None:
+def _read_architecture(plugin: Plugin, calls: list[ast.Call]) -> None:
     for call in calls:
-        module, _, name = called(call).rpartition(".")
+        module, _, name = call_name(call).rpartition(".")
         if module == "timm" and name == "create_model" and call.args:
-            value = constant(call.args[0], {})
-            if isinstance(value, str):
-                found.hub, found.architecture = "timm", value.partition(".")[0]
+            architecture = constant(call.args[0], {})
+            if isinstance(architecture, str):
+                plugin.hub, plugin.architecture = "timm", architecture.partition(".")[0]
         elif HUBS.get(module) == "torchvision" and name and name.islower() and name not in {"load", "eval"}:
-            found.hub, found.architecture = "torchvision", name
+            plugin.hub, plugin.architecture = "torchvision", name
 
 
-def _weights(found: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
-    """Files of weights that ``load_weight_file`` names, with the SHA-1 that it states."""
+def _read_weights(plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
+    """Weight files from calls of ``load_weight_file``, with their SHA-1 if stated."""
     for call in calls:
-        if not called(call).endswith("load_weight_file"):
+        if not call_name(call).endswith("load_weight_file"):
             continue
-        given = {one.arg: constant(one.value, variables) for one in call.keywords if one.arg}
-        bucket, relative = given.get("bucket"), given.get("relative_path")
+        arguments = call_constants(call, variables)
+        bucket, relative = arguments.get("bucket"), arguments.get("relative_path")
         if not isinstance(bucket, str) or not isinstance(relative, str):
             continue
-        folder = str(given.get("folder_name") or "").strip("/")
+        folder = str(arguments.get("folder_name") or "").strip("/")
         parts = [part for part in (bucket.partition("/")[2], folder, relative) if part]
-        stated: dict[str, Any] = {
+        download: dict[str, Any] = {
             "url": f"https://{bucket.partition('/')[0]}.s3.amazonaws.com/{'/'.join(parts)}"
         }
-        if isinstance(given.get("sha1"), str):
-            stated["sha1"] = given["sha1"]
-        if isinstance(given.get("version_id"), str) and given["version_id"] != "null":
-            stated["version_id"] = given["version_id"]
-        found.downloads[relative.rsplit("/", 1)[-1]] = stated
+        if isinstance(arguments.get("sha1"), str):
+            download["sha1"] = arguments["sha1"]
+        if isinstance(arguments.get("version_id"), str) and arguments["version_id"] != "null":
+            download["version_id"] = arguments["version_id"]
+        plugin.downloads[relative.rsplit("/", 1)[-1]] = download
 
 
-def _own_folder(path: Path, key: str) -> Path:
-    """The plugin's folder: ``path``, or where it is a folder or a clone of many, the one that registers ``key``."""
+def _find_plugin_folder(path: Path, key: str) -> Path:
+    """Folder of the plugin that registers ``key`` in a folder of plugins or a clone; otherwise ``path`` itself."""
     folders = [path, path / "models", path / "brainscore_vision" / "models"]
-    plugins = [one for folder in folders for one in sorted(folder.glob("*/__init__.py"))]
+    plugins = [source for folder in folders for source in sorted(folder.glob("*/__init__.py"))]
     if not plugins:
         return path
-    registers = re.compile(rf"""model_registry\[\s*["']{re.escape(key)}["']\s*\]""")
-    if any(registers.search(one.read_text(encoding="utf-8", errors="replace")) for one in path.glob("*.py")):
+    registration = re.compile(rf"""model_registry\[\s*["']{re.escape(key)}["']\s*\]""")
+
+    def registers_key(source: Path) -> bool:
+        return registration.search(source.read_text(encoding="utf-8", errors="replace")) is not None
+
+    if any(map(registers_key, path.glob("*.py"))):
         return path
-    found = [
-        one.parent for one in plugins if registers.search(one.read_text(encoding="utf-8", errors="replace"))
-    ]
-    if not found:
-        near = difflib.get_close_matches(key, [one.parent.name for one in plugins], 3)
-        hint = f"; its folders are like {', '.join(near)}" if near else ""
+    matches = [source.parent for source in plugins if registers_key(source)]
+    if not matches:
+        near = difflib.get_close_matches(key, [source.parent.name for source in plugins], 3)
+        hint = f"; folders with a similar name are {', '.join(near)}" if near else ""
         raise RequestError(f"none of the {len(plugins)} plugins in {path} registers a model {key!r}{hint}")
-    return next((one for one in found if one.name == key), found[0])
+    return next((folder for folder in matches if folder.name == key), matches[0])
 
 
 def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]:
-    """Write ``specs/models/<key>.yaml`` of a plugin's source; returns the file, and what was read.
+    """Write ``specs/models/<key>.yaml`` from a plugin's source; returns the file and the plugin.
 
     ``path`` is the plugin's folder or file, a folder of plugins, or a clone of Brain-Score's repository. The weights are
-    not part of it: `neuroledger package model KEY CHECKPOINT` converts and pins them.
+    not imported: `neuroledger package model KEY CHECKPOINT` converts and pins them.
 
     Raises
     ------
     RequestError
-        There is a model of that id, or the source commits no layer to a region and names no layer to decide from.
+        A model of this id exists, or the source states neither layers nor a map of regions in constants.
     """
     if catalog.has("models", key):
         raise RequestError(f"there is a model {key!r} already; see `neuroledger show {key}`")
-    path = _own_folder(path, key)
+    path = _find_plugin_folder(path, key)
     plugin = read_plugin(path, key)
     if not plugin.layers and not plugin.regions:
         raise RequestError(
             f"{path} states neither layers nor a map of regions in constants: write the spec by hand "
             f"(`neuroledger new model {key}`)"
         )
-    regions = {region: list(one) if isinstance(one, tuple) else one for region, one in plugin.regions.items()}
+    regions = {
+        region: list(layers) if isinstance(layers, tuple) else layers
+        for region, layers in plugin.regions.items()
+    }
     committed = [
-        layer for one in plugin.regions.values() for layer in ((one,) if isinstance(one, str) else one)
+        layer
+        for layers in plugin.regions.values()
+        for layer in ((layers,) if isinstance(layers, str) else layers)
     ]
-    decided = plugin.readout or (plugin.layers or committed)[-1]
-    layers = list(dict.fromkeys([*plugin.layers, *committed, decided, LOGITS]))
+    readout = plugin.readout or (plugin.layers or committed)[-1]
+    layers = list(dict.fromkeys([*plugin.layers, *committed, readout, LOGITS]))
     fields: dict[str, Any] = {
         "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score describes it",
-        "builder": None, "layers": layers, "regions": regions, "readout": decided, "logits": LOGITS,
+        "builder": None, "layers": layers, "regions": regions, "readout": readout, "logits": LOGITS,
         "visual_degrees": plugin.visual_degrees, "downloads": plugin.downloads,
     }  # fmt: skip
     if plugin.architecture is not None:
@@ -268,13 +286,13 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
         fields["builder"] = builder | (
             {"preprocessing": plugin.preprocessing} if plugin.preprocessing else {}
         )
-    lacking = (
-        "no architecture that a builder here makes; name one under `builder`, then "
+    no_builder = (
+        "no builder of this package makes its architecture; name one under `builder`, then "
         if plugin.architecture is None
         else ""
     )
     fields["unavailable"] = (
-        f"Its weights are not here: {lacking}`neuroledger package model {key} CHECKPOINT` pins them."
+        f"Its weights are not here: {no_builder}`neuroledger package model {key} CHECKPOINT` pins them."
     )
     fields["notes"] = [
         "Layers, regions, readout, preprocessing and visual degrees are those of the plugin's source."

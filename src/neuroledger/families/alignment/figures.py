@@ -1,4 +1,4 @@
-"""Figures of alignment: layers over depth and by region, and scores over time."""
+"""Figures of alignment scores: layers over depth, layers by region, and time courses."""
 
 from __future__ import annotations
 
@@ -23,22 +23,19 @@ def layers(
     committed: Mapping[str, str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Scores over relative depth, as :func:`neuroledger.layers` gives them; by label for several regions or benchmarks.
+    """Draw scores of layers over relative depth, one curve per label for several regions or benchmarks.
 
-    ``committed`` names for a label the layer that the model commits to, which is marked. The ceiling is dashed.
+    ``scores`` are those of :func:`neuroledger.layers`. ``committed`` maps a label to the layer that the model commits to,
+    which is marked. The ceiling is dashed.
 
     Raises
     ------
     RequestError
         There are no layers, or a committed layer is not among them.
     """
-    curves: dict[str, Mapping[str, Score]] = {}
-    for name, held in scores.items():
-        if isinstance(held, Score):
-            curves.setdefault("score", {})
-            curves["score"] = {**curves["score"], name: held}
-        else:
-            curves[name] = held
+    single = {name: score for name, score in scores.items() if isinstance(score, Score)}
+    curves: dict[str, Mapping[str, Score]] = {"score": single} if single else {}
+    curves |= {name: curve for name, curve in scores.items() if not isinstance(curve, Score)}
     if not curves or not all(curves.values()):
         raise RequestError("no layers to draw; see neuroledger.layers(model, benchmark)")
     ax = ax or axes(width=6, height=3.8)
@@ -80,19 +77,19 @@ def layer_map(
     committed: Mapping[str, str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Layers by regions (or benchmarks): the score of each layer in each region, the committed layer boxed.
+    """Draw the score of each layer (rows) in each region or benchmark (columns); committed layers are boxed.
 
-    ``scores`` maps a region to its layers' scores, as :func:`neuroledger.layers` gives them.
+    ``scores`` maps a region to the scores of its layers, as returned by :func:`neuroledger.layers`.
 
     Raises
     ------
     RequestError
-        There are no layers, or regions have other layers.
+        There are no layers, or regions have different layers.
     """
     from matplotlib.patches import Rectangle
 
     names = list(next(iter(scores.values()), {}))
-    if not names or any(list(each) != names for each in scores.values()):
+    if not names or any(list(column) != names for column in scores.values()):
         raise RequestError(
             "no map to draw: every region needs scores of the same layers; see neuroledger.layers"
         )
@@ -114,46 +111,50 @@ def layer_map(
     ax.set_yticks(range(len(names)), names)
     scale = next(iter(next(iter(scores.values())).values())).scale.replace("_", " ")
     ax.figure.colorbar(image, ax=ax, label=scale, shrink=0.8)
-    data = {region: {layer: score.value for layer, score in each.items()} for region, each in scores.items()}
+    data = {
+        region: {layer: score.value for layer, score in column.items()} for region, column in scores.items()
+    }
     return finish(ax, data, spines=False)
 
 
 def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes:
-    """Raw score over time bins: median over neuroids of the mean over splits, with the ceiling of each bin in grey.
+    """Draw raw scores over time bins: median over neuroids of the mean over splits, with the ceiling of each bin in grey.
 
-    Several scores of one benchmark (by label) are drawn as several curves.
+    Several scores of one benchmark (by label) are drawn as separate curves.
 
     Raises
     ------
     MetricError
         The samples have no time bins.
+    RequestError
+        There are no scores.
     """
-    held = {"score": scores} if isinstance(scores, Score) else dict(scores)
-    if not held:
+    curves = {"score": scores} if isinstance(scores, Score) else dict(scores)
+    if not curves:
         raise RequestError("no score to draw")
     ax = ax or axes(width=6, height=3.6)
     data: dict[str, Any] = {}
-    first = next(iter(held.values()))
+    first = next(iter(curves.values()))
     if (
         first.ceiling is not None
         and first.ceiling.samples is not None
         and "time_bin" in first.ceiling.samples.dims
     ):
-        at, values = _course(first.ceiling)
-        ax.plot(at, values, color=SOFT, linewidth=6, alpha=0.35, solid_capstyle="round", label="ceiling")
+        times, values = _time_course(first.ceiling)
+        ax.plot(times, values, color=SOFT, linewidth=6, alpha=0.35, solid_capstyle="round", label="ceiling")
         data["ceiling"] = values.tolist()
-    for i, (label, score) in enumerate(held.items()):
-        at, values = _course(score)
-        ax.plot(at, values, color=PALETTE[i % len(PALETTE)], marker="o", markersize=4, label=label)
+    for i, (label, score) in enumerate(curves.items()):
+        times, values = _time_course(score)
+        ax.plot(times, values, color=PALETTE[i % len(PALETTE)], marker="o", markersize=4, label=label)
         data[label] = values.tolist()
     ax.axhline(0.0, color=SOFT, linewidth=1, linestyle=":")
     ax.set_xlabel("middle of the time bin [ms]")
     ax.set_ylabel(f"{first.scale.replace('_', ' ')}, before the ceiling")
     legend(ax)
-    return finish(ax, {"time": at.tolist(), **data})
+    return finish(ax, {"time": times.tolist(), **data})
 
 
-def _course(score: Score) -> tuple[Any, Any]:
+def _time_course(score: Score) -> tuple[Any, Any]:
     """Middle of each time bin in ms, and the median over neuroids of the mean over splits."""
     samples = score.samples
     if samples is None or "time_bin" not in samples.dims:
@@ -164,7 +165,7 @@ def _course(score: Score) -> tuple[Any, Any]:
     rest = [dim for dim in over_splits.dims if dim != "time_bin"]
     values = np.asarray(over_splits.median(rest, skipna=True).values, dtype=np.float64)
     if {"time_bin_start", "time_bin_end"} <= set(samples.coords):
-        at = (samples["time_bin_start"].values + samples["time_bin_end"].values) / 2
+        times = (samples["time_bin_start"].values + samples["time_bin_end"].values) / 2
     else:
-        at = np.arange(values.size)
-    return np.asarray(at, dtype=np.float64), values
+        times = np.arange(values.size)
+    return np.asarray(times, dtype=np.float64), values

@@ -1,4 +1,4 @@
-"""Steps that prepare an assembly for a comparison: labels are derived, units chosen, responses averaged and scaled."""
+"""Steps that prepare an assembly for a comparison: derive labels, select neuroids, average and scale responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = str | int | float | bool
 
 
 class Rename(Frozen):
-    """Dimensions and coordinates get the names that this project uses."""
+    """Rename dimensions and coordinates to the names that this project uses."""
 
     step: Literal["rename"]
     dims: dict[str, str] = Field(default_factory=dict)
@@ -33,7 +33,7 @@ class Rename(Frozen):
 
 
 class Label(Frozen):
-    """A coordinate ``coord`` of dimension ``dim``: the texts of others joined, one value for all, or a running number."""
+    """Add a coordinate ``coord`` to dimension ``dim``: other coordinates joined as text, one value, or a running number."""
 
     step: Literal["label"]
     dim: str
@@ -44,21 +44,21 @@ class Label(Frozen):
 
 
 class Drop(Frozen):
-    """Coordinates that say nothing about the comparison, such as the number of a trial, are removed."""
+    """Remove coordinates that are irrelevant to the comparison, such as a trial number."""
 
     step: Literal["drop"]
     coords: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Take(Frozen):
-    """One place of a dimension, by the value of a coordinate; the dimension goes."""
+    """Select one item of a dimension by the value of a coordinate, and drop the dimension."""
 
     step: Literal["take"]
     at: dict[str, Value]
 
 
 class Complete(Frozen):
-    """Items of a dimension that have a missing value (``any``), or nothing but missing values (``all``), are left out."""
+    """Leave out items of a dimension that have a missing value (``any``), or only missing values (``all``)."""
 
     step: Literal["complete"]
     over: str = "presentation"
@@ -66,14 +66,14 @@ class Complete(Frozen):
 
 
 class Distinct(Frozen):
-    """Of presentations with the same values of the coordinates, the first is kept."""
+    """Keep the first of all presentations with the same values of the coordinates ``by``."""
 
     step: Literal["distinct"]
     by: tuple[str, ...] = ("stimulus_id",)
 
 
 class Mean(Frozen):
-    """The mean over ``over``: of the time bins within a ``window`` (ms), or of the items that share a coordinate."""
+    """Average over ``over``: over the time bins within a ``window`` (ms), or over the items that share a value of ``by``."""
 
     step: Literal["mean"]
     over: str = "time_bin"
@@ -82,9 +82,9 @@ class Mean(Frozen):
 
 
 class Bins(Frozen):
-    """Responses in bins of ``width`` ms from ``start`` on: means of the bins that were recorded, by how much they overlap.
+    """Resample responses to bins of ``width`` ms from ``start`` on: means of the recorded bins, weighted by their overlap.
 
-    The bins end with the recording; without ``last`` the one that would end there is left out.
+    The last bin is the last one within the recording; without ``last`` it is left out.
     """
 
     step: Literal["bins"]
@@ -94,14 +94,14 @@ class Bins(Frozen):
 
 
 class Flatten(Frozen):
-    """Each time bin of each neuroid becomes a neuroid of its own, ``recording_time`` being the start of its bin."""
+    """Make each time bin of each neuroid a separate neuroid; ``recording_time`` is the start of its bin."""
 
     step: Literal["flatten"]
     over: Literal["time_bin"] = "time_bin"
 
 
 class Centre(Frozen):
-    """Responses less their mean over a dimension, for the neuroids of each value of ``by`` apart."""
+    """Subtract the mean over dimensions, with ``by`` separately for each value of this coordinate."""
 
     step: Literal["centre"]
     over: tuple[str, ...] = ("presentation",)
@@ -109,29 +109,29 @@ class Centre(Frozen):
 
 
 class Standardise(Frozen):
-    """Responses less their mean over a dimension, divided by their standard deviation (ddof 0)."""
+    """Subtract the mean over a dimension, and divide by the standard deviation (ddof 0)."""
 
     step: Literal["standardise"]
     over: str = "presentation"
 
 
 class Varying(Frozen):
-    """Neuroids that respond to all presentations alike are left out."""
+    """Leave out neuroids with the same response to all presentations."""
 
     step: Literal["varying"]
 
 
 class Responsive(Frozen):
-    """Neuroids are kept whose mean response is more than ``deviations`` standard deviations (over neuroids) from 0."""
+    """Keep neuroids whose mean response is more than ``deviations`` standard deviations (over neuroids) from 0."""
 
     step: Literal["responsive"]
     deviations: Annotated[float, Field(gt=0)]
 
 
 class Reliable(Frozen):
-    """Neuroids are kept whose halves of repetitions correlate above ``above`` (Spearman–Brown corrected).
+    """Keep neuroids whose split-half correlation (Spearman–Brown corrected) exceeds ``above``.
 
-    The halves are the ``even`` and odd repetitions, or ``drawn``: the mean over ten draws of half of the repetitions.
+    The halves are ``even`` and odd repetitions, or ``drawn``: the mean over ten random halves.
     """
 
     step: Literal["reliable"]
@@ -141,7 +141,7 @@ class Reliable(Frozen):
 
 
 class Affine(Frozen):
-    """Values times ``factor`` plus ``offset``: ``{factor: -1, offset: 1}`` turns similarities into dissimilarities."""
+    """Compute ``factor * value + offset``: ``{factor: -1, offset: 1}`` converts similarities to dissimilarities."""
 
     step: Literal["affine"]
     factor: float = 1.0
@@ -156,19 +156,21 @@ Step = Annotated[
 
 
 def prepared(assembly: xr.DataArray, steps: Sequence[Any], *, name: str = "the assembly") -> xr.DataArray:
-    """The assembly after each step in turn.
+    """Apply the steps to the assembly, in order.
 
     Parameters
     ----------
     assembly
-        Any dimensions; steps refuse an assembly without those that they are about.
+        Any dimensions; a step refuses an assembly without the dimensions that it needs.
     steps
-        Of the type ``Step``.
+        Instances of ``Step``.
+    name
+        Name of the assembly in error messages.
 
     Raises
     ------
     AssemblyError
-        A dimension or coordinate is missing, or nothing is left; with the number of the step.
+        A dimension or coordinate is missing, or nothing is left; the message gives the number of the step.
 
     Examples
     --------
@@ -176,61 +178,64 @@ def prepared(assembly: xr.DataArray, steps: Sequence[Any], *, name: str = "the a
     >>> prepared(table, [Centre(step="centre"), Affine(step="affine", factor=2)]).values.tolist()
     [[-4.0, -4.0], [4.0, 4.0]]
     """
-    for at, step in enumerate(steps):
+    for number, step in enumerate(steps, 1):
         try:
-            assembly = _RULES[type(step)](assembly, step)
+            assembly = _FUNCTIONS[type(step)](assembly, step)
         except AssemblyError as error:
-            raise AssemblyError(f"{name}: step {at + 1} ({step.step}): {error}") from None
+            raise AssemblyError(f"{name}: step {number} ({step.step}): {error}") from None
         if 0 in assembly.shape:
-            raise AssemblyError(f"{name}: step {at + 1} ({step.step}) leaves nothing: correct its parameters")
+            raise AssemblyError(f"{name}: step {number} ({step.step}) leaves nothing: correct its parameters")
     return assembly
 
 
 def _coordinate(assembly: xr.DataArray, name: str, dim: str | None = None) -> Array:
     if name not in assembly.coords or assembly[name].ndim != 1:
-        known = ", ".join(str(one) for one, values in assembly.coords.items() if values.ndim == 1)
+        known = ", ".join(str(key) for key, coord in assembly.coords.items() if coord.ndim == 1)
         raise AssemblyError(f"there is no coordinate {name!r}; there are {known or 'none'}")
     if dim is not None and assembly[name].dims != (dim,):
         raise AssemblyError(f"coordinate {name!r} belongs to {assembly[name].dims[0]!r}, not to {dim!r}")
     return np.asarray(assembly[name].values)
 
 
-def _require(assembly: xr.DataArray, *dims: str) -> None:
-    lost = [dim for dim in dims if dim not in assembly.dims]
-    if lost:
+def _require_dims(assembly: xr.DataArray, *dims: str) -> None:
+    missing = [dim for dim in dims if dim not in assembly.dims]
+    if missing:
         raise AssemblyError(
-            f"there is no dimension {lost[0]!r}; there are {', '.join(map(str, assembly.dims))}"
+            f"there is no dimension {missing[0]!r}; there are {', '.join(map(str, assembly.dims))}"
         )
 
 
 def _rename(assembly: xr.DataArray, step: Rename) -> xr.DataArray:
-    _require(assembly, *step.dims)
+    _require_dims(assembly, *step.dims)
     for coord in step.coords:
         _coordinate(assembly, coord)
 
-    # A coordinate of a dimension's name is its index: it is renamed apart from the dimension.
-    def of(dims: tuple[Any, ...]) -> tuple[str, ...]:
+    # xarray's `rename` would rename a dimension together with the coordinate of the same name.
+    def renamed(dims: tuple[Any, ...]) -> tuple[str, ...]:
         return tuple(step.dims.get(str(dim), str(dim)) for dim in dims)
 
     coords = {
-        step.coords.get(str(name), str(name)): (of(held.dims), held.values)
-        for name, held in assembly.coords.items()
+        step.coords.get(str(name), str(name)): (renamed(coord.dims), coord.values)
+        for name, coord in assembly.coords.items()
     }
     if len(coords) != len(assembly.coords):
-        raise AssemblyError("two coordinates would get one name: `drop` one of them first")
-    dims = of(assembly.dims)
+        raise AssemblyError("two coordinates would get the same name: `drop` one of them first")
     return xr.DataArray(
-        assembly.values, dims=dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name
+        assembly.values,
+        dims=renamed(assembly.dims),
+        coords=coords,
+        attrs=dict(assembly.attrs),
+        name=assembly.name,
     )
 
 
 def _label(assembly: xr.DataArray, step: Label) -> xr.DataArray:
-    _require(assembly, step.dim)
+    _require_dims(assembly, step.dim)
     if step.of and step.value is not None:
         raise AssemblyError("give `of` or `value`, not both")
     count = assembly.sizes[step.dim]
     if step.of:
-        columns = [as_text(_coordinate(assembly, one, step.dim)).tolist() for one in step.of]
+        columns = [as_text(_coordinate(assembly, name, step.dim)).tolist() for name in step.of]
         values: Array = np.asarray([step.separator.join(row) for row in zip(*columns, strict=True)])
     else:
         values = np.arange(count) if step.value is None else np.full(count, step.value)
@@ -244,23 +249,24 @@ def _drop(assembly: xr.DataArray, step: Drop) -> xr.DataArray:
 
 
 def _take(assembly: xr.DataArray, step: Take) -> xr.DataArray:
-    for coord, wanted in step.at.items():
+    for coord, value in step.at.items():
         values = as_text(_coordinate(assembly, coord))
-        place = np.flatnonzero(values == as_text([wanted])[0])
-        if len(place) != 1:
+        matches = np.flatnonzero(values == as_text([value])[0])
+        if len(matches) != 1:
             raise AssemblyError(
-                f"{len(place)} places have {coord} = {wanted!r}; one is taken, of {', '.join(values.tolist()[:8])}"
+                f"{len(matches)} items have {coord} = {value!r}, but exactly one can be taken; the values are "
+                f"{', '.join(values.tolist()[:8])}"
             )
-        assembly = assembly.isel({assembly[coord].dims[0]: int(place[0])}, drop=True)
+        assembly = assembly.isel({assembly[coord].dims[0]: int(matches[0])}, drop=True)
     return assembly
 
 
 def _complete(assembly: xr.DataArray, step: Complete) -> xr.DataArray:
-    _require(assembly, step.over)
+    _require_dims(assembly, step.over)
     missing = assembly.isnull()
     others = [dim for dim in assembly.dims if dim != step.over]
-    lost = missing.any(others) if step.missing == "any" else missing.all(others)
-    return assembly.isel({step.over: np.flatnonzero(~lost.values)})
+    incomplete = missing.any(others) if step.missing == "any" else missing.all(others)
+    return assembly.isel({step.over: np.flatnonzero(~incomplete.values)})
 
 
 def _distinct(assembly: xr.DataArray, step: Distinct) -> xr.DataArray:
@@ -272,46 +278,47 @@ def _distinct(assembly: xr.DataArray, step: Distinct) -> xr.DataArray:
 
 
 def _mean(assembly: xr.DataArray, step: Mean) -> xr.DataArray:
-    _require(assembly, step.over)
+    _require_dims(assembly, step.over)
     if step.window is not None:
         start, end = (_coordinate(assembly, f"{step.over}_{side}", step.over) for side in ("start", "end"))
         low, high = step.window
         assembly = assembly.isel({step.over: np.flatnonzero((start >= low) & (end <= high))})
         if not assembly.sizes[step.over]:
-            bins = f"bins start at {start.min():g} to {start.max():g}"
-            raise AssemblyError(f"no bin lies within {low:g} to {high:g} ms; {bins}")
+            raise AssemblyError(
+                f"no bin is within {low:g} to {high:g} ms; bins start at {start.min():g} to {start.max():g}"
+            )
     if step.by is not None:
-        return _by(assembly, step.over, _coordinate(assembly, step.by, step.over))
+        return _group_means(assembly, step.over, _coordinate(assembly, step.by, step.over))
     averaged = assembly.mean(step.over, keep_attrs=True)
     if step.over != "time_bin":
         return averaged
     ends = {
-        f"time_bin_{side}": ("time_bin", [pick(_coordinate(assembly, f"time_bin_{side}", "time_bin"))])
-        for side, pick in (("start", np.min), ("end", np.max))
+        f"time_bin_{side}": ("time_bin", [extreme(_coordinate(assembly, f"time_bin_{side}", "time_bin"))])
+        for side, extreme in (("start", np.min), ("end", np.max))
     }
-    place = assembly.dims.index("time_bin")
-    return averaged.expand_dims(time_bin=1, axis=place).assign_coords(ends)
+    axis = assembly.dims.index("time_bin")
+    return averaged.expand_dims(time_bin=1, axis=axis).assign_coords(ends)
 
 
-def _by(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArray:
-    """The mean over items of ``dim`` with one label, missing values skipped; coordinates that each group shares stay."""
+def _group_means(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArray:
+    """Mean over the items of ``dim`` with the same label, ignoring missing values; keeps coordinates equal in each group."""
     groups = encode(labels)
     first = np.unique(groups.codes, return_index=True)[1]
     axis = assembly.dims.index(dim)
     values = np.moveaxis(np.asarray(assembly.values, dtype=np.float64), axis, 0)
-    there = np.isfinite(values)
+    present = np.isfinite(values)
     total = np.zeros((len(first), *values.shape[1:]))
     count = np.zeros_like(total)
-    np.add.at(total, groups.codes, np.where(there, values, 0.0))
-    np.add.at(count, groups.codes, there)
+    np.add.at(total, groups.codes, np.where(present, values, 0.0))
+    np.add.at(count, groups.codes, present)
     with np.errstate(invalid="ignore"):
         mean = np.moveaxis(np.where(count > 0, total / count, np.nan), 0, axis)
     coords: dict[Any, Any] = {}
-    for name, held in assembly.coords.items():
-        if held.dims != (dim,):
-            coords[name] = held
-        elif (held.values[first][groups.codes] == held.values).all():
-            coords[name] = (dim, held.values[first])
+    for name, coord in assembly.coords.items():
+        if coord.dims != (dim,):
+            coords[name] = coord
+        elif (coord.values[first][groups.codes] == coord.values).all():
+            coords[name] = (dim, coord.values[first])
     if dim == "neuroid" and "neuroid_id" not in coords:
         coords["neuroid_id"] = (dim, as_text(labels[first]))
     return xr.DataArray(
@@ -320,42 +327,44 @@ def _by(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArray:
 
 
 def _bins(assembly: xr.DataArray, step: Bins) -> xr.DataArray:
-    _require(assembly, "time_bin")
+    _require_dims(assembly, "time_bin")
     begin, end = (
         _coordinate(assembly, f"time_bin_{side}", "time_bin").astype(np.float64) for side in ("start", "end")
     )
-    whole = int(np.floor((end.max() - step.start) / step.width + 1e-9)) - (not step.last)
-    if whole < 1:
+    count = int(np.floor((end.max() - step.start) / step.width + 1e-9)) - (not step.last)
+    if count < 1:
         raise AssemblyError(
-            f"no bin of {step.width:g} ms from {step.start:g} ms on lies within {begin.min():g} to {end.max():g} ms"
+            f"no bin of {step.width:g} ms from {step.start:g} ms on is within {begin.min():g} to {end.max():g} ms"
         )
-    starts = step.start + step.width * np.arange(whole)
+    starts = step.start + step.width * np.arange(count)
     overlap = np.minimum(end, starts[:, None] + step.width) - np.maximum(begin, starts[:, None])
-    weights = np.clip(overlap, 0, None) / (end - begin)
-    bare = np.flatnonzero(np.clip(overlap, 0, None).sum(axis=1) < step.width * (1 - 1e-9))
-    if bare.size:
-        at = starts[bare[0]]
-        raise AssemblyError(f"nothing was recorded in a part of the bin {at:g} to {at + step.width:g} ms")
+    overlap = np.clip(overlap, 0, None)
+    incomplete = np.flatnonzero(overlap.sum(axis=1) < step.width * (1 - 1e-9))
+    if incomplete.size:
+        start = starts[incomplete[0]]
+        raise AssemblyError(
+            f"nothing was recorded in a part of the bin {start:g} to {start + step.width:g} ms"
+        )
+    weights = overlap / (end - begin)
     values = assembly.transpose(..., "time_bin").values @ (weights / weights.sum(axis=1, keepdims=True)).T
     rest = assembly.isel(time_bin=0, drop=True)
-    names = [name for name, held in assembly.coords.items() if "time_bin" in held.dims]
-    coords = {name: held for name, held in rest.coords.items() if name not in names}
+    coords = {name: coord for name, coord in rest.coords.items() if "time_bin" not in assembly[name].dims}
     coords |= {"time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + step.width)}
-    found = xr.DataArray(
+    resampled = xr.DataArray(
         values.astype(assembly.dtype), dims=(*rest.dims, "time_bin"), coords=coords, attrs=assembly.attrs
     )
-    return found.transpose(*assembly.dims)
+    return resampled.transpose(*assembly.dims)
 
 
 def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
-    _require(assembly, "neuroid", step.over)
+    _require_dims(assembly, "neuroid", step.over)
     array = assembly.transpose(..., "neuroid", step.over)
     start, end = (_coordinate(array, f"time_bin_{side}", step.over) for side in ("start", "end"))
     bins, neuroids = len(start), array.sizes["neuroid"]
     coords: dict[Any, Any] = {
-        name: ("neuroid", np.repeat(held.values, bins)) if held.dims == ("neuroid",) else held
-        for name, held in array.coords.items()
-        if step.over not in held.dims
+        name: ("neuroid", np.repeat(coord.values, bins)) if coord.dims == ("neuroid",) else coord
+        for name, coord in array.coords.items()
+        if step.over not in coord.dims
     }
     times = np.tile(start, neuroids)
     if "neuroid_id" in coords:
@@ -373,23 +382,23 @@ def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
 
 
 def _centre(assembly: xr.DataArray, step: Centre) -> xr.DataArray:
-    _require(assembly, *step.over)
+    _require_dims(assembly, *step.over)
     if step.by is None:
         return assembly - assembly.mean(step.over)
     dim = str(assembly[step.by].dims[0]) if step.by in assembly.coords else ""
     codes = encode(_coordinate(assembly, step.by)).codes
     values: Floats = np.array(assembly.values, dtype=np.float64)
-    moved = np.moveaxis(values, assembly.dims.index(dim), 0)
-    others = [one for one in assembly.dims if one != dim]
-    axes = tuple(0 if one == dim else 1 + others.index(one) for one in step.over)
+    by_first = np.moveaxis(values, assembly.dims.index(dim), 0)  # a view: `values` is changed in place
+    others = [other for other in assembly.dims if other != dim]
+    axes = tuple(0 if over == dim else 1 + others.index(over) for over in step.over)
     for code in range(int(codes.max()) + 1):
         rows = codes == code
-        moved[rows] -= np.nanmean(moved[rows], axis=axes, keepdims=True)
+        by_first[rows] -= np.nanmean(by_first[rows], axis=axes, keepdims=True)
     return assembly.copy(data=values)
 
 
 def _standardise(assembly: xr.DataArray, step: Standardise) -> xr.DataArray:
-    _require(assembly, step.over)
+    _require_dims(assembly, step.over)
     spread = assembly.std(step.over, ddof=0)
     if not bool((spread > 0).all()):
         raise AssemblyError("some responses do not vary: leave them out first (`varying`)")
@@ -397,25 +406,25 @@ def _standardise(assembly: xr.DataArray, step: Standardise) -> xr.DataArray:
 
 
 def _varying(assembly: xr.DataArray, step: Varying) -> xr.DataArray:
-    _require(assembly, "presentation", "neuroid")
+    _require_dims(assembly, "presentation", "neuroid")
     others = [dim for dim in assembly.dims if dim != "neuroid"]
     return assembly.isel(neuroid=np.flatnonzero((assembly.max(others) > assembly.min(others)).values))
 
 
 def _responsive(assembly: xr.DataArray, step: Responsive) -> xr.DataArray:
-    _require(assembly, "neuroid")
+    _require_dims(assembly, "neuroid")
     mean = np.asarray(assembly.mean([dim for dim in assembly.dims if dim != "neuroid"]).values)
     return assembly.isel(neuroid=np.flatnonzero(np.abs(mean) > step.deviations * mean.std()))
 
 
 def _reliable(assembly: xr.DataArray, step: Reliable) -> xr.DataArray:
-    _require(assembly, "presentation", "neuroid")
-    found = _of_even(assembly, step) if step.halves == "even" else _of_drawn(assembly, step)
-    return assembly.isel(neuroid=np.flatnonzero(found > step.above))
+    _require_dims(assembly, "presentation", "neuroid")
+    reliability = _even_odd_reliability if step.halves == "even" else _drawn_reliability
+    return assembly.isel(neuroid=np.flatnonzero(reliability(assembly, step) > step.above))
 
 
-def _of_drawn(assembly: xr.DataArray, step: Reliable) -> Floats:
-    """Mean reliability over the draws that the ceiling ``internal_consistency`` makes."""
+def _drawn_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
+    """Mean reliability of each neuroid over ten random halves, by the ceiling ``internal_consistency``."""
     _coordinate(assembly, step.repetition, "presentation")
     rule = SplitsSpec(folds=10, train=0.5, by=step.repetition, unique=True, stratify=None, seed=1)
     try:
@@ -426,22 +435,23 @@ def _of_drawn(assembly: xr.DataArray, step: Reliable) -> Floats:
     return np.asarray(drawn.mean(others).values)
 
 
-def _of_even(assembly: xr.DataArray, step: Reliable) -> Floats:
+def _even_odd_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
+    """Reliability of each neuroid, from the means of even and of odd repetitions."""
     odd = encode(_coordinate(assembly, step.repetition, "presentation")).codes % 2 == 1
     if not odd.any():
-        raise AssemblyError(f"{step.repetition!r} has one value: nothing was repeated")
+        raise AssemblyError(f"{step.repetition!r} has only one value, so there are no repetitions to compare")
     ids = encode(_coordinate(assembly, "stimulus_id", "presentation")).codes
     array = assembly.transpose("presentation", "neuroid", ...)
     values = np.asarray(array.values, dtype=np.float64).reshape(*array.shape[:2], -1).mean(axis=2)
     plain = xr.DataArray(
         values, dims=("presentation", "neuroid"), coords={"stimulus_id": ("presentation", ids)}
     )
-    one, two = (average_repetitions(plain.isel(presentation=np.flatnonzero(rows))) for rows in (~odd, odd))
-    shared = np.intersect1d(one["stimulus_id"].values, two["stimulus_id"].values)
+    halves = [average_repetitions(plain.isel(presentation=np.flatnonzero(rows))) for rows in (~odd, odd)]
+    shared = np.intersect1d(halves[0]["stimulus_id"].values, halves[1]["stimulus_id"].values)
     if len(shared) < 3:
         raise AssemblyError(f"{len(shared)} stimuli have even and odd repetitions; a correlation needs 3")
-    halves = [half.values[np.isin(half["stimulus_id"].values, shared)] for half in (one, two)]
-    a, b = (half - np.nanmean(half, axis=0) for half in halves)
+    values_of_shared = [half.values[np.isin(half["stimulus_id"].values, shared)] for half in halves]
+    a, b = (half - np.nanmean(half, axis=0) for half in values_of_shared)
     with np.errstate(invalid="ignore", divide="ignore"):
         r = np.nansum(a * b, axis=0) / np.sqrt(np.nansum(a**2, axis=0) * np.nansum(b**2, axis=0))
         return np.asarray(2 * r / (1 + r))
@@ -451,7 +461,7 @@ def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
     return assembly.copy(data=step.factor * np.asarray(assembly.values, dtype=np.float64) + step.offset)
 
 
-_RULES: dict[type, Any] = {
+_FUNCTIONS: dict[type, Any] = {
     Rename: _rename, Label: _label, Drop: _drop, Take: _take, Complete: _complete, Distinct: _distinct, Mean: _mean,
     Bins: _bins, Flatten: _flatten, Centre: _centre, Standardise: _standardise, Varying: _varying, Responsive: _responsive,
     Reliable: _reliable, Affine: _affine,

@@ -1,4 +1,4 @@
-"""Constants of Python sources that are read and never run: plugins of other projects as data."""
+"""Constants in Python sources, read from their syntax without running them: plugins of other projects as data."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any, Final
 
 from neuroledger.errors import RequestError
 
-__all__ = ["called", "constant", "keyword", "parsed", "variables_of"]
+__all__ = ["assigned_constants", "call_constants", "call_name", "constant", "keyword", "parse_source"]
 
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 
 
-def parsed(path: Path) -> ast.Module:
-    """The syntax of a source of at most 1 MiB.
+def parse_source(path: Path) -> ast.Module:
+    """Parse a source file of at most 1 MiB.
 
     Raises
     ------
     RequestError
-        It is larger, or no Python.
+        The file is larger, or is not Python.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise RequestError(f"{path.name} is larger than {MOST_BYTES >> 20} MiB: that is no plugin")
+    if path.stat().st_size > MAX_BYTES:
+        raise RequestError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB, too large for a plugin")
     try:
         return ast.parse(path.read_text(encoding="utf-8"), path.name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise RequestError(f"{path.name} is no Python source ({error})") from None
+        raise RequestError(f"{path.name} is not a Python source ({error})") from None
 
 
-def called(call: ast.Call) -> str:
-    """The dotted name of what is called; empty for anything else."""
+def call_name(call: ast.Call) -> str:
+    """Dotted name of the called function; empty if the function is not given by a name."""
     parts: list[str] = []
     node: ast.expr = call.func
     while isinstance(node, ast.Attribute):
@@ -41,7 +41,7 @@ def called(call: ast.Call) -> str:
 
 
 def constant(node: ast.expr | None, variables: Mapping[str, Any]) -> Any:
-    """The constant that an expression is, or that the module gives the name; None for anything computed."""
+    """Value of a constant expression, or of a name in ``variables``; None if the value is computed."""
     if isinstance(node, ast.Name):
         return variables.get(node.id)
     try:
@@ -50,9 +50,9 @@ def constant(node: ast.expr | None, variables: Mapping[str, Any]) -> Any:
         return None
 
 
-def variables_of(trees: list[ast.Module]) -> dict[str, Any]:
-    """Names that are assigned a constant, the first one of each."""
-    found: dict[str, Any] = {}
+def assigned_constants(trees: list[ast.Module]) -> dict[str, Any]:
+    """Names to which a constant is assigned, with the first constant of each."""
+    constants: dict[str, Any] = {}
     for tree in trees:
         for node in ast.walk(tree):
             if (
@@ -60,12 +60,17 @@ def variables_of(trees: list[ast.Module]) -> dict[str, Any]:
                 and len(node.targets) == 1
                 and isinstance(node.targets[0], ast.Name)
             ):
-                value = constant(node.value, found)
+                value = constant(node.value, constants)
                 if value is not None:
-                    found.setdefault(node.targets[0].id, value)
-    return found
+                    constants.setdefault(node.targets[0].id, value)
+    return constants
 
 
-def keyword(call: ast.Call, *names: str) -> ast.expr | None:
-    """The argument of a call that has one of the names."""
-    return next((one.value for one in call.keywords if one.arg in names), None)
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """Keyword argument ``name`` of a call, or None."""
+    return next((argument.value for argument in call.keywords if argument.arg == name), None)
+
+
+def call_constants(call: ast.Call, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Constant values of the keyword arguments of a call; None for those that are computed."""
+    return {argument.arg: constant(argument.value, variables) for argument in call.keywords if argument.arg}

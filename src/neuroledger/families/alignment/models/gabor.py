@@ -1,4 +1,4 @@
-"""A bank of Gabor filters: oriented energy at several scales, the textbook model of V1."""
+"""A bank of Gabor filters: oriented contrast energy at several scales, the standard model of V1."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Frequencies = Annotated[tuple[Annotated[float, Field(gt=0, le=0.5)], ...], Field
 def gabor_transfer(size: int, frequency: float, angle: float) -> NDArray[np.float64]:
     """Transfer function (size, size) of a Gabor pair in quadrature, one octave wide at half height.
 
-    A round Gaussian around ``frequency`` (cycles per pixel) in direction ``angle`` (radians), without its response to
-    uniform light. Being one-sided, it gives the even filter as real and the odd one as imaginary part.
+    A circular Gaussian around ``frequency`` (cycles per pixel) in direction ``angle`` (radians), with zero response to
+    uniform images. It is one-sided: the filtered image has the even filter as real and the odd one as imaginary part.
     """
     y, x = np.meshgrid(np.fft.fftfreq(size), np.fft.fftfreq(size), indexing="ij")
     along = x * np.cos(angle) + y * np.sin(angle)
@@ -38,7 +38,7 @@ def gabor_transfer(size: int, frequency: float, angle: float) -> NDArray[np.floa
 
 
 def gabor_energy(image: NDArray[np.float64], filters: NDArray[np.float64], grid: int) -> NDArray[np.float64]:
-    """Contrast energy (filter, grid, grid) of an image (size, size): |filtered|, averaged over grid cells."""
+    """Contrast energy (filter, grid, grid) of an image (size, size): magnitude of the filtered image, mean per grid cell."""
     spectrum = np.fft.fft2(image - image.mean())
     amplitude = np.abs(np.fft.ifft2(spectrum[None] * filters))
     step = image.shape[0] // grid
@@ -58,7 +58,7 @@ def gabor(
     visual_degrees: float | None = None,
     store: Any = None,
 ) -> LayeredModel:
-    """A model whose one layer, ``energy``, is (frequency · orientation, grid, grid) contrast energies of the grey image.
+    """Model with one layer, ``energy``: contrast energies (frequency · orientation, grid, grid) of the grey image.
 
     ``size`` is the side of the grey copy in pixels, ``frequencies`` are in cycles per pixel of that copy; ``grid``
     must divide ``size``.

@@ -1,4 +1,4 @@
-"""Noise as features: numbers that know nothing of the stimuli, the control that must sit at the floor."""
+"""Random features that are independent of the stimuli: the control that must score at the floor."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def noise(
     visual_degrees: float | None = None,
     store: Any = None,
 ) -> LayeredModel:
-    """A model whose one layer, ``noise``, is standard normal and independent between stimuli.
+    """Model with one layer, ``noise``: standard normal features, independent between stimuli.
 
-    The numbers of a stimulus are drawn from ``seed`` and its id alone, hence the same in every set and order.
+    The features of a stimulus depend only on ``seed`` and its id, so they are the same in every set and order.
     """
 
     def draw(stimulus_id: str) -> NDArray[np.float64]:
@@ -42,7 +42,7 @@ def noise(
     def extract(
         stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, NDArray[np.float64]]:
-        return {"noise": np.stack([draw(name) for name in stimulus_ids])}
+        return {"noise": np.stack([draw(stimulus_id) for stimulus_id in stimulus_ids])}
 
     return LayeredModel(
         id=id,

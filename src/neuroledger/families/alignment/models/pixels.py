@@ -1,4 +1,4 @@
-"""Pixels as features: a small grey copy of each image, the control that sees but does not compute."""
+"""Pixels as features: a small grey copy of each image, a control without any computation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pixels(
     visual_degrees: float | None = None,
     store: Any = None,
 ) -> LayeredModel:
-    """A model whose one layer, ``pixels``, is the image in grey at ``size`` × ``size``: size² features in 0…1."""
+    """Model with one layer, ``pixels``: the grey image at ``size`` × ``size``, size² features in 0…1."""
 
     def extract(
         stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial

@@ -1,4 +1,4 @@
-"""Dissimilarities that were computed elsewhere: a model that answers with the RDM of a pinned MATLAB file."""
+"""A model given by precomputed dissimilarities: the RDM in a pinned MATLAB file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RdmModel:
-    """A model of which only the dissimilarities between named stimuli are known, the same for every region."""
+    """Model given by the dissimilarities between stimuli, which are the same for every region."""
 
     id: str
     rdm: Floats = field(repr=False)
@@ -37,24 +37,24 @@ class RdmModel:
     gives = frozenset({"responses"})
 
     def answer(self, question: Any) -> xr.DataArray:
-        """The RDM of the stimuli; see :func:`neuroledger.models.model.record`."""
+        """RDM of the stimuli of ``question``; see :func:`neuroledger.models.model.record`."""
         return self.record(question.stimuli, question.time_bins)
 
     def record(self, stimuli: StimulusSet, time_bins: Sequence[Bin] | None = None) -> xr.DataArray:
-        """The RDM of ``stimuli`` (stimulus, stimulus_b).
+        """RDM of ``stimuli`` (stimulus, stimulus_b).
 
         Raises
         ------
         RequestError
-            A stimulus is not among those it was computed for, or responses over time are asked for.
+            The RDM does not contain a stimulus, or responses in time bins are requested.
         """
         if time_bins is not None:
-            raise RequestError(f"model {self.id!r} is one RDM and says nothing about time")
-        place = {id: row for row, id in enumerate(self.ids)}
-        missing = [id for id in stimuli.ids if id not in place]
+            raise RequestError(f"model {self.id!r} is a single RDM and has no responses over time")
+        row_of = {id: row for row, id in enumerate(self.ids)}
+        missing = [id for id in stimuli.ids if id not in row_of]
         if missing:
             raise RequestError(f"model {self.id!r} has no {unknown('stimulus', missing[0], self.ids)}")
-        rows = np.array([place[id] for id in stimuli.ids])
+        rows = np.array([row_of[id] for id in stimuli.ids])
         names = np.array(stimuli.ids)
         return xr.DataArray(
             self.rdm[np.ix_(rows, rows)],
@@ -68,20 +68,22 @@ class RdmModel:
 def precomputed_rdm(
     *, id: str, variable: str, rdm: str, stimuli: str, weights: Mapping[str, Path] | None = None
 ) -> RdmModel:
-    """The RDM called ``rdm`` in the MATLAB structure array ``variable`` (fields ``name`` and ``RDM``) of the one file.
+    """Model from the RDM named ``rdm`` in the MATLAB structure array ``variable`` (fields ``name``, ``RDM``) of one file.
 
-    Rows belong to stimuli numbered from 1: ``stimuli`` gives their ids, such as ``object_{:02d}``.
+    Rows belong to stimuli numbered from 1; ``stimuli`` is the format of their ids, such as ``object_{:02d}``.
 
     Raises
     ------
     ModelError
-        There is not one file, or it does not hold a symmetric RDM of that name.
+        ``weights`` does not name exactly one file, or the file has no symmetric RDM of this name.
     """
-    held = dict(weights or {})
-    if len(held) != 1:
-        raise ModelError(f"model {id!r}: `weights` must pin one file, not {len(held)}")
-    (path,) = held.values()
-    entries = confined(lambda: _entries(path, variable, id), limits_for([path]), f"model {id!r}: {path.name}")
+    files = dict(weights or {})
+    if len(files) != 1:
+        raise ModelError(f"model {id!r}: `weights` must pin one file, not {len(files)}")
+    (path,) = files.values()
+    entries = confined(
+        lambda: _read_rdms(path, variable, id), limits_for([path]), f"model {id!r}: {path.name}"
+    )
     if rdm not in entries:
         raise ModelError(f"model {id!r}: {path.name} has no {unknown('RDM', rdm, tuple(entries))}")
     values = entries[rdm]
@@ -90,7 +92,8 @@ def precomputed_rdm(
     return RdmModel(id, values, tuple(stimuli.format(number) for number in range(1, len(values) + 1)))
 
 
-def _entries(path: Path, variable: str, id: str) -> dict[str, Floats]:
+def _read_rdms(path: Path, variable: str, id: str) -> dict[str, Floats]:
+    """RDMs of the structure array ``variable``, by name."""
     try:
         with parsing(path, f"a MATLAB file with RDMs in {variable!r}"):
             return {

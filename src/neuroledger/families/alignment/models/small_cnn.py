@@ -1,4 +1,4 @@
-"""A convolutional network small enough to be trained and run anywhere, for images of 8 to 112 pixels."""
+"""A small convolutional network that can be trained and run without a GPU, for images of 8 to 112 pixels."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 VERSION = 1
 
 LAYERS: Final = ("conv1", "conv2", "conv3", "hidden", "logits")
-"""Layers that may be recorded; those named after a convolution or ``hidden`` are read after their rectification."""
+"""Layers that can be recorded; ``conv…`` and ``hidden`` are recorded after rectification."""
 
 Channels = Literal[1, 3]
 
 
 def network(channels: Channels = 3, classes: int = 10, seed: int | None = 0) -> torch.nn.Sequential:
-    """The untrained network: three 3 × 3 convolutions (16, 32, 64 maps), pooled to 2 × 2, 64 hidden units, logits.
+    """Build the untrained network: three 3 × 3 convolutions (16, 32, 64 maps), pooled to 2 × 2, 64 hidden units, logits.
 
     Input is (stimulus, channels, side, side) with a side of at least 8. Weights are normal with variance 2 / fan-in
-    (he2015), drawn with NumPy from ``seed`` and therefore the same under every torch version; biases are zero.
-    ``seed`` None leaves torch's own, for weights that are loaded afterwards.
+    [he2015], drawn with NumPy from ``seed`` and therefore the same under every torch version; biases are zero. With
+    ``seed`` None, torch's initial weights are kept, for weights that are loaded afterwards.
     """
     from torch import nn
 
@@ -50,10 +50,10 @@ def network(channels: Channels = 3, classes: int = 10, seed: int | None = 0) -> 
         ("hidden", nn.ReLU()),
         ("logits", nn.Linear(64, classes)),
     ]
-    made = nn.Sequential(OrderedDict(parts))
+    module = nn.Sequential(OrderedDict(parts))
     if seed is not None:
-        _draw_weights(made, np.random.default_rng(seed))
-    return made
+        _draw_weights(module, np.random.default_rng(seed))
+    return module
 
 
 def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
@@ -64,8 +64,8 @@ def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
             if parameter.ndim == 1:
                 parameter.zero_()
             else:
-                spread = np.sqrt(2 / np.prod(parameter.shape[1:]))
-                parameter.copy_(torch.from_numpy(rng.standard_normal(tuple(parameter.shape)) * spread))
+                deviation = np.sqrt(2 / np.prod(parameter.shape[1:]))
+                parameter.copy_(torch.from_numpy(rng.standard_normal(tuple(parameter.shape)) * deviation))
 
 
 @builder("small_cnn", version=VERSION, takes={"images"}, gives=partial(of_layers, layers=LAYERS))
@@ -85,7 +85,7 @@ def small_cnn(
     device: str = "cpu",
     store: Any = None,
 ) -> LayeredModel:
-    """The small network, trained where ``weights`` name a safetensors file, else drawn from ``seed``."""
+    """The small network with trained weights from a safetensors file in ``weights``, or with random ones from ``seed``."""
     require("torch", "torch")
     return assemble(
         network(channels, classes, seed),

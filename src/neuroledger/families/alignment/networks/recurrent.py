@@ -1,4 +1,4 @@
-"""A small recurrent network of vision: what it answers to a still image changes from step to step."""
+"""A small recurrent network of vision, whose responses to a static image change from step to step."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Leaky(nn.Module):  # type: ignore[misc]
         self.rate = rate
 
     def forward(self, before: torch.Tensor, drive: torch.Tensor) -> torch.Tensor:
-        """The state after one step, of the shape of both arguments."""
+        """State after one step, in the shape of both arguments."""
         return (1 - self.rate) * before + self.rate * torch.relu(drive)
 
 
 class Recurrent(nn.Module):  # type: ignore[misc]
-    """A retina without time, then two leaky areas that listen to themselves: ``v4`` (maps) and ``it`` (units).
+    """A feedforward stage without dynamics (``retina``), and two recurrent leaky areas: ``v4`` (maps) and ``it`` (units).
 
     Input is (stimulus, 1, 16, 16), output the logits of every step, (stimulus, step, class). ``v4`` and ``it`` run
     once in each step, so both can be recorded over time: (stimulus, step, 24, 4, 4) and (stimulus, step, 48). Both
-    begin at rest; how soon an image can be distinguished depends on the image.
+    start at zero; the time from which images can be distinguished depends on the image.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Labelled responses: a model's responses in a region, beside the labels of the stimuli, which belong to domains."""
+"""Labelled responses: a model's responses in a region, and the labels of stimuli from several domains."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pandas as pd
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError
 from neuroledger.families.alignment.preparation import Step, prepared
-from neuroledger.models.model import Model, record
+from neuroledger.families.alignment.responses import mean_responses
+from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["labelled_responses"]
 
 Rows = dict[str, str | int | float | list[str] | list[int] | list[float]]
-# Columns that say where a stimulus is, not what it is.
-PLACES = ("stimulus_id", "filename")
+# Columns that identify a stimulus and do not describe it.
+IDENTIFIERS = ("stimulus_id", "filename")
 
 
 @paradigm(
@@ -48,19 +48,19 @@ def labelled_responses(
     trials: Annotated[int, Field(ge=1)] = 1,
     prepare_model: tuple[Step, ...] = (),
 ) -> Measurement:
-    """Responses to the stimuli of every domain, and what they show.
+    """Record responses to the stimuli of every domain, with the labels of the stimuli.
 
     Parameters
     ----------
     model, data
-        Who is shown what; the data need no assembly.
+        The model, and the data set with the stimuli; it needs no assembly.
     region
         The model's region to record from.
     domains
-        For each domain the values that columns of the stimulus table have in it. No stimulus is in two; those that are
-        in none are not shown.
+        For each domain, the values of columns of the stimulus table that define it. A stimulus may belong to one domain
+        only; stimuli without a domain are not shown.
     label_column
-        The column that says what a stimulus shows.
+        The column with the labels.
     time_bins, visual_degrees, screen, trials, prepare_model
         As in the paradigm ``recording``; time bins are averaged.
 
@@ -77,58 +77,59 @@ def labelled_responses(
     """
     if data.stimuli is None:
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
-    stimuli, of = _divided(data.stimuli, domains)
-    labels = _labels(stimuli, label_column)
-    response = record(model, spanning(stimuli, visual_degrees, screen), region, time_bins, trials)
-    response = average_repetitions(response) if "repetition" in response.coords else response
-    response = response.mean("time_bin", keep_attrs=True) if "time_bin" in response.dims else response
+    stimuli, domain_of = _select_domains(data.stimuli, domains)
+    labels = _read_labels(stimuli, label_column)
+    shown = spanning(stimuli, visual_degrees, screen)
+    response = mean_responses(model, shown, region, time_bins, trials, over_time=True)
     response = prepared(response, prepare_model, name=f"the responses of model {model.id!r}")
     columns = {
         str(name): ("presentation", stimuli.table[name].to_numpy())
         for name in stimuli.table.columns
-        if name not in PLACES
+        if name not in IDENTIFIERS
     }
-    known = {"stimulus_id": ("presentation", stimuli.ids), "domain": ("presentation", of)}
-    target = xr.DataArray(labels, dims=("presentation",), coords=columns | known)
+    target = xr.DataArray(labels, dims=("presentation",), coords=columns)
+    target = target.assign_coords(
+        stimulus_id=("presentation", stimuli.ids), domain=("presentation", domain_of)
+    )
     return Measurement(response, target)
 
 
-def _divided(stimuli: StimulusSet, domains: Mapping[str, Rows]) -> tuple[StimulusSet, list[str]]:
-    """The stimuli that are in a domain, domain by domain in the order of the table, and which."""
-    place = np.full(len(stimuli), -1)
+def _select_domains(stimuli: StimulusSet, domains: Mapping[str, Rows]) -> tuple[StimulusSet, list[str]]:
+    """Stimuli of the domains, domain by domain in the order of the table, and the domain of each."""
+    domain_numbers = np.full(len(stimuli), -1)
     names = list(domains)
     for number, (name, conditions) in enumerate(domains.items()):
         inside = np.ones(len(stimuli), dtype=bool)
-        for column, wanted in conditions.items():
+        for column, condition in conditions.items():
             if column not in stimuli.table:
                 raise DataError(
                     f"stimuli {stimuli.id!r} have no column {column!r}; correct the domain {name!r}"
                 )
-            values = [str(one) for one in (wanted if isinstance(wanted, list) else [wanted])]
+            values = [str(value) for value in (condition if isinstance(condition, list) else [condition])]
             inside &= stimuli.table[column].astype(str).isin(values).to_numpy()
         if not inside.any():
             raise DataError(f"no stimulus of {stimuli.id!r} is in the domain {name!r} ({conditions})")
-        twice = np.flatnonzero(inside & (place >= 0))
-        if twice.size:
+        shared = np.flatnonzero(inside & (domain_numbers >= 0))
+        if shared.size:
             raise DataError(
-                f"stimulus {stimuli.ids[twice[0]]!r} of {stimuli.id!r} is in the domains "
-                f"{names[place[twice[0]]]!r} and {name!r}: correct their conditions"
+                f"stimulus {stimuli.ids[shared[0]]!r} of {stimuli.id!r} is in the domains "
+                f"{names[domain_numbers[shared[0]]]!r} and {name!r}: correct their conditions"
             )
-        place[inside] = number
-    order = np.argsort(place, kind="stable")
-    kept, ids = order[place[order] >= 0], stimuli.ids
-    return stimuli.select([ids[row] for row in kept]), [names[place[row]] for row in kept]
+        domain_numbers[inside] = number
+    order = np.argsort(domain_numbers, kind="stable")
+    rows, ids = order[domain_numbers[order] >= 0], stimuli.ids
+    return stimuli.select([ids[row] for row in rows]), [names[domain_numbers[row]] for row in rows]
 
 
-def _labels(stimuli: StimulusSet, column: str) -> list[str]:
+def _read_labels(stimuli: StimulusSet, column: str) -> list[str]:
     if column not in stimuli.table:
         raise DataError(
             f"stimuli {stimuli.id!r} have no column {column!r}; name another one as `label_column`"
         )
-    held: pd.Series[str] = stimuli.table[column]
-    missing = held.isna().to_numpy()
+    labels: pd.Series[str] = stimuli.table[column]
+    missing = labels.isna().to_numpy()
     if missing.any():
         raise DataError(
             f"{int(missing.sum())} stimuli have no {column!r}, first {stimuli.ids[int(missing.argmax())]!r}"
         )
-    return [str(one) for one in held]
+    return [str(label) for label in labels]

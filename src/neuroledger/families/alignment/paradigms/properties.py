@@ -1,4 +1,4 @@
-"""Properties: tuning of a model's neuroids, measured as in a study of neurons, beside the neurons' tuning."""
+"""Properties: the tuning of a model's neuroids, measured as in a study of neurons, and the neurons' tuning."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate
 from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError
+from neuroledger.families.alignment.responses import mean_responses
 from neuroledger.families.alignment.simulated import simulated_properties
 from neuroledger.families.alignment.tuning.receptive_fields import centres
 from neuroledger.families.alignment.tuning.studies import grating_grid, property_table
-from neuroledger.models.model import Model, record
+from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["properties"]
 
 Floats = npt.NDArray[np.float64]
 Bins = list[tuple[float, float]]
-# Spikes/s of V1 neurons (Ringach et al., 2002): medians of the largest and the spontaneous rate, and the largest rate.
+# Spikes/s of V1 neurons (Ringach et al., 2002): medians of the largest and of the spontaneous rate, and the largest rate
+# of all; and the response above baseline from which a neuron counts as responsive.
 MEDIAN_MAXIMUM, MEDIAN_SPONTANEOUS, MAXIMUM, RESPONSIVE = 33.8, 0.82, 243.1, 5.0
 
 
@@ -55,25 +56,25 @@ def properties(
     trials: Annotated[int, Field(ge=1)] = 1,
     visual_degrees: Annotated[float, Field(gt=0)] | None = None,
 ) -> Measurement:
-    """Properties of the model's neuroids beside those of the neurons, both ``(neuroid, property)``.
+    """Measure properties of the model's neuroids, and pair them with those of the neurons, both ``(neuroid, property)``.
 
     Parameters
     ----------
     model, data
-        The data's stimuli are those of the study, with their parameters in the table; its assembly holds the
-        neurons' properties. Further stimulus sets of the data are named below.
+        The model, and the data set: its stimuli are those of the study, with their parameters in the table; its assembly
+        contains the neurons' properties. Additional stimulus sets are named below.
     study
-        Which properties are measured, and how.
+        The study, which determines the properties and their definitions.
     region
         The model's region to record from.
     blank
-        The stimulus set with an empty screen, for the baseline.
+        The stimulus set with a blank screen, for the baseline.
     receptive_fields, within
-        The stimulus set of small gratings at many places, with which receptive fields are mapped; neuroids centred
-        farther than ``within`` degrees from the study's stimuli are left out. None: all neuroids.
+        The stimulus set of small gratings at many positions that maps receptive fields; neuroids whose centre is more
+        than ``within`` degrees from the study's stimuli are left out. None: all neuroids are used.
     rates
-        The stimulus set of gratings (the study's own: ``study``) on which responses are scaled to spikes/s, such that
-        medians of the largest and the spontaneous response are those of V1. None: responses are spikes/s already.
+        The stimulus set of gratings (``study``: the study's stimuli) for scaling responses to spikes/s, such that the
+        medians of the largest and the spontaneous response are those of V1. None: responses are in spikes/s already.
     time_bins, trials, visual_degrees
         As in the paradigm ``recording``; time bins are averaged.
 
@@ -91,17 +92,17 @@ def properties(
             f"data set {data.id!r} lacks the neurons' properties or the stimuli to measure a model's with"
         )
 
-    def shown(stimuli: StimulusSet) -> xr.DataArray:
-        return _responses(model, stimuli, region, time_bins, trials, visual_degrees)
+    def record(stimuli: StimulusSet) -> xr.DataArray:
+        return _record(model, stimuli, region, time_bins, trials, visual_degrees)
 
-    measured, empty = shown(data.stimuli), shown(_extra(data, blank))
+    measured, empty = record(data.stimuli), record(_extra_stimuli(data, blank))
     notes: tuple[str, ...] = ()
     keep = np.arange(measured.sizes["neuroid"])
     if receptive_fields is not None:
-        where = centres(shown(_extra(data, receptive_fields)), _mean(empty))
-        distance = np.hypot(*(where - _position(data.stimuli)).T)
+        positions = centres(record(_extra_stimuli(data, receptive_fields)), _mean(empty))
+        distance = np.hypot(*(positions - _position(data.stimuli)).T)
         keep = np.flatnonzero(distance <= within)
-        notes = (f"{keep.size} of {len(where)} neuroids are within {within:g} degrees of the stimuli",)
+        notes = (f"{keep.size} of {len(positions)} neuroids are within {within:g} degrees of the stimuli",)
         if not keep.size:
             raise DataError(
                 f"no neuroid of model {model.id!r} is centred within {within:g} degrees of the stimuli"
@@ -109,22 +110,22 @@ def properties(
     measured, empty = measured.isel(neuroid=keep), empty.isel(neuroid=keep)
     slope, offset = 1.0, 0.0
     if rates is not None:
-        gratings = measured if rates == "study" else shown(_extra(data, rates)).isel(neuroid=keep)
-        slope, offset = _to_spikes(gratings, _mean(empty))
+        gratings = measured if rates == "study" else record(_extra_stimuli(data, rates)).isel(neuroid=keep)
+        slope, offset = _fit_spike_rates(gratings, _mean(empty))
     responses = measured.copy(data=np.maximum(slope * measured.values + offset, 0.0))
     baseline = np.maximum(slope * _mean(empty) + offset, 0.0)
     source = property_table(study, responses, baseline)
     return Measurement(source, data.assembly, data.assembly, notes=notes)
 
 
-def _extra(data: Dataset, name: str) -> StimulusSet:
+def _extra_stimuli(data: Dataset, name: str) -> StimulusSet:
     if name not in data.extra_stimuli:
         known = ", ".join(data.extra_stimuli) or "none"
         raise DataError(f"data set {data.id!r} has no stimulus set {name!r}; known: {known}")
     return data.extra_stimuli[name]
 
 
-def _responses(
+def _record(
     model: Model,
     stimuli: StimulusSet,
     region: str,
@@ -133,11 +134,8 @@ def _responses(
     visual_degrees: float | None,
 ) -> xr.DataArray:
     """Responses ``(presentation, neuroid)`` without negative values, with the columns of the stimulus table."""
-    recorded = record(model, spanning(stimuli, visual_degrees), region, bins, trials)
-    if "repetition" in recorded.coords:
-        recorded = average_repetitions(recorded)
-    if "time_bin" in recorded.dims:
-        recorded = recorded.mean("time_bin", keep_attrs=True)
+    shown = spanning(stimuli, visual_degrees)
+    recorded = mean_responses(model, shown, region, bins, trials, over_time=True)
     recorded = recorded.transpose("presentation", "neuroid")
     rows = stimuli.table.set_index(stimuli.table["stimulus_id"].astype(str)).loc[
         recorded["stimulus_id"].values.astype(str)
@@ -152,20 +150,20 @@ def _mean(assembly: xr.DataArray) -> Floats:
 
 
 def _position(stimuli: StimulusSet) -> Floats:
-    """Place of the study's stimuli, ``(y, x)`` in degrees."""
-    place_at = []
+    """Position of the study's stimuli, ``(y, x)`` in degrees."""
+    position = []
     for name in ("position_y", "position_x"):
         values = stimuli.table[name].unique() if name in stimuli.table else np.zeros(1)
         if len(values) != 1:
             raise DataError(
-                f"stimuli {stimuli.id!r} have {len(values)} values of {name}; a study has one place"
+                f"stimuli {stimuli.id!r} have {len(values)} values of {name}; a study needs one position"
             )
-        place_at.append(float(values[0]))
-    return np.asarray(place_at)
+        position.append(float(values[0]))
+    return np.asarray(position)
 
 
-def _to_spikes(gratings: xr.DataArray, blank: Floats) -> tuple[float, float]:
-    """Slope and offset that move the model's median responses to those of V1 neurons.
+def _fit_spike_rates(gratings: xr.DataArray, blank: Floats) -> tuple[float, float]:
+    """Slope and offset that map the model's median responses to those of V1 neurons.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Recording: a model is shown the stimuli and its responses are set beside those of a brain."""
+"""Recording: a model's responses to stimuli, and the recorded responses of a brain."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from neuroledger.data.screen import spanning
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.alignment.preparation import Step, prepared
+from neuroledger.families.alignment.responses import mean_responses
 from neuroledger.families.alignment.simulated import simulated_recordings
-from neuroledger.models.model import Model, record
+from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 from neuroledger.stats.splits import Split
 
@@ -56,29 +57,30 @@ def recording(
     ceiling_from: Literal["all", "test"] = "all",
     varies_in_time: bool = False,
 ) -> Measurement:
-    """Responses of the model's ``region`` beside the data's, one row per stimulus.
+    """Record the model's ``region``, and pair the responses with those of the data, one row per stimulus.
 
     Parameters
     ----------
     model, data
-        Who is shown what: the stimuli that the assembly was recorded with, in its order.
+        The model, and the data set. The model is shown the stimuli of the assembly, in the order of the assembly.
     region
         The model's region to record from.
     time_bins
-        Bins in ms from stimulus onset. None: those of the assembly if it has a time dimension, else no time at all.
+        Bins in ms from stimulus onset. None: those of the assembly, if it has a time dimension.
     visual_degrees
-        Size at which the stimuli were shown, where the stimulus set does not say it.
+        Size at which the stimuli were shown, if the stimulus set does not state it.
     trials
-        Presentations of each stimulus to a model whose responses vary; the responses are averaged.
+        Number of presentations of each stimulus to a model whose responses vary; the responses are averaged.
     screen
-        ``as_is`` shows the stimuli as their files are, whatever visual angle they span.
+        ``as_is`` shows the unchanged stimulus files, regardless of the visual angle that they span.
     prepare, prepare_model, prepare_target
         Steps that are applied to the data before repetitions are averaged, to the model's responses, and to the averaged
-        data alone, which the ceiling does not see: the mean of subjects' voxels, for a ceiling between the subjects.
+        data. The ceiling does not use ``prepare_target``: it can average the subjects' voxels although the ceiling is
+        estimated between subjects.
     train, test
-        Conditions on presentation coordinates that give the train and the test rows, for a predefined split.
+        Conditions on presentation coordinates that select the train and the test rows, for a predefined split.
     ceiling_from
-        ``test``: the ceiling of a predefined split is estimated from the test presentations alone.
+        ``test``: the ceiling of a predefined split is estimated from the test presentations only.
     varies_in_time
         Refuse models whose responses do not vary in time.
 
@@ -91,17 +93,17 @@ def recording(
     Raises
     ------
     RequestError
-        Model and benchmark do not fit.
+        The model's responses do not vary in time, or train and test are invalid.
     DataError
-        The data set lacks an assembly or the stimuli.
+        The data set has no assembly, no presentations or no stimuli.
     """
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no assembly to compare with")
     repeated = prepared(data.assembly, prepare, name=f"data set {data.id!r}")
     if not {"presentation", "stimulus"} & set(repeated.dims):
-        held = ", ".join(map(str, repeated.dims))
+        dims = ", ".join(map(str, repeated.dims))
         raise DataError(
-            f"data set {data.id!r} has no presentations to compare responses to: its dimensions are ({held})"
+            f"data set {data.id!r} has no presentations to compare responses to: its dimensions are ({dims})"
         )
     if "stimulus" in repeated.dims:
         if train is not None or test is not None:
@@ -116,9 +118,16 @@ def recording(
         raise RequestError(
             "responses over time need at least two time bins: give the paradigm its `time_bins`"
         )
-    source = _respond(model, data, ids, region, bins, (visual_degrees, screen), trials)
-    if varies_in_time and not _varies(source):
-        raise RequestError(_static(model, f"its responses are the same in all {len(bins or [])} time bins"))
+    if data.stimuli is None:
+        raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
+    stimuli = spanning(data.stimuli.select(ids), visual_degrees, screen)
+    source = mean_responses(model, stimuli, region, bins, trials)
+    if varies_in_time and not _varies_over_time(source):
+        raise RequestError(
+            f"the responses of model {model.id!r} are the same in all {len(bins or [])} time bins, and this benchmark asks "
+            "how responses develop: score a model that answers in steps, with its time bins as `times` "
+            "(`varies_in_time=True` for a Brain-Score object)"
+        )
     if bins is not None and len(bins) == 1 and "time_bin" not in target.dims:
         source = source.isel(time_bin=0)
     target = prepared(target, prepare_target, name=f"the means of data set {data.id!r}")
@@ -127,35 +136,11 @@ def recording(
         if test is None:
             raise RequestError("`ceiling_from: test` needs `train` and `test`")
         repeated = select(repeated, test, name="test")
-    return Measurement(source, target, repeated, splits=_predefined(target, train, test))
+    return Measurement(source, target, repeated, splits=_predefined_split(target, train, test))
 
 
-def _respond(
-    model: Model,
-    data: Dataset,
-    ids: list[str],
-    region: str,
-    bins: list[tuple[float, float]] | None,
-    span: tuple[float | None, Literal["visual_degrees", "as_is"]],
-    trials: int,
-) -> xr.DataArray:
-    """The model's responses, one row per id, trials averaged."""
-    if data.stimuli is None:
-        raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
-    stimuli = data.stimuli.select(ids)
-    response = record(model, spanning(stimuli, *span), region, bins, trials)
-    return average_repetitions(response) if "repetition" in response.coords else response
-
-
-def _static(model: Model, found: str) -> str:
-    return (
-        f"model {model.id!r} does not vary in time ({found}), and this benchmark asks how responses develop: score a "
-        "model that answers in steps, with its time bins as `times` (`varies_in_time=True` for a Brain-Score object)"
-    )
-
-
-def _varies(response: xr.DataArray) -> bool:
-    """Whether any neuroid answers any stimulus otherwise in a later time bin than in the first."""
+def _varies_over_time(response: xr.DataArray) -> bool:
+    """Whether any response in a later time bin differs from that in the first."""
     ordered = response.transpose("time_bin", ...)
     return any(bool((ordered[later] != ordered[0]).any()) for later in range(1, len(ordered)))
 
@@ -167,7 +152,7 @@ def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:
     return [(float(start), float(end)) for start, end in zip(starts, ends, strict=True)]
 
 
-def _predefined(
+def _predefined_split(
     target: xr.DataArray, train: Mapping[str, Any] | None, test: Mapping[str, Any] | None
 ) -> list[Split] | None:
     if train is None and test is None:

@@ -1,4 +1,4 @@
-"""Pairs: a model is shown stimuli that share one factor and differ in another, and its responses are paired."""
+"""Stimulus pairs: a model's responses to stimuli, paired with those to stimuli that share a factor."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError
 from neuroledger.families.alignment.preparation import Step, prepared
-from neuroledger.models.model import Model, record
+from neuroledger.families.alignment.responses import mean_responses
+from neuroledger.models.model import Model
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
 
@@ -24,7 +24,7 @@ __all__ = ["stimulus_pairs"]
 
 
 class Factor(Frozen):
-    """Two stimuli share a factor when the columns ``same`` are equal and the columns ``differ`` are not."""
+    """Two stimuli share a factor if the columns ``same`` are equal and the columns ``differ`` are different."""
 
     same: Annotated[tuple[str, ...], Field(min_length=1)]
     differ: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -51,26 +51,26 @@ def stimulus_pairs(
     trials: Annotated[int, Field(ge=1)] = 1,
     prepare_model: tuple[Step, ...] = (),
 ) -> Measurement:
-    """Responses to every stimulus and to a partner that shares a factor with it.
+    """Record responses to every stimulus and to a partner that shares a factor with it.
 
     Parameters
     ----------
     model, data
-        Who is shown what; the data need no assembly.
+        The model, and the data set with the stimuli; it needs no assembly.
     region
         The model's region to record from.
     factors, seed
-        For each stimulus in the order of the table one of the factors that it has a partner for is drawn, then how the
-        partner differs (which other value of ``differ``), then one of the stimuli that are so, where there are several:
-        with Python's generator of that seed, the same for every model.
+        For each stimulus, in the order of the table, three things are drawn with Python's generator of this seed, the
+        same for every model: one of the factors for which it has a partner, the values of ``differ`` of the partner, and
+        the partner among the stimuli with these values, if there are several.
     time_bins, visual_degrees, screen, trials, prepare_model
         As in the paradigm ``recording``; time bins are averaged.
 
     Returns
     -------
     Measurement
-        ``source`` and ``target`` ``(presentation, neuroid)``, responses to the first and second stimulus of each pair, with
-        the coordinate ``factor``. Stimuli without any partner are left out and counted in the notes.
+        ``source`` and ``target`` ``(presentation, neuroid)``: responses to the first and second stimulus of each pair, with
+        the coordinate ``factor``. Stimuli without a partner are left out and counted in the notes.
 
     Raises
     ------
@@ -79,39 +79,38 @@ def stimulus_pairs(
     """
     if data.stimuli is None:
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
-    first, second, names = _drawn(data.stimuli, factors, seed)
-    response = record(model, spanning(data.stimuli, visual_degrees, screen), region, time_bins, trials)
-    response = average_repetitions(response) if "repetition" in response.coords else response
-    response = response.mean("time_bin", keep_attrs=True) if "time_bin" in response.dims else response
+    first, second, names = _draw_pairs(data.stimuli, factors, seed)
+    shown = spanning(data.stimuli, visual_degrees, screen)
+    response = mean_responses(model, shown, region, time_bins, trials, over_time=True)
     response = prepared(response, prepare_model, name=f"the responses of model {model.id!r}")
-    place = {str(id): row for row, id in enumerate(response["stimulus_id"].values)}
+    row_of = {str(id): row for row, id in enumerate(response["stimulus_id"].values)}
     ids = data.stimuli.ids
+    pair_ids = [f"{ids[a]}|{ids[b]}" for a, b in zip(first, second, strict=True)]
 
-    def side(rows: list[int]) -> xr.DataArray:
-        chosen = response.isel(presentation=[place[ids[row]] for row in rows])
-        plain = chosen.transpose("presentation", "neuroid").drop_vars(
-            [name for name, held in chosen.coords.items() if held.dims == ("presentation",)]
+    def responses_to(stimulus_rows: list[int]) -> xr.DataArray:
+        selected = response.isel(presentation=[row_of[ids[row]] for row in stimulus_rows])
+        plain = selected.transpose("presentation", "neuroid").drop_vars(
+            [name for name, coord in selected.coords.items() if coord.dims == ("presentation",)]
         )
-        pair = [f"{ids[one]}|{ids[two]}" for one, two in zip(first, second, strict=True)]
-        return plain.assign_coords(stimulus_id=("presentation", pair), factor=("presentation", names))
+        return plain.assign_coords(stimulus_id=("presentation", pair_ids), factor=("presentation", names))
 
-    alone = len(ids) - len(first)
-    notes = (f"{alone} of {len(ids)} stimuli have no partner and were left out",) if alone else ()
-    return Measurement(side(first), side(second), notes=notes)
+    unpaired = len(ids) - len(first)
+    notes = (f"{unpaired} of {len(ids)} stimuli have no partner and were left out",) if unpaired else ()
+    return Measurement(responses_to(first), responses_to(second), notes=notes)
 
 
-def _drawn(
+def _draw_pairs(
     stimuli: StimulusSet, factors: dict[str, Factor], seed: int
 ) -> tuple[list[int], list[int], list[str]]:
     """Rows of the first and second stimulus of each pair, and the factor that they share."""
     table = stimuli.table
-    asked = {column for factor in factors.values() for column in (*factor.same, *factor.differ)}
-    lost = sorted(asked - set(map(str, table.columns)))
-    if lost:
+    needed = {column for factor in factors.values() for column in (*factor.same, *factor.differ)}
+    missing = sorted(needed - set(map(str, table.columns)))
+    if missing:
         raise DataError(
-            f"stimuli {stimuli.id!r} have no column {lost[0]!r}; correct `factors` of the paradigm"
+            f"stimuli {stimuli.id!r} have no column {missing[0]!r}; correct `factors` of the paradigm"
         )
-    columns = {name: table[name].astype(str).to_numpy() for name in asked}
+    columns = {name: table[name].astype(str).to_numpy() for name in needed}
     generator = random.Random(seed)
     first, second, names = [], [], []
     for row in range(len(table)):
@@ -125,15 +124,15 @@ def _drawn(
             if fits.any():
                 partners[name] = np.flatnonzero(fits).tolist()
         if partners:
-            chosen = generator.choice(list(partners))
-            differ = [columns[column] for column in factors[chosen].differ]
+            drawn_factor = generator.choice(list(partners))
+            differ = [columns[column] for column in factors[drawn_factor].differ]
             by_value: dict[tuple[str, ...], list[int]] = {}
-            for one in partners[chosen]:
-                by_value.setdefault(tuple(str(column[one]) for column in differ), []).append(one)
-            left = by_value[generator.choice(sorted(by_value))]
+            for partner in partners[drawn_factor]:
+                by_value.setdefault(tuple(str(column[partner]) for column in differ), []).append(partner)
+            candidates = by_value[generator.choice(sorted(by_value))]
             first.append(row)
-            second.append(left[0] if len(left) == 1 else generator.choice(left))
-            names.append(chosen)
+            second.append(candidates[0] if len(candidates) == 1 else generator.choice(candidates))
+            names.append(drawn_factor)
     if not first:
-        raise DataError(f"no two stimuli of {stimuli.id!r} share a factor and differ as `factors` say")
+        raise DataError(f"no two stimuli of {stimuli.id!r} share a factor as declared: correct `factors`")
     return first, second, names

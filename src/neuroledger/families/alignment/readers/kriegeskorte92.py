@@ -1,4 +1,4 @@
-"""The 92 objects of Kriegeskorte et al.: images and dissimilarities of human and monkey IT, from MATLAB files."""
+"""Reader of the 92 objects of Kriegeskorte et al.: images and RDMs of human and monkey IT, from MATLAB files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRAITS = ("human", "face", "animal", "natural")
 
 
 class _Subject(NamedTuple):
-    """One subject's dissimilarities and where they were recorded."""
+    """Name, species and RDM of one subject."""
 
     name: str
     species: str
@@ -34,17 +34,17 @@ class _Subject(NamedTuple):
 
 @reader("kriegeskorte92", version=1)
 def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -> Dataset:
-    """Images and RDMs (subject, stimulus, stimulus_b) of IT: four people and one population of monkey neurons.
+    """Read images and RDMs (subject, stimulus, stimulus_b) of IT: four people and one population of monkey neurons.
 
-    ``brains`` holds 1 − Pearson for each person and session; the two sessions of a person are averaged.
-    ``supplement`` holds the images, what they show, and the upper triangle for 674 neurons of monkey IT. The
-    files do not name the stimuli: they are ``object_01`` to ``object_92`` in the order of the files. The
-    coordinate ``species`` tells people from monkeys.
+    The file ``brains`` contains 1 − Pearson for each person and session; the two sessions of a person are averaged. The
+    file ``supplement`` contains the images, their categories, and the upper triangle for 674 neurons of monkey IT. The
+    files contain no stimulus ids: these are ``object_01`` to ``object_92`` in the order of the files. The coordinate
+    ``species`` is ``human`` or ``monkey``.
 
     Raises
     ------
     DataError
-        A file is not MATLAB's, or does not hold what it should.
+        A file is not a MATLAB file, or lacks expected contents.
     """
     pictures = _load(files[supplement], "stimuli_92objs").ravel()
     ids = np.array([f"object_{number:02d}" for number in range(1, len(pictures) + 1)])
@@ -53,10 +53,10 @@ def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -
     table["object_name"] = [str(picture["category"].ravel()[0]) for picture in pictures]
     for trait in TRAITS:
         table[trait] = [int(picture[trait].item()) for picture in pictures]
-    subjects = [*_people(files[brains]), _monkeys(files[supplement])]
+    subjects = [*_read_people(files[brains]), _read_monkeys(files[supplement])]
     for subject in subjects:
         if subject.rdm.shape != (len(ids), len(ids)):
-            raise DataError(f"RDM of {subject.name} is {subject.rdm.shape}, for {len(ids)} stimuli")
+            raise DataError(f"the RDM of {subject.name} is {subject.rdm.shape}, for {len(ids)} stimuli")
     assembly = xr.DataArray(
         np.stack([subject.rdm for subject in subjects]),
         dims=("subject", "stimulus", "stimulus_b"),
@@ -72,8 +72,8 @@ def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -
     return Dataset(stimuli=StimulusSet(supplement, table, contents=contents), assembly=assembly)
 
 
-def _people(path: Path) -> list[_Subject]:
-    """The mean RDM over the sessions of each person; names such as "hIT | BE | Session: 1" give the initials."""
+def _read_people(path: Path) -> list[_Subject]:
+    """Mean RDM of each person over sessions; the subject's name is ``BE`` of "hIT | BE | Session: 1"."""
     sessions = _load(path, "RDMs")
     sessions = sessions.reshape(sessions.shape[-2:])
     return [
@@ -86,7 +86,7 @@ def _people(path: Path) -> list[_Subject]:
     ]
 
 
-def _monkeys(path: Path) -> _Subject:
+def _read_monkeys(path: Path) -> _Subject:
     from scipy.spatial.distance import squareform
 
     for entry in _load(path, "RDMs_mIT_hIT_fig1").ravel():
@@ -97,12 +97,12 @@ def _monkeys(path: Path) -> _Subject:
 
 
 def _load(path: Path, variable: str) -> NDArray[Any]:
-    held: NDArray[Any] = matlab(path, variable)[variable]
-    return held
+    content: NDArray[Any] = matlab(path, variable)[variable]
+    return content
 
 
 def _bmp(pixels: NDArray[np.uint8]) -> bytes:
-    """An uncompressed image, whose bytes (and so the hash of the stimuli) depend on no library's compression."""
+    """Encode an image without compression, so that its bytes (and the hash of the stimuli) depend on no library."""
     from PIL import Image
 
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Responses as one NumPy array of neuroid × stimulus × repetition, padded with NaN, beside a zip of the images."""
+"""Reader of one NumPy array of responses, neuroid × stimulus × repetition, padded with NaN, and a zip of the images."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def numpy_repetitions(
     session: str,
     units: str = "spikes",
 ) -> Dataset:
-    """A stimulus set and an assembly (presentation, neuroid), one presentation for each repetition that took place.
+    """Read a stimulus set and an assembly (presentation, neuroid) with one presentation per recorded repetition.
 
-    The array is (neuroid, stimulus, repetition); the files of the zip, sorted by name, are its stimuli, and a
-    stimulus is called after its file, without folder and ending. A repetition in which every neuroid is NaN did
-    not take place. Presentations are sorted by stimulus, then by repetition, counted from 0; the coordinate
-    ``session`` is the same everywhere.
+    The array is (neuroid, stimulus, repetition). The files of the zip, sorted by name, are its stimuli; the id of a
+    stimulus is the name of its file without folder and suffix. Repetitions in which every neuroid is NaN were not
+    recorded. Presentations are sorted by stimulus, then by repetition, counted from 0; all have the same ``session``.
 
     Raises
     ------
     DataError
-        The array is not three-dimensional and real, does not have a column for every file, or a stimulus was
-        never presented.
+        The array is not a three-dimensional array of floats, its number of stimuli differs from that of the files, or a
+        stimulus was never presented.
     """
     members = sorted(member.filename for member in safe_members(files[archive]))
-    values = _array(files[responses], stimuli=len(members), archive=archive)
-    shown = ~np.isnan(values).all(axis=0)
-    if not shown.any(axis=1).all():
-        never = members[int(np.argmin(shown.any(axis=1)))]
-        raise DataError(f"{responses}: stimulus {never!r} was never presented; take it out of {archive}")
-    stimulus, repetition = np.nonzero(shown)
+    values = _read_responses(files[responses], stimuli=len(members), archive=archive)
+    recorded = ~np.isnan(values).all(axis=0)
+    presented = recorded.any(axis=1)
+    if not presented.all():
+        unseen = members[int(np.argmin(presented))]
+        raise DataError(f"{responses}: stimulus {unseen!r} was never presented; remove it from {archive}")
+    stimulus, repetition = np.nonzero(recorded)
     ids = np.array([PurePosixPath(name).stem for name in members])
     assembly = xr.DataArray(
         values[:, stimulus, repetition].T,
@@ -69,11 +69,11 @@ def numpy_repetitions(
     return Dataset(stimuli=StimulusSet(archive, table, files[archive]), assembly=assembly)
 
 
-def _array(path: Path, *, stimuli: int, archive: str) -> NDArray[Any]:
+def _read_responses(path: Path, *, stimuli: int, archive: str) -> NDArray[Any]:
     values = numpy_array(path)
     if values.ndim != 3 or values.dtype.kind != "f":
         raise DataError(
-            f"{path.name} holds {values.dtype} of shape {values.shape}, not real numbers (neuroid, stimulus, repetition)"
+            f"{path.name} contains {values.dtype} of shape {values.shape}, not floats (neuroid, stimulus, repetition)"
         )
     if values.shape[1] != stimuli:
         raise DataError(f"{path.name} has {values.shape[1]} stimuli, but {archive} has {stimuli} files")
