@@ -57,7 +57,7 @@ def test_neuroids_of_train_and_test_meet_by_id():
     turned = [part.isel(neuroid=slice(None, None, -1)) if at % 2 else part for at, part in enumerate(parts)]
     assert nl.metric("ridge_split")(**dict(zip(names, turned, strict=True))).value == expected
     other = parts[3].assign_coords(neuroid_id=("neuroid", parts[3]["neuroid_id"].values[::-1] + "x"))
-    with pytest.raises(MetricError, match="train and test hold different neuroids"):
+    with pytest.raises(MetricError, match="train and test have different neuroids"):
         nl.metric("ridge_split")(**dict(zip(names, [*parts[:3], other], strict=True)))
 
 

@@ -83,5 +83,5 @@ def test_what_cannot_be_simulated_is_recorded_with_its_reason(
 def test_the_command_states_what_failed(valid: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(valid.root), "calibrate", RIDGE, "--runs", "20"]) == 0
     assert "passed  lab.V4-ridge · ridge: coverage" in capsys.readouterr().out
-    with pytest.raises(RequestError, match="3 runs say nothing"):
+    with pytest.raises(RequestError, match="3 runs are too few"):
         calibrate_benchmark(valid.open(), RIDGE, runs=3)

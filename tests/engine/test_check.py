@@ -66,7 +66,7 @@ PROBLEMS: dict[str, tuple[Callable[[Lab], object], str, str, str]] = {
     "a licence": (lambda lab: lab.dataset(license="CC-1"), "spec.license", "license: ", "CC-1"),
     "no expectations": (
         lambda lab: lab.dataset(expectations={}), "spec.unguarded", "expectations: ",
-        "states no expectations: nothing would guard it · add `expectations`",
+        "declares no expectations, so nothing checks its data · add `expectations`",
     ),
     "a layer": (
         lambda lab: lab.spec("models", "m", builder={"name": "pixels"}, layers=["conv1"], regions={"V4": "conv2"}),
@@ -82,18 +82,18 @@ PROBLEMS: dict[str, tuple[Callable[[Lab], object], str, str, str]] = {
     ),
     "a pointer": (
         lambda lab: lab.dataset(files=pinned_by_dvc(lab)), "spec.pointer", "responses.nc:\n    ",
-        "no DVC pointer data/lab/responses.nc.dvc · dvc add data/lab/responses.nc",
+        "no DVC pointer data/lab/responses.nc.dvc · run `dvc add data/lab/responses.nc`",
     ),
     "scales": (
         lambda lab: lab.benchmark(metric="auroc"), "spec.normalisation", "ceiling: ",
-        "· choose a ceiling of a fitting scale, or `normalise: none`",
+        "· choose a ceiling on a matching scale, or `normalise: none`",
     ),
     "an address": (
         lambda lab: lab.dataset(description="See http://user:secret@example.org/x."), "spec.address", "description: ", "",
     ),
     "a file elsewhere": (
         lambda lab: (lab.root / "specs" / "mine.yml").write_text("id: mine\n"), "spec.stray", "",
-        "this file is not in a folder of specs",
+        "this file is not in a folder for specs",
     ),
 }  # fmt: skip
 
@@ -134,9 +134,9 @@ def test_a_circle_of_successors_is_told_with_all_its_members(lab: Lab) -> None:
         lab.benchmark(id, superseded_by=after)
     told = {one.where: one.what for one in found(lab) if one.code == "spec.circle"}
     assert told == {
-        "specs/benchmarks/lab.a.yaml": "superseded_by runs in a circle: lab.a → lab.b → lab.c → lab.b",
-        "specs/benchmarks/lab.b.yaml": "superseded_by runs in a circle: lab.b → lab.c → lab.b",
-        "specs/benchmarks/lab.c.yaml": "superseded_by runs in a circle: lab.c → lab.b → lab.c",
+        "specs/benchmarks/lab.a.yaml": "superseded_by is circular: lab.a → lab.b → lab.c → lab.b",
+        "specs/benchmarks/lab.b.yaml": "superseded_by is circular: lab.b → lab.c → lab.b",
+        "specs/benchmarks/lab.c.yaml": "superseded_by is circular: lab.c → lab.b → lab.c",
     }
 
 
@@ -167,16 +167,16 @@ def test_only_what_is_asked_for_is_checked(lab: Lab) -> None:
     assert check(lab.open(), [models, models / "m.yaml"])[1] == 3
     with pytest.raises(RequestError, match="no such thing does not exist"):
         found(lab, Path("no such thing"))
-    with pytest.raises(RequestError, match=re.escape("holds no spec; specs lie in specs/<kind>/<id>.yaml")):
+    with pytest.raises(RequestError, match=re.escape("contains no spec; specs are specs/<kind>/<id>.yaml")):
         found(lab, lab.data)
 
 
 @pytest.mark.parametrize(
     ("model", "value", "words"),
     [
-        ("pixels4", 0.79, "positive control 'pixels4' reaches 0.790, below 0.8 · the benchmark cannot see what is there"),
+        ("pixels4", 0.79, "positive control 'pixels4' reaches 0.790, below 0.8 · the benchmark misses a known effect"),
         ("pixels4", 0.8, None),
-        ("noise", 0.11, "negative control 'noise' reaches 0.110, above 0.1 · the benchmark rewards what is not there"),
+        ("noise", 0.11, "negative control 'noise' reaches 0.110, above 0.1 · the benchmark rewards noise"),
         ("noise", 0.1, None),
         ("noise", None, None),
     ],

@@ -99,7 +99,7 @@ def test_candidates_may_be_named(lab: Lab) -> None:
 def test_a_choice_on_the_stimuli_that_are_scored_is_refused(lab: Lab) -> None:
     network(lab, commit={"on": {"V4": "lab.V4-ridge"}})
     with pytest.raises(
-        RequestError, match=r"shows 60 of the stimuli of 'lab.V4-ridge'.*choose it on other stimuli"
+        RequestError, match=r"shares 60 stimuli with 'lab.V4-ridge'.*choose it on other stimuli"
     ):
         choose(session_of(lab), "lab.V4-ridge")
 
@@ -110,7 +110,7 @@ def test_the_same_images_under_another_name_are_found_by_their_content(
 ) -> None:
     other(lab, images=0, stored_as=stored_as)
     network(lab, commit={"on": {"V4": "other.V4-ridge"}})
-    with pytest.raises(RequestError, match="shows 60 of the stimuli"):
+    with pytest.raises(RequestError, match="shares 60 stimuli"):
         choose(session_of(lab), "lab.V4-ridge")
 
 
@@ -120,7 +120,7 @@ def test_the_same_images_under_another_name_are_found_by_their_content(
         ({"on": {"V4": "lab.V4-ridge"}}, "chosen on stimuli of 'lab.V4-ridge', on which the model is scored"),
         ({"on": {"V4": "lab.V4-rigde"}}, "did you mean lab.V4-ridge"),
         ({"on": {"V4": "other.V4-ridge"}, "layers": ["conv9"]}, "did you mean conv1"),
-        ({"by": "hand"}, "commit is {on:"),
+        ({"by": "hand"}, "commit must be {on:"),
     ],
 )
 def test_check_says_so_without_any_data(lab: Lab, rule: dict[str, Any], words: str) -> None:

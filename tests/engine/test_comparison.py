@@ -30,7 +30,7 @@ two        0.500  0.600  -0.100  [-0.300, 0.100]  0.001             12          
 suite      0.500  0.400   0.100   [0.000, 0.200]  0.040                             ant
 
 p: two-sided, paired over the same items, corrected by Holm. effect: difference / deviation of one item.
-detectable: the smallest difference found in 80 % of experiments of this size.
+detectable: the smallest difference that 80 % of experiments of this size detect.
 Intervals and p cover new stimuli.
 three: unavailable: lost"""
     assert text == expected

@@ -130,8 +130,8 @@ def codes(
     return [(severity, code) for severity, code, *_ in said(change, before=before)]
 
 
-CODE = "read it before anything of this proposal is run"
-REMOTE = "put large files where a url or S3 serves them"
+CODE = "read it before you run anything of this proposal"
+REMOTE = "store large files at a URL or on S3"
 
 
 def test_the_most_severe_finding_is_the_verdict() -> None:
@@ -175,7 +175,7 @@ def test_a_hundred_megabytes_are_reviewed_and_one_byte_more_is_not() -> None:
         return {"src/a": Entry(FILE, "a", 50_000_000), "src/b": Entry(FILE, "b", size)}
 
     held = said(big(50_000_000))
-    assert ("error", "review.size", "src/a", "50.0 MB; at most 5 MB a file are allowed", REMOTE) in held
+    assert ("error", "review.size", "src/a", "50.0 MB; at most 5 MB per file are allowed", REMOTE) in held
     assert "proposal" not in {where for _, _, where, *_ in held}
     words = "2 paths with 100 MB changed; at most 5,000 with 100 MB can be reviewed at once"
     assert said(big(50_000_001)) == [("error", "review.size", "proposal", words, "divide the proposal")]
@@ -187,7 +187,7 @@ def test_a_file_of_five_megabytes_is_allowed_and_one_byte_more_is_not() -> None:
     content = b"a" * MOST_BYTES
     assert codes({"src/a": content}) == [("warning", "review.code")]
     assert said({"src/a": content + b"a"}) == [
-        ("error", "review.size", "src/a", "5.0 MB; at most 5 MB a file are allowed", REMOTE)
+        ("error", "review.size", "src/a", "5.0 MB; at most 5 MB per file are allowed", REMOTE)
     ]
 
 
@@ -199,7 +199,7 @@ def test_an_embedded_remote_of_fifty_megabytes_is_allowed_and_one_byte_more_is_n
     again = {POINTER: None, DATASET: dataset(reader={"name": "csv"})}
     assert "review.size" not in [code for _, code in codes({STORED: None}, before=full | less | again)]
     over = full | {".dvcstore/files/md5/aa/x": b"x"}
-    words = "the embedded remote would hold 50 MB; at most 50 MB may be"
+    words = "the embedded remote has 50 MB; at most 50 MB are allowed"
     finding = ("error", "review.size", ".dvcstore", words, REMOTE)
     assert finding not in said({"docs/page.md": "# Other\n"}, before=over)
     assert finding in said({".dvcstore/files/md5/aa/y": b"y"}, before=over)
@@ -212,7 +212,7 @@ def test_an_embedded_remote_of_fifty_megabytes_is_allowed_and_one_byte_more_is_n
 
 @pytest.mark.parametrize("path", ["docs/a\u202eb.md", "docs/a\ufffd.md", "docs/a\x07.md"])
 def test_hidden_characters_of_a_path_are_told_of_a_removed_one_too(path: str) -> None:
-    words = "the path has a character that terminals hide or obey"
+    words = "the path contains an invisible or control character"
     finding = ("error", "review.hidden-character", path, words, "")
     assert said({path: "a"}) == [finding]
     assert said({path: None}, before={path: "a"}) == [finding]
@@ -220,7 +220,7 @@ def test_hidden_characters_of_a_path_are_told_of_a_removed_one_too(path: str) ->
 
 @pytest.mark.parametrize(
     ("mode", "words"),
-    [(LINK, "a link, which leads elsewhere"), (MODULE, "a repository of its own, which leads elsewhere")],
+    [(LINK, "the path is a link"), (MODULE, "the path is a submodule")],
 )
 def test_links_and_submodules_are_refused(mode: str, words: str) -> None:
     assert said({"docs/other": Entry(mode, "a", 0)}) == [
@@ -254,7 +254,7 @@ def test_settings_where_they_belong_need_a_person(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["r.dvc", "specs/data/r.dvc"])
 def test_pointers_lie_below_data(path: str) -> None:
-    assert ("error", "review.pointer-wrong", path, "a pointer outside data/", "remove it") in said(
+    assert ("error", "review.pointer-wrong", path, "a DVC pointer outside data/", "remove it") in said(
         {path: "a: 1\n"}
     )
 
@@ -267,7 +267,7 @@ def test_the_longest_names_and_paths() -> None:
     deep = "/".join(["a" * 99] * 10)
     assert len(deep) == 999 and finding not in codes({deep + "b": "a"})
     (told,) = said({deep + "bb": "a"})
-    assert told == ("error", "review.path", deep + "bb", "not a file name on every system", "rename it")
+    assert told == ("error", "review.path", deep + "bb", "not a valid file name on every system", "rename it")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_the_longest_names_and_paths() -> None:
     ],
 )
 def test_names_that_some_systems_do_not_have_are_refused(name: str) -> None:
-    told = ("error", "review.path", f"src/{name}", "not a file name on every system", "rename it")
+    told = ("error", "review.path", f"src/{name}", "not a valid file name on every system", "rename it")
     assert told in said({f"src/{name}": "a"})
     assert ("error", "review.path") in codes({f"src/{name}/a": "a"})
 
@@ -301,7 +301,7 @@ def test_names_that_only_resemble_them_are_allowed(name: str) -> None:
 
 
 def test_prepared_windows_are_refused_below_data_alone() -> None:
-    words = "prepared windows are computed from pinned files, never contributed"
+    words = "prepared windows must be computed from pinned files, not contributed"
     assert said({"data/lab/prepared/a.md": "a"}) == [
         ("error", "review.prepared", "data/lab/prepared/a.md", words, "remove it")
     ]
@@ -313,7 +313,7 @@ def test_prepared_windows_are_refused_below_data_alone() -> None:
 def test_text_that_hides_is_told_with_its_line_and_column() -> None:
     content = "# Page\r\n\tplain\tä\nab\u200bc\u202e\n\u200b"
     found = [*Proposal(tree(START), tree(START | {"docs/page.md": content})).findings()]
-    words = "the character U+200B hides or reorders what is shown"
+    words = "the character U+200B hides or reorders the displayed text"
     assert found == [Finding("review.hidden-character", "error", "docs/page.md", words, "remove it", 3, 3)]
     assert codes({"docs/page.md": "\ufeff# Page\r\n\tä\n"}) == [("note", "review.page")]
     assert codes({"docs/page.md": "# \ufeffPage\n"}) == [("error", "review.hidden-character")]
@@ -323,7 +323,7 @@ def test_text_that_hides_is_told_with_its_line_and_column() -> None:
 
 def test_escapes_that_hide_are_told_wherever_yaml_and_json_have_them() -> None:
     shown = "'a\\u202eb'"
-    words = f"an escape stands for a character that hides or reorders what is shown: {shown}"
+    words = f"an escaped character hides or reorders the displayed text: {shown}"
     for path, text in {
         "docs/a.yaml": 'a: "a\\u202eb"\n',
         "docs/a.json": '{"a": {"b": ["x", "a\\u202eb"]}}',
@@ -362,9 +362,9 @@ def test_addresses_with_secrets_are_told_in_data_pages_and_settings() -> None:
     assert codes({"docs/a.txt": address}) == [("warning", "review.code")]
     assert ("error", "spec.address") not in codes({"docs/a.md": "See file:///etc/x and http://localhost/\n"})
     text = f"{CONFIG}    password = word\n"
-    fix = "keep it in .dvc/config.local, and change it: it was published"
+    fix = "store it in .dvc/config.local, and replace it, because it was published"
     assert said({".dvc/config": text}) == [
-        ("error", "spec.address", ".dvc/config", "password is a secret, which everybody could read", fix)
+        ("error", "spec.address", ".dvc/config", "password is a secret in a public file", fix)
     ]
     assert ("error", "spec.address") not in codes({"docs/a.md": "password = word\n"})
 
@@ -384,7 +384,7 @@ def test_specs_that_appear_and_disappear() -> None:
         ("warning", "review.removed", SUITE, "suite removed; its records become stale", "")
     ]
     assert said({BENCHMARK: benchmark()}, before={BENCHMARK: "id: x\n"}) == [
-        ("note", "review.spec", BENCHMARK, "benchmark it could not be read before", "")
+        ("note", "review.spec", BENCHMARK, "benchmark changed; it was unreadable before", "")
     ]
 
 
@@ -428,7 +428,7 @@ def test_what_no_score_depends_on_changes_freely(path: str, text: str, fields: s
 )
 def test_what_scores_depend_on_changes_with_the_version_alone(path: str, text: str, fields: str) -> None:
     told = [one for one in said({path: text}) if one[0] == "error"]
-    what = f"{fields} changed and `version` is still 1"
+    what = f"{fields} changed, but `version` is 1"
     assert told == [("error", "review.version", path, what, "write `version: 2`")]
     raised = said({path: text.replace("version: 1", "version: 2")})
     assert [one[0] for one in raised] == ["note"]
@@ -441,7 +441,7 @@ def test_a_version_never_falls_and_the_place_is_that_of_the_version() -> None:
         tree(START | {BENCHMARK: high}), tree(START | {BENCHMARK: benchmark(version=2)})
     ).findings()
     (told,) = [one for one in found if one.severity == "error"]
-    words = "version changed and `version` is still 2"
+    words = "version changed, but `version` is 2"
     assert told == Finding("review.version", "error", BENCHMARK, words, "write `version: 4`", 2, 10)
 
 
@@ -462,7 +462,7 @@ def test_pins_that_moved_are_named() -> None:
     ]
 
 
-FIELDS = "no score follows from them, but what is believed of scores or their owners: "
+FIELDS = "they affect how scores are interpreted or attributed: "
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,9 @@ def test_what_is_believed_of_scores_changes_before_the_eyes_of_a_person(
     path: str, old: str, new: str, fields: str
 ) -> None:
     told = [one for one in said({path: new}, before={path: old}) if one[1] == "review.weakened"]
-    assert told == [("warning", "review.weakened", path, FIELDS + fields, "compare it with what was there")]
+    assert told == [
+        ("warning", "review.weakened", path, FIELDS + fields, "compare them with the base branch")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -572,7 +574,7 @@ def test_controls_that_pass_more_easily_than_by_default_need_a_person(
 @pytest.mark.parametrize("controls", [{}, {"positive": ["a"]}, {"negative": ["a"]}])
 def test_a_benchmark_without_any_control_says_so(controls: dict[str, Any]) -> None:
     path = "specs/benchmarks/lab.IT.yaml"
-    words = "no model is declared as a control; the data and wrong stimuli may be the only ones"
+    words = "no control model is declared; controls from the data may be the only ones"
     told = said({path: benchmark("lab.IT", controls=controls)})
     assert (("note", "review.controls", path, words, "") in told) == (not controls)
 
@@ -602,7 +604,7 @@ def test_a_list_is_examined_with_the_spec_that_names_it(name: str, mark: str) ->
     path = f"specs/benchmarks/{name}"
     named = f"{benchmark()}# table: {mark}{name}{mark}\n"
     found = said({path: "{}\n"}, before={BENCHMARK: named})
-    listed = ("note", "review.spec", path, "added: a list of a spec, compared with the hash in it", "")
+    listed = ("note", "review.spec", path, "added: a table, compared with its hash in the spec", "")
     if name == "rows.jsonl":  # of no spec's name
         assert found == [("warning", "review.code", path, "added: code or settings", CODE)]
     else:
@@ -620,13 +622,13 @@ def test_references_are_added_and_not_rewritten() -> None:
         ("note", "review.spec", path, "changed: references were added", "")
     ]
     changed = old.replace("{B}", "{Bee}")
-    words = "what others wrote changed: @book{b, title = {B}}"
+    words = "existing entries changed: @book{b, title = {B}}"
     assert said({path: changed}, before={path: old}) == [
         ("warning", "review.spec", path, words, "compare the entries")
     ]
     long = old.replace("{B}", "{" + "B" * 90 + "}")
     (told,) = said({path: old}, before={path: long})
-    assert told[3] == "what others wrote changed: " + ("@book{b, title = {" + "B" * 90)[:60]
+    assert told[3] == "existing entries changed: " + ("@book{b, title = {" + "B" * 90)[:60]
     assert said({path: "@book{a}"})[0][1] == said({path: None}, before={path: old})[0][1] == "review.code"
 
 
@@ -648,7 +650,7 @@ def test_other_files_are_no_pages(path: str) -> None:
     assert said({path: None}, before={path: "# A\n"})[0][3] == "removed: code or settings"
 
 
-ACTIVE = "code that tests run, or HTML or links that browsers obey: "
+ACTIVE = "code that tests run, or active HTML or links: "
 
 
 @pytest.mark.parametrize(
@@ -699,11 +701,11 @@ def test_attributions_may_gain_words_and_lose_none() -> None:
         ("note", "review.page", NOTE, "changed: documentation", "")
     ]
     assert said({NOTE: "By\n"}, before={NOTE: "By Ann " + "a" * 70}) == [
-        ("warning", "review.removed", NOTE, "the attribution no longer says: Ann", "")
+        ("warning", "review.removed", NOTE, "removed from the attribution: Ann", "")
     ]
     (told,) = said({NOTE: "By\n"}, before={NOTE: "By " + "a" * 70})
-    assert told[3] == "the attribution no longer says: " + "a" * 60
-    words = "the attribution was removed, which the licence of the data may require"
+    assert told[3] == "removed from the attribution: " + "a" * 60
+    words = "the attribution was removed, but the licence of the data may require it"
     assert said({NOTE: None}, before={NOTE: old}) == [
         ("warning", "review.removed", NOTE, words, "restore it from the base branch")
     ]
@@ -749,7 +751,7 @@ AGAIN = "`dvc add` the file again"
     ],
 )  # fmt: skip
 def test_a_pointer_has_one_out_and_nothing_else(text: str) -> None:
-    words = "a pointer has one out with md5, size and `path: r.nc`, and nothing else"
+    words = "a pointer must have one output with md5, size and `path: r.nc`, and nothing else"
     assert said({POINTER: text}) == [("error", "review.pointer-wrong", POINTER, words, AGAIN)]
     assert codes({"docs/page.md": "# Other\n"}, before={POINTER: text}) == [("note", "review.page")]
 
@@ -775,14 +777,14 @@ def test_pointer_and_pin_are_of_the_same_bytes() -> None:
     wrong({DATASET: dataset(files=other)}, "4 bytes; the spec pins 5", again)
     wrong({DATASET: dataset(files=elsewhere)}, "4 bytes; the spec pins 4, which DVC does not provide", again)
     same = {"r.nc": {"dvc": True, "size": 4, "sha256": "0" * 64}}
-    wrong({DATASET: dataset(files=same)}, "the object does not have the SHA-256 that the spec pins", push)
-    wrong({STORED: b"five5"}, "the object does not have the SHA-256 that the spec pins", push)
-    wrong({STORED: b"fuor"}, "the object does not have the SHA-256 that the spec pins", push)
-    nobody = "no object in the embedded remote: nobody can fetch the file"
+    wrong({DATASET: dataset(files=same)}, "the SHA-256 of the object differs from the pin in the spec", push)
+    wrong({STORED: b"five5"}, "the SHA-256 of the object differs from the pin in the spec", push)
+    wrong({STORED: b"fuor"}, "the SHA-256 of the object differs from the pin in the spec", push)
+    nobody = "the embedded remote lacks the object, so the file cannot be fetched"
     wrong({STORED: None}, nobody, "`dvc push`, and commit .dvcstore")
     wrong({STORED: None, POINTER: pointer(remote="embedded")}, nobody, "`dvc push`, and commit .dvcstore")
-    nowhere = "no configuration of DVC has a remote 'near': nobody could fetch anything"
-    wrong({POINTER: pointer(remote="near")}, nowhere, "name a remote of .dvc/config, or none")
+    nowhere = "the remote 'near' is not configured, so the file cannot be fetched"
+    wrong({POINTER: pointer(remote="near")}, nowhere, "use a remote of .dvc/config, or none")
 
 
 def test_weights_of_a_model_are_pinned_by_its_spec() -> None:
@@ -807,10 +809,10 @@ def test_bytes_of_another_remote_are_verified_when_they_are_fetched() -> None:
 def test_objects_have_the_name_of_their_content_and_a_pointer() -> None:
     other = hashlib.md5(b"other").hexdigest()
     place = f".dvcstore/files/md5/{other[:2]}/{other[2:]}"
-    unnamed = "the object is not named by the MD5 of its content"
+    unnamed = "the name of the object is not the MD5 of its content"
     assert ("error", "review.object-wrong", place, unnamed, "`dvc push` it again") in said({place: b"otter"})
     assert said({place: b"other"}) == [
-        ("error", "review.object-wrong", place, "no pointer names this object", "remove it")
+        ("error", "review.object-wrong", place, "no pointer refers to this object", "remove it")
     ]
     flat = f".dvcstore/files/md5/{other}"
     assert ("error", "review.object-wrong", flat, unnamed, "`dvc push` it again") in said({flat: b"other"})
@@ -821,7 +823,7 @@ def test_objects_have_the_name_of_their_content_and_a_pointer() -> None:
 
 @pytest.mark.parametrize("path", [POINTER, STORED])
 def test_data_that_disappear_are_told(path: str) -> None:
-    words = "data removed: whoever uses them cannot fetch them"
+    words = "data removed: they can no longer be fetched"
     assert ("warning", "review.removed", path, words, "") in said({path: None})
 
 
@@ -843,8 +845,14 @@ def test_private_data_lie_elsewhere() -> None:
         files={"r.nc": {"size": 4, "sha256": "0" * 64, "dvc": True}},
     )
     path = "specs/datasets/shut.yaml"
-    words = "the data are private, and bytes of them are in the public repository"
-    finding = ("error", "review.private", path, words, "remove pointers and objects, and pin another remote")
+    words = "the data are private, but the public repository contains their bytes"
+    finding = (
+        "error",
+        "review.private",
+        path,
+        words,
+        "remove pointers and objects; use another remote",
+    )
     far = yaml.safe_dump({"outs": [{"md5": "1" * 32, "size": 4, "path": "r.nc", "remote": "far"}]})
     beside: dict[str, Content] = {
         "data/shut/.gitignore": "/r.nc\n",
@@ -880,19 +888,29 @@ def test_two_specs_have_two_ids() -> None:
 
 def test_paths_that_are_one_where_case_is_folded_are_refused() -> None:
     other = "Docs/more.md"
-    assert ("error", "review.path", other, "Docs is the same as docs on some systems", "rename it") in said(
-        {other: "a"}, before={"Alone": "a"}
-    ) or (
+    assert (
+        "error",
+        "review.path",
+        other,
+        "Docs is the same path as docs on some systems",
+        "rename it",
+    ) in said({other: "a"}, before={"Alone": "a"}) or (
         "error",
         "review.path",
         "docs/page.md",
-        "docs is the same as Docs on some systems",
+        "docs is the same path as Docs on some systems",
         "rename it",
     ) in said({other: "a"})
     composed, apart = "src/\u00e4.py", "src/a\u0308.py"
     told = [one for one in said({composed: "a", apart: "a"}) if one[1] == "review.path"]
     assert told == [
-        ("error", "review.path", apart, f"{apart} is the same as {composed} on some systems", "rename it")
+        (
+            "error",
+            "review.path",
+            apart,
+            f"{apart} is the same path as {composed} on some systems",
+            "rename it",
+        )
     ]
     held = said({"src/x.py": "a"}, before={composed: "a", apart: "a"})
     assert [one[1] for one in held] == ["review.code"]
@@ -946,7 +964,7 @@ def test_stages_may_list_more_of_what_is_pinned_and_nothing_else(text: str, list
 
 
 def test_the_lock_of_the_pipeline_is_each_clones_own() -> None:
-    words = "every clone writes its own lock, so that two proposals with one conflict"
+    words = "every clone writes its own lock, so locks of two proposals conflict"
     assert said({"dvc.lock": "a: 1\n"}) == [
         ("error", "review.lock", "dvc.lock", f"added: {words}", "git rm --cached dvc.lock")
     ]
@@ -954,7 +972,7 @@ def test_the_lock_of_the_pipeline_is_each_clones_own() -> None:
     assert said({"dvc.lock": "a: 2\n"}, before=old) == [
         ("error", "review.lock", "dvc.lock", f"changed: {words}", "restore dvc.lock from the base branch")
     ]
-    derived = "removed: written by the pipeline; not needed in a proposal"
+    derived = "removed: the pipeline writes this file; a proposal does not need it"
     assert said({"dvc.lock": None}, before=old) == [("note", "review.derived", "dvc.lock", derived, "")]
 
 
@@ -982,7 +1000,7 @@ def test_what_the_pipeline_writes_may_be_removed(path: str, derived: bool) -> No
 )  # fmt: skip
 def test_metrics_are_what_records_say(name: str, text: str, derived: bool) -> None:
     path = f"results/metrics/{name}.json"
-    words = "added: written by the pipeline; not needed in a proposal"
+    words = "added: the pipeline writes this file; a proposal does not need it"
     (told,) = said({path: text})
     assert (told == ("note", "review.derived", path, words, "")) == derived
     assert told[1] in ("review.derived", "review.code")
@@ -1033,9 +1051,9 @@ def test_another_outcome_of_the_same_inputs_needs_a_person() -> None:
 
 
 def test_what_is_wrong_with_a_record() -> None:
-    unread = "not a record: a field is missing, unknown or odd"
+    unread = "not a record: a field is missing, unknown or invalid"
     assert said({RECORD: "{}"}) == [
-        ("error", "record.unreadable", RECORD, unread, "`neuroledger run` writes it anew")
+        ("error", "record.unreadable", RECORD, unread, "run `neuroledger run` again")
     ]
     edited = json.loads(kept()) | {"payload_sha256": "0" * 64}
     assert said({RECORD: json.dumps(edited)}) == [
@@ -1047,16 +1065,16 @@ def test_what_is_wrong_with_a_record() -> None:
     assert said({at: kept()}) == [("error", "record.misplaced", at, "it is the record of lab.V4 · ant", "")]
     of = {"model": {"id": "bee"}}
     assert said({RECORD: kept(inputs=of)}) == [
-        ("error", "record.misplaced", RECORD, "its model is ant, and its inputs are of bee", "")
+        ("error", "record.misplaced", RECORD, "its model is ant, but its inputs name bee", "")
     ]
     of = {"benchmark": {"id": "lab.IT"}}
     assert said({RECORD: kept(inputs=of)}) == [
-        ("error", "record.misplaced", RECORD, "its benchmark is lab.V4, and its inputs are of lab.IT", "")
+        ("error", "record.misplaced", RECORD, "its benchmark is lab.V4, but its inputs name lab.IT", "")
     ]
     few = {"seed": 0, "limit": 3, "device": "cpu"}
-    words = "it is of a run on few of its data, whose records lie in results/scratch"
+    words = "it is of a limited run, whose records belong in results/scratch"
     assert said({RECORD: kept(request=few)}) == [
-        ("error", "record.misplaced", RECORD, words, "`neuroledger run` without a limit")
+        ("error", "record.misplaced", RECORD, words, "run `neuroledger run` without a limit")
     ]
     assert codes({RECORD: kept(None, request=few, inputs={"code": 2})}) == [("note", "review.record")]
 
@@ -1065,7 +1083,7 @@ def test_inputs_without_a_model_speak_of_none() -> None:
     assert codes({RECORD: kept(inputs={"model": "ant", "benchmark": {}})}) == [("note", "review.record")]
 
 
-STALE = "`neuroledger run` writes it anew"
+STALE = "run `neuroledger run` again"
 
 
 def test_a_record_of_other_specs_than_the_proposal_has_is_stale() -> None:
@@ -1080,7 +1098,7 @@ def test_a_record_of_other_specs_than_the_proposal_has_is_stale() -> None:
         ("model", model(), model(builder={"name": "pixels", "size": 5})),
         ("dataset", dataset(), dataset(degrees=8.0)),
     ):
-        words = f"it is of another {kind} than the proposal has under this id"
+        words = f"it is of another {kind} spec than that of the proposal"
         told = said({RECORD: of(kind, text, f"{kind}s")})
         assert [one[1] for one in told] == ["review.record"]
         told = said({RECORD: of(kind, other, f"{kind}s")})
@@ -1106,7 +1124,7 @@ def test_a_score_has_the_controls_that_its_benchmark_declares() -> None:
         ("error", "spec.control", RECORD, "a control failed, and a score was recorded", "")
     ]
     alone = kept(controls={"noise": CONTROLS["noise"]}, inputs={"code": 2})
-    words = "the control pixels4, which its benchmark declares, is not among its controls"
+    words = "the control pixels4 of its benchmark is missing"
     assert said({RECORD: alone}) == [("error", "spec.control", RECORD, words, "")]
     itself = "results/records/lab.V4/noise.json"
     own = kept(model="noise", controls={"pixels4": CONTROLS["pixels4"]})
@@ -1119,7 +1137,7 @@ def test_a_score_has_the_controls_that_its_benchmark_declares() -> None:
 
 def test_controls_are_held_to_the_bounds_that_the_benchmark_declares() -> None:
     def said_of(name: str) -> Said:
-        words = f"the control {name} was held to another bound than its benchmark declares"
+        words = f"the bound of the control {name} is not that of its benchmark"
         return [("error", "spec.control", RECORD, words, "")]
 
     def as_(**fields: Any) -> dict[str, Content]:
@@ -1148,14 +1166,14 @@ SIGNED = "-----BEGIN SSH SIGNATURE-----\nU1NI+/=\n-----END SSH SIGNATURE-----\n"
 
 def test_signatures_lie_beside_their_records() -> None:
     path = f"{RECORD}.sig"
-    words = "a signature; `verify --signers` says whose"
+    words = "a signature; run `verify --signers`"
     assert said({path: SIGNED}) == [("note", "review.signature", path, f"added: {words}", "")]
     assert codes({path: SIGNED.rstrip()}) == [("note", "review.signature")]
     assert codes({path: SIGNED + "x"}) == [("warning", "review.code")]
     assert codes({"results/records/lab.V4/bee.json.sig": SIGNED}) == [("warning", "review.code")]
     assert codes({"results/records/lab.V4/ant.sig": SIGNED}) == [("warning", "review.code")]
     before = {path: SIGNED}
-    stays = "the signature of a record that stays was removed"
+    stays = "the signature was removed, but not its record"
     assert said({path: None}, before=before) == [("warning", "review.removed", path, stays, "")]
     both = said({path: None, RECORD: None}, before=before)
     assert ("note", "review.signature", path, f"removed: {words}", "") in both
@@ -1193,7 +1211,7 @@ def test_validation_reports() -> None:
         "error",
         "data.report-stale",
         REPORT,
-        "it is of another spec or reader than the proposal has",
+        "it is of another spec or reader than those of the proposal",
         "`neuroledger validate lab`",
     )
     assert said({REPORT: report(identity="0" * 64)}) == [stale]
@@ -1239,14 +1257,14 @@ def test_calibrations() -> None:
     assert said({CALIBRATION: calibration(60)}) == [
         ("warning", "review.calibration", CALIBRATION, words, fix)
     ]
-    gone = "calibration removed: intervals that it withheld would be shown again"
+    gone = "calibration removed: intervals that it withheld will be shown again"
     assert said({CALIBRATION: None}, before={CALIBRATION: calibration()}) == [
         ("warning", "review.removed", CALIBRATION, gone, "")
     ]
-    wrong = "not a calibration, or its rates and its verdict are not what the counts give"
+    wrong = "not a calibration, or a rate or verdict contradicts the counts"
     for text in ("{}", calibration(runs=90)):
         assert said({CALIBRATION: text}) == [("error", "record.calibration", CALIBRATION, wrong, fix)]
-    other = "it is of another benchmark, or of another version of its spec, than the proposal has"
+    other = "it is of another benchmark or spec than those of the proposal"
     stale = ("error", "record.calibration", CALIBRATION, other, fix)
     assert said({CALIBRATION: calibration(benchmark="lab.IT")}) == [stale]
     assert said({CALIBRATION: calibration()}, before={BENCHMARK: benchmark(metric="pls")}) == [stale]

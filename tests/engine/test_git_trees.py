@@ -141,7 +141,7 @@ def test_where_a_proposal_parts(root: Path) -> None:
     assert fork_point(root, "HEAD") == git(root, "rev-parse", "HEAD")
     git(root, "checkout", "-q", "--orphan", "alone")
     git(root, "commit", "--allow-empty", "-qm", "alone")
-    with pytest.raises(RequestError, match="'main' and the present branch have no commit in common"):
+    with pytest.raises(RequestError, match="'main' and the current branch have no commit in common"):
         fork_point(root, "main")
 
 
@@ -160,7 +160,7 @@ def test_what_is_no_repository_is_refused(
     with pytest.raises(RequestError, match=r"git cat-file failed: .*nosuch"):
         asked(root, "cat-file", "blob", "nosuch")
     monkeypatch.setenv("PATH", str(root))
-    with pytest.raises(RequestError, match="git is not installed here"):
+    with pytest.raises(RequestError, match="git is not installed"):
         committed(root, "HEAD")
 
 
@@ -168,7 +168,7 @@ def test_a_git_of_the_repository_itself_is_never_run(root: Path, monkeypatch: py
     (root / "git").write_text("#!/bin/sh\ntouch ran\n")
     (root / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{root}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(RequestError, match="git is not installed here"):
+    with pytest.raises(RequestError, match="git is not installed"):
         committed(root, "HEAD")
     assert not (root / "ran").exists()
 

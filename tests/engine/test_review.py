@@ -68,11 +68,7 @@ def test_other_scores_under_the_same_version_are_a_problem_with_its_line(committ
     changes, problems = seen(committed)
     assert changes[BENCHMARK].code in ("review.spec", "review.version")
     (problem,) = problems
-    assert (
-        problem.startswith(BENCHMARK)
-        and "`version` is still 1" in problem
-        and "write `version: 2`" in problem
-    )
+    assert problem.startswith(BENCHMARK) and "`version` is 1" in problem and "write `version: 2`" in problem
     edit(committed, BENCHMARK, "version: 1", "version: 2")
     changes, problems = seen(committed)
     assert not problems and changes[BENCHMARK].what.startswith("benchmark changed: version 1 → 2")

@@ -118,4 +118,4 @@ def test_one_odd_calibration_hides_nothing(
     path.write_text(content)
     with caplog.at_level(logging.WARNING):
         assert main(["--root", str(lab.root), "leaderboard"]) == 0
-    assert "0.500" in capsys.readouterr().out and "odd.json: it is not a calibration" in caplog.text
+    assert "0.500" in capsys.readouterr().out and "odd.json: not a calibration" in caplog.text

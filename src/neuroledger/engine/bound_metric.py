@@ -1,4 +1,4 @@
-"""A metric or ceiling spec bound to its function: a callable on assemblies, whose rows it aligns, that returns a Score."""
+"""A metric or ceiling spec bound to its function: a callable that aligns assemblies and returns a Score."""
 
 from __future__ import annotations
 
@@ -38,50 +38,60 @@ __all__ = [
 
 
 def aligned(
-    moved: xr.DataArray, kept: xr.DataArray, name: str, other: str, *, trials: bool = False
+    array: xr.DataArray, reference: xr.DataArray, name: str, other: str, *, trials: bool = False
 ) -> xr.DataArray:
-    """``moved`` with its rows in the order of ``kept``, by ``stimulus_id``; as it is where neither side has ids.
+    """Return ``array`` with its rows reordered to match the ``stimulus_id`` of ``reference``.
 
-    ``trials``: one row of ``moved`` may serve several repetitions of ``kept``.
+    Without ids on both sides, ``array`` is returned unchanged.
+
+    Parameters
+    ----------
+    array, reference
+        Assemblies with dimension ``presentation``.
+    name, other
+        What ``array`` and ``reference`` are called in error messages.
+    trials
+        One row of ``array`` may match several repetitions in ``reference``.
 
     Raises
     ------
     MetricError
-        Only one side names its stimuli, or ``kept`` has repetitions that ``moved`` lacks.
+        Only one side has stimulus ids, or ``reference`` has repetitions that ``array`` lacks.
     AssemblyError
-        ``moved`` lacks a stimulus of ``kept``, or has a different number of rows for it.
+        ``array`` lacks a stimulus of ``reference``, or has a different number of rows for it.
     """
-    if not all("presentation" in side.dims for side in (moved, kept)):
-        return moved
-    named = ["stimulus_id" in side.coords for side in (moved, kept)]
-    if not any(named):
-        return moved
-    if not all(named):
+    if not all("presentation" in side.dims for side in (array, reference)):
+        return array
+    has_ids = ["stimulus_id" in side.coords for side in (array, reference)]
+    if not any(has_ids):
+        return array
+    if not all(has_ids):
         raise MetricError(
-            f"the {other if named[0] else name} has no coordinate 'stimulus_id', so its rows cannot be matched; "
-            "assign_coords(stimulus_id=('presentation', ids))"
+            f"the {other if has_ids[0] else name} has no coordinate 'stimulus_id', so its rows cannot be matched; "
+            "add it with assign_coords(stimulus_id=('presentation', ids))"
         )
-    ids = as_text(kept["stimulus_id"].values)
-    own = as_text(moved["stimulus_id"].values)
-    if np.array_equal(own, ids):
-        return moved
-    rows = rows_of(moved, ids, name=name)
-    if not trials and "repetition" in kept.coords and len(np.unique(rows)) < len(rows):
+    ids = as_text(reference["stimulus_id"].values)
+    own_ids = as_text(array["stimulus_id"].values)
+    if np.array_equal(own_ids, ids):
+        return array
+    rows = rows_of(array, ids, name=name)
+    if not trials and "repetition" in reference.coords and len(np.unique(rows)) < len(rows):
         repeated, count = np.unique(ids, return_counts=True)
         raise MetricError(
-            f"the {other} has {count.max()} repetitions of stimulus {str(repeated[count.argmax()])!r} and the {name} one "
-            f"row: rows pair one to one; average them first with neuroledger.data.assembly.average_repetitions({other})"
+            f"the {other} has {count.max()} repetitions of stimulus {str(repeated[count.argmax()])!r} and the {name} has "
+            "one row; rows must match one to one: average the repetitions first with "
+            f"neuroledger.data.assembly.average_repetitions({other})"
         )
-    return moved.isel(presentation=rows)
+    return array.isel(presentation=rows)
 
 
 def check_repeated(assembly: xr.DataArray, spec: MetricSpec | CeilingSpec) -> None:
-    """Splits over distinct values need at least two of them.
+    """Require at least two distinct values where the splits of ``spec`` divide distinct values.
 
     Raises
     ------
     CeilingError
-        Nothing was repeated.
+        The coordinate is missing or has only one value (no repetitions).
     """
     if spec.splits is None or not spec.splits.unique:
         return
@@ -89,23 +99,25 @@ def check_repeated(assembly: xr.DataArray, spec: MetricSpec | CeilingSpec) -> No
     if by not in assembly.coords:
         raise CeilingError(
             f"{spec.id} compares halves of the {by!r} values, and the assembly has no such coordinate: "
-            "give responses that are not averaged, or name another with splits={'by': …}"
+            "pass responses that are not averaged, or choose another coordinate with splits={'by': …}"
         )
     distinct = encode(assembly[by].values).labels
     if len(distinct) < 2:
         raise CeilingError(
-            f"no repetitions: {by!r} has the one value {str(distinct[0])!r}, so nothing says how reliable the responses "
-            "are; use an assembly with repetitions, or a ceiling that is a constant with a source"
+            f"no repetitions: {by!r} has only the value {str(distinct[0])!r}, so the reliability of the responses cannot be "
+            "estimated; use an assembly with repetitions, or a constant ceiling with a source"
         )
 
 
 def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
-    """Train rows followed by test rows; both must have the same columns, those of ``test`` in any order.
+    """Concatenate train and test rows.
+
+    Both must have the same neuroids; those of ``test`` may be in any order.
 
     Raises
     ------
     MetricError
-        The columns of train and test are not the same.
+        Train and test have different neuroids or different sizes.
     """
     shared = [name for name in train.coords if name in test.coords]
     if train.dims != test.dims:
@@ -129,19 +141,19 @@ def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
 
 
 def _same_neuroids(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
-    """``test`` with its neuroids in the order of ``train``."""
+    """Return ``test`` with its neuroids in the order of ``train``."""
     if not all("neuroid" in side.dims and "neuroid_id" in side.coords for side in (train, test)):
         return test
-    wanted, own = as_text(train["neuroid_id"].values), as_text(test["neuroid_id"].values)
-    if np.array_equal(wanted, own):
+    train_ids, test_ids = as_text(train["neuroid_id"].values), as_text(test["neuroid_id"].values)
+    if np.array_equal(train_ids, test_ids):
         return test
-    order, rank = np.argsort(own, kind="stable"), np.argsort(np.argsort(wanted, kind="stable"))
+    order, rank = np.argsort(test_ids, kind="stable"), np.argsort(np.argsort(train_ids, kind="stable"))
     columns = order[rank]
-    if not np.array_equal(own[columns], wanted):
-        strange = sorted(set(own.tolist()) ^ set(wanted.tolist()))
+    if not np.array_equal(test_ids[columns], train_ids):
+        unshared = sorted(set(test_ids.tolist()) ^ set(train_ids.tolist()))
         raise MetricError(
-            f"train and test hold different neuroids, such as {strange[0] if strange else own[0]!r}; "
-            "select the same on both sides"
+            f"train and test have different neuroids, such as {unshared[0] if unshared else test_ids[0]!r}; "
+            "select the same neuroids on both sides"
         )
     return test.isel(neuroid=columns)
 
@@ -158,7 +170,7 @@ class _Bound:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What determines its numbers: the spec with all overrides, and the version of its function."""
+        """The id, the hash of the spec with all overrides, and the name and version of the component."""
         return {
             "id": self.spec.id,
             "spec_sha256": spec_sha256(self.spec),
@@ -190,7 +202,7 @@ class _Bound:
             injected["rng"] = np.random.default_rng(self.seed)
         if "workspace" in self.component.injected:
             injected["workspace"] = self.workspace
-        # What is undefined is NaN in the samples, and said in the notes.
+        # Undefined samples are NaN, and the notes report them.
         with self.workspace.limits(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
                 samples = self.component.function(*arrays, **injected, **self.parameters)
@@ -201,8 +213,8 @@ class _Bound:
                 if not bare:
                     raise
                 raise RequestError(
-                    f"{self.spec.id} cannot be computed from a {bare[0]} ({error}); give an xarray.DataArray with the "
-                    "dimensions and coordinates that docs/behaviour.md names"
+                    f"{self.spec.id} cannot be computed from a {bare[0]} ({error}); pass an xarray.DataArray with the "
+                    "dimensions and coordinates listed in docs/behaviour.md"
                 ) from error
         return _score(self.spec, self.component, samples, rows)
 
@@ -230,8 +242,8 @@ class BoundMetric(_Bound):
             Assemblies ``(presentation, …)``. Rows of ``source`` may come in any order: they are matched to
             ``target`` by ``stimulus_id``.
         splits
-            Train/test rows of ``target``, in place of those that the spec draws: pairs of row numbers, such as
-            scikit-learn's splitters yield.
+            Pairs of train and test row numbers of ``target``, as scikit-learn's splitters yield them; default: the
+            splits of the spec.
         source_train, source_test, target_train, target_test
             For metrics with a predefined split, instead of ``source`` and ``target``.
 
@@ -257,24 +269,27 @@ class BoundMetric(_Bound):
             raise RequestError(
                 f"{self.spec.id} has a predefined split: give source_train, source_test, target_train and target_test"
             )
-        if self.parameters.get("reverse") is True:  # the source is what is predicted: splits follow its rows
+        if self.parameters.get("reverse") is True:  # the source is predicted, so splits divide its rows
             target, source = self._matched(target, source, "target", "source")
-            # The data's columns serve the splits: the model's responses carry few of their own.
-            known = {n: c.values for n, c in target.coords.items() if c.dims == ("presentation",)}
-            new = {n: ("presentation", values) for n, values in known.items() if n not in source.coords}
+            # Splits may need coordinates that the model's responses lack.
+            new = {
+                name: ("presentation", coord.values)
+                for name, coord in target.coords.items()
+                if coord.dims == ("presentation",) and name not in source.coords
+            }
             return self._compute((source, target), splits, source.assign_coords(new))
         source, target = self._matched(source, target)
         return self._compute((source, target), splits, target)
 
     def _matched(
-        self, moved: xr.DataArray, kept: xr.DataArray, name: str = "source", other: str = "target"
+        self, array: xr.DataArray, reference: xr.DataArray, name: str = "source", other: str = "target"
     ) -> tuple[xr.DataArray, xr.DataArray]:
-        """Both sides made plain, and the rows of the first in the order of the second."""
+        """Normalise both sides and reorder the rows of ``array`` to match ``reference``."""
         if self.component.input != "assemblies":
-            return moved, kept
+            return array, reference
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
-        moved, kept = received(moved, name=name, bins=timed), received(kept, name=other, bins=timed)
-        return aligned(moved, kept, name, other, trials=self.component.trials), kept
+        array, reference = received(array, name=name, bins=timed), received(reference, name=other, bins=timed)
+        return aligned(array, reference, name, other, trials=self.component.trials), reference
 
 
 @dataclass(frozen=True, repr=False)
@@ -282,19 +297,20 @@ class BoundCeiling(_Bound):
     """A ceiling, callable on an assembly."""
 
     def __call__(self, assembly: xr.DataArray) -> Score:
-        """Ceiling of ``assembly`` (repetitions not averaged).
+        """Compute the ceiling of ``assembly`` ``(presentation, …)``, whose repetitions are not averaged.
 
         Raises
         ------
         CeilingError
-            The data do not support it.
+            The data do not support this ceiling, for example because nothing was repeated.
         """
         if self.component.input == "assemblies":
             assembly = received(assembly, name="the assembly")
             check_repeated(assembly, self.spec)
-        first = self.parameters.get("repetitions")
-        if isinstance(first, int) and self.spec.splits is not None:  # splits are drawn over what is used
-            assembly = first_values(assembly, self.spec.splits.by, first)
+        count = self.parameters.get("repetitions")
+        if isinstance(count, int) and self.spec.splits is not None:
+            # Splits divide only the repetitions in use.
+            assembly = first_values(assembly, self.spec.splits.by, count)
         return self._compute((assembly,), None, assembly)
 
 
@@ -306,20 +322,31 @@ def metric(
     seed: int = 0,
     **overrides: Any,
 ) -> BoundMetric:
-    """The metric ``id``, with fields of its spec (or parameters of its function) overridden.
+    """Return the metric ``id``, with fields of its spec or parameters of its function overridden.
 
-    ``metric("pls", splits={"folds": 4})``, ``metric("i2n", compat="brainscore")``: nested mappings are merged
-    into the spec, other values replace. A component is chosen by name, ``metric("pls", splits="kfold")``; what lies
-    deeper is given where it lies, ``metric("pls", estimator={"components": 10}, splits={"seed": 3})``. ``seed`` is that
-    of resampling; ``workspace`` says where to compute, and shares Gram matrices between metrics.
+    Nested mappings are merged into the spec; other values replace those of the spec.
+
+    Parameters
+    ----------
+    id
+        Id of a metric, or an override of one.
+    catalog
+        The specs to look in; default: the shipped definitions.
+    workspace
+        The device and precision of computations; metrics with the same workspace share Gram matrices.
+    seed
+        The seed of resampling.
+    overrides
+        ``metric("pls", splits={"folds": 4})`` overrides a nested field, ``metric("i2n", compat="brainscore")`` chooses
+        a compat mode, ``metric("pls", splits="kfold")`` chooses a component by name.
 
     Raises
     ------
     RequestError
-        Unknown id, field or compat; near misses are named.
+        The id, a field or the compat is unknown; the message suggests near misses.
     """
     spec, component, parameters = resolve("metrics", id, catalog or open_definitions(), overrides)
-    return BoundMetric(spec, component, parameters, _place(workspace), seed)
+    return BoundMetric(spec, component, parameters, _workspace(workspace), seed)
 
 
 def ceiling(
@@ -330,23 +357,23 @@ def ceiling(
     seed: int = 0,
     **overrides: Any,
 ) -> BoundCeiling:
-    """The ceiling ``id``, overridden as in :func:`metric`."""
+    """Return the ceiling ``id``, overridden as in :func:`metric`."""
     spec, component, parameters = resolve("ceilings", id, catalog or open_definitions(), overrides)
-    return BoundCeiling(spec, component, parameters, _place(workspace), seed)
+    return BoundCeiling(spec, component, parameters, _workspace(workspace), seed)
 
 
-def _place(workspace: Workspace | None) -> Workspace:
+def _workspace(workspace: Workspace | None) -> Workspace:
     if workspace is not None and not isinstance(workspace, Workspace):
         raise RequestError(
-            f"workspace is a {type(workspace).__name__}; give neuroledger.stats.workspace.Workspace(device=…, dtype=…)"
+            f"workspace is a {type(workspace).__name__}; pass neuroledger.stats.workspace.Workspace(device=…, dtype=…)"
         )
     return workspace or Workspace(memo=Memo(0))
 
 
 def _short(value: Any) -> str:
-    """A parameter as people give it; long lists by their ends."""
+    """Format a parameter value; of a long list, the first and the last item."""
     if isinstance(value, BaseModel):
-        inside = ", ".join(f"{name}={_short(one)}" for name, one in value if name != "name")
+        inside = ", ".join(f"{name}={_short(item)}" for name, item in value if name != "name")
         return f"{getattr(value, 'name', type(value).__name__)}({inside})"
     if isinstance(value, tuple | list) and len(value) > 4:
         return f"({_short(value[0])}, …, {_short(value[-1])})"
@@ -360,27 +387,29 @@ def _score(
     notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
     value = aggregate(samples, steps)
     if not np.isfinite(value):
-        because = "; ".join(notes) or "predictions or responses do not vary"
-        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({because})")
+        reason = "; ".join(notes) or "predictions or responses do not vary"
+        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({reason})")
     error = float("nan")
     if spec.error is not None:
         error = error_of(samples, steps, spec.error.over, spec.error.with_)
-    # Each is a value, or a function that makes it when asked.
-    given, cells, influence = (samples.attrs.pop(name, None) for name in ("replicates", "cells", "influence"))
+    # Each is a value, or a function that computes it on demand.
+    replicates, cells, influence = (
+        samples.attrs.pop(name, None) for name in ("replicates", "cells", "influence")
+    )
     limits, skewed = samples.attrs.pop("limits", None), samples.attrs.pop("skewed", False)
 
     def influences() -> Influence | None:
         if influence is not None:
-            found: Influence | None = influence() if callable(influence) else influence
+            result: Influence | None = influence() if callable(influence) else influence
         else:
-            held: Cells | None = cells() if callable(cells) else cells
-            found = influence_of(samples, steps, held)
-        if found is not None and skewed:
-            found = replace(found, skewed=True)
-        return found if found is None or spec.interval is None else found.only(spec.interval.over)
+            known: Cells | None = cells() if callable(cells) else cells
+            result = influence_of(samples, steps, known)
+        if result is not None and skewed:
+            result = replace(result, skewed=True)
+        return result if result is None or spec.interval is None else result.only(spec.interval.over)
 
     n: dict[str, float] = {}
-    dims = getattr(rows, "dims", ())  # thresholds and single values are plain numbers
+    dims = getattr(rows, "dims", ())  # thresholds and single values have no dims
     if "presentation" in dims and "stimuli" not in samples.attrs.get("n", {}):
         ids = (
             rows["stimulus_id"].values
@@ -394,7 +423,7 @@ def _score(
     n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
     return Score(
         value, error=error, scale=spec.scale, direction=spec.direction, unit=spec.unit, samples=samples, n=n,
-        notes=notes, id=spec.id, replicates=given, influence=None if given is not None else influences,
+        notes=notes, id=spec.id, replicates=replicates, influence=None if replicates is not None else influences,
         limits=limits or LIMITS.get(spec.scale, NOWHERE),
-        generalise=component.resampled_by if given is not None else None,
+        generalise=component.resampled_by if replicates is not None else None,
     )  # fmt: skip

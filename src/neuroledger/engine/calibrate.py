@@ -1,4 +1,4 @@
-"""Does a benchmark's inference hold what it says: simulated from its own data, and written beside the records."""
+"""Calibration of a benchmark's intervals, tests and ranks on simulated experiments like its own; written to results/."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from neuroledger.store.files import write_json
 __all__ = ["Kept", "calibrate_benchmark", "calibration_in", "calibration_path", "refuted"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
-# Models beside a benchmark's controls that are tried, those with a record first, since controls may have no interval.
+# Models to try after a benchmark's controls, which may have no interval; models with a record come first.
 OTHERS = 3
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What the file of a calibration holds: of which specs and code, and for each metric its rates, or why it has none."""
+    """The content of a calibration file: identities of spec and code, and for each metric its rates or why it has none."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -58,50 +58,54 @@ class Kept:
 
     @property
     def first(self) -> Calibration | None:
-        """The calibration of the headline metric, where there is one."""
-        found = self.metrics.get(self.headline)
-        return found if isinstance(found, Calibration) else None
+        """The calibration of the headline metric; None if it has none."""
+        result = self.metrics.get(self.headline)
+        return result if isinstance(result, Calibration) else None
 
 
 def calibration_path(root: Path, benchmark: str) -> Path:
-    """Where the calibration of a benchmark is kept."""
+    """Return the path of a benchmark's calibration file."""
     return root / "results" / "calibration" / f"{benchmark}.json"
 
 
 def calibrate_benchmark(
     catalog: Catalog, benchmark: str, *, runs: int = 200, seed: int = 0, write: bool = True
 ) -> dict[str, Calibration | str]:
-    """Simulate ``runs`` experiments like the benchmark's and record what its intervals, tests and ranks do there.
+    """Simulate ``runs`` experiments like the benchmark's and record how its intervals, tests and ranks perform.
 
     Returns
     -------
     dict
-        For each metric, the headline first, its calibration, or the reason why there is none.
+        For each metric, the headline first: its calibration, or the reason why it has none.
 
     Raises
     ------
     NeuroLedgerError
-        The benchmark cannot be scored here, or no generative model of its data is known; the latter is recorded.
+        The benchmark cannot be scored here, or its data have no generative model; the latter is recorded.
     """
     if runs < FEWEST:
-        raise RequestError(f"{runs} runs say nothing about a rate of 5 %; simulate at least {FEWEST}")
+        raise RequestError(f"{runs} runs are too few to estimate a rate of 5 %; simulate at least {FEWEST}")
     spec = catalog.benchmark(benchmark)
     session = Session(catalog, Request(seed=seed))
     model, real = _measured(session, spec)
     job = resolve(session, spec, model, lambda *_: real.headline)
-    top = "" if job.ceiling is None or spec.normalised_by != "ceiling" else job.ceiling.spec.id
-    kept = Kept(benchmark, job.first, top, {"benchmark": spec_sha256(spec)}, _code(job), seed, runs, {})
+    ceiling = "" if job.ceiling is None or spec.normalised_by != "ceiling" else job.ceiling.spec.id
+    content = Kept(
+        benchmark, job.first, ceiling, {"benchmark": spec_sha256(spec)}, _code(job), seed, runs, {}
+    )
     path = calibration_path(catalog.root, benchmark)
     try:
-        found = _calibrated(session, job, real, runs)
+        results = _calibrated(session, job, real, runs)
     except MetricError as error:
         if write:
-            write_json(path, asdict(replace(kept, reason=str(error))))
+            write_json(path, asdict(replace(content, reason=str(error))))
         raise
     if write:
-        metrics = {name: one if isinstance(one, str) else one.to_dict() for name, one in found.items()}
-        write_json(path, asdict(kept) | {"metrics": metrics})
-    return found
+        metrics = {
+            name: result if isinstance(result, str) else result.to_dict() for name, result in results.items()
+        }
+        write_json(path, asdict(content) | {"metrics": metrics})
+    return results
 
 
 def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) -> dict[str, Calibration | str]:
@@ -109,17 +113,16 @@ def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) ->
     if job.first in measured.costs:
         raise MetricError(f"{job.first} is counted in one pass of a network: nothing of it is drawn")
     draw = _experiments(job.benchmark, real)
-    kept = replace(
-        job, metrics={name: one for name, one in job.metrics.items() if name not in measured.costs}
-    )
+    metrics = {name: metric for name, metric in job.metrics.items() if name not in measured.costs}
+    job = replace(job, metrics=metrics)
     dummy = dummy_of(session, job) if job.benchmark.normalised_by == "floor" else None
 
-    def scored(one: Measurement) -> dict[str, Score]:
-        if len(session.ceilings) > 1:  # one experiment has one ceiling, whatever number of models are scored
+    def scores_of(simulated: Measurement) -> dict[str, Score]:
+        if len(session.ceilings) > 1:  # keep the ceiling of this experiment only
             session.ceilings.clear()
-        return score(kept, one, session, dummy)
+        return score(job, simulated, session, dummy)
 
-    return calibrate(scored, draw, runs=runs, seed=session.request.seed)
+    return calibrate(scores_of, draw, runs=runs, seed=session.request.seed)
 
 
 def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
@@ -133,14 +136,16 @@ def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
 
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
-    """Versions of the components, and the SHA-256 of the statements that compute inference and experiments."""
-    parts = [one.component for one in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
+    """Return the versions of the components and the SHA-256 of the code that infers and simulates."""
+    parts = [metric.component for metric in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
-    made = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
-    for function in (*made, *(part.function for part in parts)):
+    simulators = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
+    for function in (*simulators, *(part.function for part in parts)):
         files.append(Path(inspect.getfile(function)))
-        near = {inspect.getmodule(one) for one in vars(inspect.getmodule(function)).values()}
-        files += sorted(Path(str(one.__file__)) for one in near if one and ".families." in one.__name__)
+        modules = {inspect.getmodule(value) for value in vars(inspect.getmodule(function)).values()}
+        files += sorted(
+            Path(str(module.__file__)) for module in modules if module and ".families." in module.__name__
+        )
     digest = hashlib.sha256()
     for path in dict.fromkeys(files):
         digest.update(_statements(path.read_text(encoding="utf-8")).encode())
@@ -149,12 +154,11 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
 
 
 def _statements(source: str) -> str:
-    """A module's statements in a canonical layout: a comment, a docstring or a line break computes nothing."""
+    """Return a module's statements in a canonical layout, without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            kept = [one for one in node.body if not _is_text(one)]
-            node.body = kept or [ast.Pass()]
+            node.body = [line for line in node.body if not _is_text(line)] or [ast.Pass()]
     return ast.unparse(tree)
 
 
@@ -167,8 +171,8 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
-    """A model and what it gives, whose shape is kept while the rest is drawn anew; one after which that can be done."""
-    catalog, found, reason = session.catalog, [], ""
+    """Return a model and its evaluation, after which experiments can be simulated if any model allows it."""
+    catalog, evaluations, reason = session.catalog, [], ""
     controls = dict.fromkeys((*spec.controls.negative, *spec.controls.positive))
     known = catalog.ids("models")
     recorded = sorted(path.stem for path in (catalog.root / "results" / "records" / spec.id).glob("*.json"))
@@ -177,63 +181,64 @@ def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
         if catalog.model(model).unavailable is not None:
             continue
         try:
-            found.append((model, evaluate(session, spec, model, controls=False)))
-            _experiments(spec, found[-1][1])
+            evaluations.append((model, evaluate(session, spec, model, controls=False)))
+            _experiments(spec, evaluations[-1][1])
             break
         except (
             NeuroLedgerError
-        ) as error:  # its library is not here, it does not fit these data, or it solves nothing
+        ) as error:  # not installed, incompatible with these data, or without an interval
             reason = f": {error}"
-    if not found:
+    if not evaluations:
         raise MetricError(f"{spec.id} has no model here to simulate others after{reason}")
-    return found[-1]
+    return evaluations[-1]
 
 
 KEPT = TypeAdapter(Kept)
 
 
-def calibration_in(content: bytes | None) -> Kept:
-    """What a file of ``results/calibration`` holds.
+def calibration_in(text: bytes | None) -> Kept:
+    """Parse the content of a file of ``results/calibration``.
 
     Raises
     ------
     ValueError
-        A field is missing, unknown or of another type, or its rates and verdicts are not what their counts give.
+        A field is missing, unknown or of another type, or a rate or verdict contradicts the counts.
     """
-    plain = json_object(content)
+    plain = json_object(text)
     metrics = plain.get("metrics")
     parts = metrics.values() if isinstance(metrics, dict) else ()
-    verdicts = [one.pop("passed", None) for one in parts if isinstance(one, dict)]
-    found = KEPT.validate_json(json.dumps(plain), strict=True)
-    held = [one for one in found.metrics.values() if isinstance(one, Calibration)]
-    for one, verdict in zip(held, verdicts, strict=True):
-        for each in (one.coverage, one.false_positives, one.false_ranks):
-            if not FEWEST <= each.runs <= found.runs or not each.exact:
-                raise ValueError(f"{each} is not of {found.runs} runs")
-        if verdict is not one.passed:
-            raise ValueError(f"its rates give passed: {one.passed}")
-    return found
+    verdicts = [part.pop("passed", None) for part in parts if isinstance(part, dict)]
+    content = KEPT.validate_json(json.dumps(plain), strict=True)
+    results = [result for result in content.metrics.values() if isinstance(result, Calibration)]
+    for result, verdict in zip(results, verdicts, strict=True):
+        for rate in (result.coverage, result.false_positives, result.false_ranks):
+            if not FEWEST <= rate.runs <= content.runs or not rate.exact:
+                raise ValueError(f"{rate} is not of {content.runs} runs")
+        if verdict is not result.passed:
+            raise ValueError(f"its rates give passed: {result.passed}")
+    return content
 
 
 def refuted(catalog: Catalog) -> dict[str, str]:
-    """Benchmarks whose headline's intervals failed their calibration, with the reason; those of changed specs do not count.
+    """Return the benchmarks whose headline intervals failed their calibration, with the reason.
 
-    A file that is not a calibration, or is one of a benchmark that is gone, is logged as a finding and left out.
+    Calibrations of specs that changed since are ignored. A file that is not a calibration, or whose benchmark does not
+    exist, is logged as a finding and left out.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for path in sorted(calibration_path(catalog.root, "x").parent.glob("*.json")):
         try:
-            kept = calibration_in(path.read_bytes())
-            first, spec = kept.first, catalog.benchmark(kept.benchmark)
-            if first is None or first.passed or kept.identity["benchmark"] != spec_sha256(spec):
+            calibration = calibration_in(path.read_bytes())
+            first, spec = calibration.first, catalog.benchmark(calibration.benchmark)
+            if first is None or first.passed or calibration.identity["benchmark"] != spec_sha256(spec):
                 continue
-            found[kept.benchmark] = (
-                f"interval withheld: in {kept.runs} simulated experiments it covers the truth in "
+            reasons[calibration.benchmark] = (
+                f"interval withheld: in {calibration.runs} simulated experiments it covers the truth in "
                 f"{first.coverage.value:.0%}, and {first.false_positives.value:.0%} of equal models differ"
             )
         except (OSError, ValueError, LookupError, NeuroLedgerError) as error:
-            words = f"it is not a calibration ({error})"
-            remedy = "delete it, and calibrate again"
-            finding = Finding("record.unreadable", "error", path.name, words, remedy)
+            words = f"not a calibration ({error})"
+            fix = "delete it and run `neuroledger calibrate` again"
+            finding = Finding("record.unreadable", "error", path.name, words, fix)
             logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
-    return found
+    return reasons

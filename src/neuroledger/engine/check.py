@@ -1,4 +1,4 @@
-"""Every problem of every spec at once: schema, references, component parameters, citations, pins, schema files, controls."""
+"""Check all specs at once: schema, references, component parameters, citations, pins, schema files and controls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from neuroledger.store.files import write_text
 
 __all__ = ["check", "schema_texts", "write_schemas"]
 
-# Field of a kind → kind of component that its `name` chooses.
+# Kind of spec → (field that names a component, kind of that component).
 CHOOSES = {
     "datasets": ("reader", "reader"),
     "metrics": ("compare", "metric"),
@@ -52,7 +52,7 @@ CHOOSES = {
 
 
 def schema_texts(*, plugins: bool) -> dict[str, str]:
-    """File name → text of each kind's JSON Schema, with or without the components of installed plugins."""
+    """Return the text of each kind's JSON Schema by file name, with or without the components of installed plugins."""
     return {
         f"{kind[:-1]}.json": json.dumps(_schema(kind, plugins), indent=1, sort_keys=True) + "\n"
         for kind in KINDS
@@ -60,7 +60,7 @@ def schema_texts(*, plugins: bool) -> dict[str, str]:
 
 
 def write_schemas(root: Path) -> list[Path]:
-    """Write the schemas to specs/schema/ and return those that changed."""
+    """Write the schemas to specs/schema/ and return the paths of those that changed."""
     folder = root / "specs" / "schema"
     texts = schema_texts(plugins=not is_checkout(root))
     return [folder / name for name, text in texts.items() if write_text(folder / name, text)]
@@ -94,7 +94,7 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
 def _component(
     kind: str, name: str, parameters: type[BaseModel], doc: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of a component's parameters, and what it refers to."""
+    """Return the schema of a component's parameters and the definitions that it refers to."""
     prefix = f"{kind}.{name}."
     own = parameters.model_json_schema(by_alias=True, ref_template="#/$defs/" + prefix + "{model}")
     parts = {prefix + model: definition for model, definition in own.pop("$defs", {}).items()}
@@ -109,21 +109,13 @@ def _component(
 
 SCHEMA_LINE = re.compile(r"^# yaml-language-server: \$schema=(\S+)\s*$")
 BIBLIOGRAPHY = "specs/references.bib"
-COMPONENTS: dict[str, tuple[tuple[str, str], ...]] = {
-    "datasets": (("reader", "reader"),),
-    "metrics": (("compare", "metric"),),
-    "ceilings": (("compare", "ceiling"),),
-    "benchmarks": (("paradigm", "paradigm"),),
-    "models": (("builder", "builder"),),
-    "suites": (),
-}
 
 
 def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], int]:
-    """All problems of the specs below ``paths``, and how many files were read.
+    """Return all problems of the specs below ``paths`` and the number of files read.
 
-    Without ``paths``, the specs of the repository and of installed plugins are checked; shipped definitions were checked
-    before they were shipped.
+    Without ``paths``, the specs of the repository and of installed plugins are checked. Shipped definitions are checked
+    before a release.
 
     Raises
     ------
@@ -181,10 +173,10 @@ def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Pat
     if not paths:
         return [item for item in catalog.files() if catalog.origin(item[2]) != DISTRIBUTION]
     chosen: list[tuple[str, str, Path]] = []
-    for given in paths:
-        path = given.resolve()
+    for requested in paths:
+        path = requested.resolve()
         if not path.exists():
-            raise RequestError(f"{given} does not exist")
+            raise RequestError(f"{requested} does not exist")
         inside = [
             item for item in catalog.files() if item[2].resolve() == path or path in item[2].resolve().parents
         ]
@@ -192,25 +184,25 @@ def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Pat
             inside = [(path.parent.name, path.stem, path)]
         if not inside:
             raise RequestError(
-                f"{given} holds no spec; specs lie in specs/<kind>/<id>.yaml with kind {', '.join(KINDS)}"
+                f"{requested} contains no spec; specs are specs/<kind>/<id>.yaml, where <kind> is one of {', '.join(KINDS)}"
             )
         chosen += inside
     return chosen
 
 
 def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Finding]:
-    """The line by which an editor finds the schema, in a repository that keeps schemas."""
+    """Report a first line that does not name the schema, in a repository with schema files."""
     if catalog.origin(path) or not (catalog.root / "specs" / "schema").is_dir():
         return
-    wanted = _schema_line(catalog, kind, path)
+    expected = _schema_line(catalog, kind, path)
     try:
         first = path.read_text(encoding="utf-8-sig").split("\n", 1)[0]
     except (OSError, UnicodeDecodeError):
-        return  # said by the loader
-    found = SCHEMA_LINE.match(first)
-    if found is None or found.group(1) != wanted.split("=", 1)[1]:
+        return  # reported by the loader
+    match = SCHEMA_LINE.match(first)
+    if match is None or match.group(1) != expected.split("=", 1)[1]:
         words = "the first line does not name the schema for editors"
-        yield Finding("spec.schema-line", "error", catalog.shown(path), words, f"write: {wanted}", 1, 1)
+        yield Finding("spec.schema-line", "error", catalog.shown(path), words, f"write: {expected}", 1, 1)
 
 
 def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
@@ -242,8 +234,8 @@ def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Find
             yield _at(
                 entry,
                 ("superseded_by",),
-                f"superseded_by runs in a circle: {chain}",
-                "break it in one of the files",
+                f"superseded_by is circular: {chain}",
+                "remove it from one of these specs",
                 code="spec.circle",
             )
             return
@@ -255,55 +247,55 @@ def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Find
 
 
 def _components(entry: Entry) -> Iterator[Finding]:
-    for field, kind in COMPONENTS[entry.kind]:
-        component = getattr(entry.spec, field)
-        if not isinstance(component, Component):
-            continue
-        try:
-            registered = registry.get(kind, component.name)
-        except RequestError as error:
-            yield _at(entry, (field, "name"), str(error), code="spec.component")
-            continue
-        try:
-            registered.bind(component.parameters)
-        except ValidationError as error:
-            yield from explain(error, entry.document, registered.parameters, (field,))
+    field, kind = CHOOSES.get(entry.kind, ("", ""))
+    component = getattr(entry.spec, field, None)
+    if not isinstance(component, Component):
+        return
+    try:
+        registered = registry.get(kind, component.name)
+    except RequestError as error:
+        yield _at(entry, (field, "name"), str(error), code="spec.component")
+        return
+    try:
+        registered.bind(component.parameters)
+    except ValidationError as error:
+        yield from explain(error, entry.document, registered.parameters, (field,))
 
 
 def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
-    """Metric and ceiling overrides of a benchmark, and the compat modes of a metric, must resolve."""
+    """Report overrides of a benchmark's metrics and ceiling, and compat modes, that do not resolve."""
     from neuroledger.engine.bound_metric import resolve
 
     spec = entry.spec
-    tries: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
+    cases: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
     if isinstance(spec, BenchmarkSpec):
 
-        def modes(kind: str, wanted: Any) -> dict[str, Any]:
-            """The benchmark's compat, where this metric or ceiling has it."""
-            name = getattr(wanted, "name", wanted)
+        def modes(kind: str, override: Any) -> dict[str, Any]:
+            """Return the benchmark's compat as an override if this metric or ceiling has that mode."""
+            name = getattr(override, "name", override)
             known = name in catalog._files[kind] and spec.compat in getattr(
                 catalog.entry(kind, name).spec, "compat", {}
             )
             return {"compat": spec.compat} if known else {}
 
         if spec.metric is not None:
-            tries.append(("metrics", spec.metric, modes("metrics", spec.metric), ("metric",)))
-        tries += [
+            cases.append(("metrics", spec.metric, modes("metrics", spec.metric), ("metric",)))
+        cases += [
             ("metrics", item, modes("metrics", item), ("metrics", i)) for i, item in enumerate(spec.metrics)
         ]
         if spec.ceiling is not None:
-            tries.append(("ceilings", spec.ceiling, modes("ceilings", spec.ceiling), ("ceiling",)))
+            cases.append(("ceilings", spec.ceiling, modes("ceilings", spec.ceiling), ("ceiling",)))
     elif isinstance(spec, (MetricSpec, CeilingSpec)):
-        tries += [(entry.kind, spec.id, {"compat": name}, ("compat", name)) for name in spec.compat]
-    for kind, wanted, options, location in tries:
+        cases += [(entry.kind, spec.id, {"compat": name}, ("compat", name)) for name in spec.compat]
+    for kind, override, options, location in cases:
         try:
-            resolve(kind, wanted, catalog, options)
+            resolve(kind, override, catalog, options)
         except UnknownError:
             continue  # reported as a reference
         except RequestError as error:
             yield _at(entry, location, str(error), code="spec.override")
         except SpecError:
-            continue  # said where that spec is checked
+            continue  # reported for that spec
 
 
 def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
@@ -313,7 +305,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
             yield _at(
                 entry,
                 ("expectations",),
-                "a data set states no expectations: nothing would guard it",
+                "the data set declares no expectations, so nothing checks its data",
                 "add `expectations`",
                 code="spec.unguarded",
             )
@@ -322,8 +314,8 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
         if spec.access == "private" and tracked:
             folder = catalog.root / "data" / spec.id
             if not (folder / ".dvc" / "config").is_file():
-                words = "the data are private, and the remote of this repository, which may be public, would get them"
-                fix = f"`dvc init --subdir` and a remote in {catalog.shown(folder)} (docs/data.md), or pin without `dvc`"
+                words = "the data are private, but would be pushed to the remote of this repository, which may be public"
+                fix = f"`dvc init --subdir` in {catalog.shown(folder)} and add a remote (docs/data.md), or pin without `dvc`"
                 yield _at(entry, ("files", tracked[0]), words, fix, code="spec.private")
     elif isinstance(spec, ModelSpec):
         yield from _layers(entry, spec)
@@ -344,12 +336,15 @@ def _pointers(
     for name, pin in pins.items():
         pointer = folder_of(catalog.root, entry.kind, entry.spec.id) / f"{name}.dvc"
         if pin.dvc and not pointer.is_file():
-            words, fix = f"no DVC pointer {catalog.shown(pointer)}", f"dvc add {catalog.shown(pointer)[:-4]}"
+            words, fix = (
+                f"no DVC pointer {catalog.shown(pointer)}",
+                f"run `dvc add {catalog.shown(pointer)[:-4]}`",
+            )
             yield _at(entry, (field, name), words, fix, code="spec.pointer")
 
 
 def _addresses(entry: Entry) -> Iterator[Finding]:
-    """Addresses that nobody should fetch, or whose secrets everybody could read."""
+    """Report addresses that must not be fetched or that contain secrets."""
     for location, text in texts(entry.document.data):
         for severity, words, fix in said_of(text):
             line, column = entry.document.position(location)
@@ -357,13 +352,18 @@ def _addresses(entry: Entry) -> Iterator[Finding]:
 
 
 def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
-    """Regions, the readout and the logits refer to layers that the model records."""
+    """Report regions, readouts and logits that refer to layers which the model does not record."""
     if not spec.layers:
         return
-    named = {("regions", region): layers for region, layers in spec.regions.items()}
-    asked = [(at, one) for at, many in named.items() for one in ((many,) if isinstance(many, str) else many)]
-    asked += [((name, ""), one) for name in ("readout", "logits") if (one := getattr(spec, name)) is not None]
-    for (field, region), layer in asked:
+    uses = [
+        (("regions", region), layer)
+        for region, layers in spec.regions.items()
+        for layer in ([layers] if isinstance(layers, str) else layers)
+    ]
+    uses += [
+        ((name, ""), layer) for name in ("readout", "logits") if (layer := getattr(spec, name)) is not None
+    ]
+    for (field, region), layer in uses:
         if layer not in spec.layers:
             near = difflib.get_close_matches(layer, spec.layers, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"layers: {', '.join(spec.layers)}"
@@ -386,12 +386,12 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
         return  # reported elsewhere
     if (metric.scale, ceiling.scale) not in FORMULAS:
         words = f"no formula normalises scale {metric.scale!r} by a ceiling of scale {ceiling.scale!r}"
-        fix = "choose a ceiling of a fitting scale, or `normalise: none`"
+        fix = "choose a ceiling on a matching scale, or `normalise: none`"
         yield _at(entry, ("ceiling",), words, fix, code="spec.normalisation")
 
 
 def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
-    """What the records say of the controls: a benchmark whose controls fail is refused."""
+    """Report controls whose records violate their bounds, and bounds that chance exceeds."""
     from neuroledger.engine.bound_metric import resolve
 
     rules = spec.controls
@@ -418,35 +418,35 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
             except DataError as error:
                 yield _at(entry, ("controls", role, i), str(error), code="record.unreadable")
                 continue
-            now = spec_sha256(spec, without=BENCHMARK_ONLY_SAYS)
+            current = spec_sha256(spec, without=BENCHMARK_ONLY_SAYS)
             if (
                 record.score is None
                 or record.score["value"] is None
-                or record.inputs.get("benchmark", {}).get("spec_sha256") != now
+                or record.inputs.get("benchmark", {}).get("spec_sha256") != current
             ):
-                continue  # of another definition: the next run judges this one
+                continue  # the record is of another version of the spec
             value = float(record.score["value"])
             if role == "positive" and value < rules.ceiling_at_least:
                 words = f"positive control {id!r} reaches {value:.3f}, below {rules.ceiling_at_least:g}"
-                fix = "the benchmark cannot see what is there: correct it"
+                fix = "the benchmark misses a known effect: correct it"
                 yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
             if role == "negative" and value > most:
                 words = f"negative control {id!r} reaches {value:.3f}, above {most:g}"
-                fix = "the benchmark rewards what is not there: correct it"
+                fix = "the benchmark rewards noise: correct it"
                 yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
 
 
 def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
-    """Schemas that differ from the installed components; a repository of one's own may do without them."""
+    """Report schema files that do not match the installed components; a user's repository may have none."""
     checkout = is_checkout(catalog.root)
     if not checkout and not (catalog.root / "specs" / "schema").is_dir():
         return
     for name, text in schema_texts(plugins=not checkout).items():
         path = catalog.root / "specs" / "schema" / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            # Elsewhere it depends on the packages that each person has installed.
+            # In a user's repository, the schemas depend on the plugins that each person has installed.
             severity: Severity = "error" if checkout else "warning"
-            words = "the JSON Schema does not describe the installed components"
+            words = "the JSON Schema does not match the installed components"
             fix = "run `neuroledger check --write-schemas`"
             yield Finding("spec.schema-stale", severity, catalog.shown(path), words, fix)
 
@@ -454,8 +454,8 @@ def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
 def _copy(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     for path, original in catalog.copies:
         if path == entry.path:
-            words = f"this file repeats {catalog.shown(original)}, which is known in every repository"
-            hint = "remove it, or give it another id if it is to differ"
+            words = f"this file is a copy of {catalog.shown(original)}, which every repository knows"
+            hint = "remove it, or give it another id if it should differ"
             line, column = entry.document.position(())
             yield Finding("spec.copy", "warning", entry.document.path, words, hint, line, column)
 
@@ -470,7 +470,7 @@ def _strays(catalog: Catalog) -> Iterable[Finding]:
     for path in sorted((catalog.root / "specs").rglob("*")):
         if path.suffix in {".yaml", ".yml"} and path not in known:
             folders = ", ".join(f"specs/{kind}/" for kind in KINDS)
-            words = "this file is not in a folder of specs"
+            words = "this file is not in a folder for specs"
             yield Finding(
                 "spec.stray", "error", catalog.shown(path), words, f"specs are <id>.yaml in {folders}"
             )

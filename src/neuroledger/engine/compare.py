@@ -1,4 +1,4 @@
-"""Two models compared on the same items: scores from records, from memory or measured now, and their differences."""
+"""Comparison of two models on the same items, from records, scores in memory or new measurements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Subject = str | Model | Score | Mapping[str, Score]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on every benchmark of a suite; ``overall`` is the difference of their scores on it, if there is one."""
+    """Differences between two models on every benchmark of a suite; ``overall`` is the difference of the suite scores."""
 
     a: str
     b: str
@@ -38,13 +38,13 @@ class Comparison:
     overall: Difference
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per benchmark, the suite last."""
+        """Return a table with one row per benchmark, the suite last."""
         return pd.DataFrame(
-            [asdict(each) | {"better": each.better} for each in (*self.differences, self.overall)]
+            [asdict(item) | {"better": item.better} for item in (*self.differences, self.overall)]
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the comparison as plain data."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -65,44 +65,52 @@ def compare(
     catalog: Catalog | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Comparison:
-    """``a`` against ``b`` on one ``benchmark``, or on those of a suite (that of ``params.yaml`` when none is named).
+    """Compare ``a`` with ``b`` on a ``benchmark`` or on all benchmarks of a suite.
 
-    Each is the id of a model, a model in memory, a Score, or Scores by benchmark. Scores of ids come from their records,
-    unless the record does not hold how the score varies, as of private data: then both models are scored again, and
-    ``tell`` is called with a line that says so. Models in memory are scored now.
+    Scores of ids are read from records. If a record does not contain the variation of the score, as for private data,
+    the model is scored again. Models in memory are scored now.
+
+    Parameters
+    ----------
+    a, b
+        The id of a model, a model in memory, a Score, or Scores by benchmark.
+    suite, benchmark
+        One of the two; default: the suite of ``params.yaml``.
+    tell
+        Called with a line of text for each model that is scored again.
 
     Raises
     ------
     RequestError
         A model, benchmark or suite is unknown, or both models are the same.
     """
-    named_a, named_b = _name(a, "A"), _name(b, "B")
+    name_a, name_b = _name(a, "A"), _name(b, "B")
     if isinstance(a, str) and a == b:
         raise RequestError(f"{a!r} cannot be compared with itself; name two models")
     if isinstance(a, Score | Mapping) and isinstance(b, Score | Mapping):
-        return _of_scores(named_a, named_b, a, b)
+        return _of_scores(name_a, name_b, a, b)
     catalog = catalog or open_catalog()
-    for each in (a, b):
-        if isinstance(each, str):
-            catalog.model(each)
+    for subject in (a, b):
+        if isinstance(subject, str):
+            catalog.model(subject)
     chosen = _suite(catalog, suite, benchmark, a, b)
-    measured = _Measured(catalog, Session(catalog, Request()), tell)
+    scorer = _Scorer(catalog, Session(catalog, Request()), tell)
     items = list(chosen.benchmarks)
-    found = [measured.on(catalog.benchmark(item.id), a, b) for item in items]
+    results = [scorer.on(catalog.benchmark(item.id), a, b) for item in items]
     families = [catalog.benchmark(item.id).parent if chosen.family == "parent" else "" for item in items]
-    differences = corrected([each for each, _ in found], families)
+    differences = corrected([result for result, _ in results], families)
     usable = {
         item.id: item.weight
-        for item, (_, pair) in zip(items, found, strict=True)
+        for item, (_, pair) in zip(items, results, strict=True)
         if pair is not None and all(s.direction == "higher" and s.scale in COMMENSURABLE for s in pair)
     }
     shares = weights_of(usable, {id: catalog.benchmark(id).parent for id in usable}, chosen.hierarchy)
-    counted = [
+    pairs = [
         (pair, shares[item.id])
-        for item, (_, pair) in zip(items, found, strict=True)
+        for item, (_, pair) in zip(items, results, strict=True)
         if pair is not None and item.id in shares
     ]
-    return Comparison(named_a, named_b, chosen.id, chosen.version, differences, _overall(counted))
+    return Comparison(name_a, name_b, chosen.id, chosen.version, differences, _overall(pairs))
 
 
 def _name(subject: Subject, fallback: str) -> str:
@@ -114,9 +122,11 @@ def _name(subject: Subject, fallback: str) -> str:
 
 
 def _of_scores(
-    named_a: str, named_b: str, a: Score | Mapping[str, Score], b: Score | Mapping[str, Score]
+    name_a: str, name_b: str, a: Score | Mapping[str, Score], b: Score | Mapping[str, Score]
 ) -> Comparison:
-    first, second = ({each.id or "score": each} if isinstance(each, Score) else dict(each) for each in (a, b))
+    first, second = (
+        {scores.id or "score": scores} if isinstance(scores, Score) else dict(scores) for scores in (a, b)
+    )
     if isinstance(a, Score) and isinstance(b, Score):
         second = dict(zip(first, second.values(), strict=True))
     shared = [name for name in first if name in second]
@@ -124,24 +134,22 @@ def _of_scores(
         raise RequestError(
             f"the scores share no benchmark: A has {', '.join(first)}, B has {', '.join(second)}"
         )
-    found = corrected([difference(name, first[name], second[name]) for name in shared])
-    counted = [((first[name], second[name]), 1 / len(shared)) for name in shared]
-    return Comparison(named_a, named_b, "", 0, found, _overall(counted))
+    differences = corrected([difference(name, first[name], second[name]) for name in shared])
+    pairs = [((first[name], second[name]), 1 / len(shared)) for name in shared]
+    return Comparison(name_a, name_b, "", 0, differences, _overall(pairs))
 
 
 def _suite(catalog: Catalog, suite: str | None, benchmark: str | None, a: Subject, b: Subject) -> SuiteSpec:
-    """What is compared: one benchmark, those that scores were given of, or a suite."""
+    """Return the suite to compare on; one benchmark, or the benchmarks of given scores, become a suite."""
     if benchmark is None:
-        given = next((each for each in (a, b) if isinstance(each, Mapping)), None)
-        if given is None:
-            single = next((each for each in (a, b) if isinstance(each, Score)), None)
-            if single is not None:
-                raise RequestError(
-                    "a Score is compared with a model on one benchmark: name it, `benchmark=…`"
-                )
-            chosen = suite or read_params(catalog.root).suite
-            return catalog.suite(chosen) if catalog.has("suites", chosen) else suites_of(catalog, chosen)[0]
-        names = list(given)
+        scores = next((subject for subject in (a, b) if isinstance(subject, Mapping)), None)
+        if scores is None:
+            score = next((subject for subject in (a, b) if isinstance(subject, Score)), None)
+            if score is not None:
+                raise RequestError("the benchmark of the Score is unknown; name it with `benchmark=…`")
+            id = suite or read_params(catalog.root).suite
+            return catalog.suite(id) if catalog.has("suites", id) else suites_of(catalog, id)[0]
+        names = list(scores)
     else:
         if suite is not None:
             raise RequestError("name a suite or a benchmark, not both")
@@ -153,8 +161,8 @@ def _suite(catalog: Catalog, suite: str | None, benchmark: str | None, a: Subjec
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """Scores of both sides on a benchmark, measured where they are not recorded."""
+class _Scorer:
+    """Scores both subjects on a benchmark; subjects without a score are measured."""
 
     catalog: Catalog
     session: Session
@@ -163,7 +171,7 @@ class _Measured:
     def on(
         self, spec: BenchmarkSpec, a: Subject, b: Subject
     ) -> tuple[Difference, tuple[Score, Score] | None]:
-        """The difference, and the scores if there are two."""
+        """Return the difference and the pair of scores; None instead of a pair that does not exist."""
         if spec.unavailable is not None:
             return Difference(spec.id, reason=f"unavailable: {spec.unavailable}"), None
         try:
@@ -173,29 +181,36 @@ class _Measured:
             return Difference(spec.id, reason=str(error)), None
 
     def _pair(self, spec: BenchmarkSpec, a: Subject, b: Subject) -> tuple[Score, Score]:
-        records = [_record(self.catalog, spec.id, each) if isinstance(each, str) else None for each in (a, b)]
+        records = [
+            _record(self.catalog, spec.id, subject) if isinstance(subject, str) else None
+            for subject in (a, b)
+        ]
         seeds = {int(record.request.get("seed", 0)) for record in records if record is not None}
         if len(seeds) > 1:
-            raise DataError(f"the records have seeds {min(seeds)} and {max(seeds)}: not paired")
+            raise DataError(
+                f"the records have different seeds ({min(seeds)} and {max(seeds)}) and cannot be paired; rerun one"
+            )
         seed = next(iter(seeds), 0)
-        scores = [self._score(spec, each, record, seed) for each, record in zip((a, b), records, strict=True)]
-        lost = [
+        scores = [
+            self._score(spec, subject, record, seed) for subject, record in zip((a, b), records, strict=True)
+        ]
+        unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
             if record is not None and score.spread is None and score.low == score.low
         ]
-        if lost:
+        if unpaired:
             self.tell(
-                f"{spec.id}: the record of {' and '.join(lost)} does not hold how its score varies; scored again"
+                f"{spec.id}: the record of {' and '.join(unpaired)} lacks the variation of the score; scored again"
             )
             for i, record in enumerate(records):
-                if record is not None and record.model in lost:
+                if record is not None and record.model in unpaired:
                     scores[i] = self._now(spec, record.model, seed)
         return scores[0], scores[1]
 
     def _score(self, spec: BenchmarkSpec, subject: Subject, record: Record | None, seed: int) -> Score:
         if record is not None and record.score is not None and record.score["value"] is None:
-            raise DataError(f"the score of {record.model} is undefined: there is nothing to compare")
+            raise DataError(f"the score of {record.model} on {spec.id} is undefined and cannot be compared")
         if record is not None:
             return Score.of_record(record.score or {})
         if isinstance(subject, Score):
@@ -214,31 +229,35 @@ class _Measured:
 def _record(catalog: Catalog, benchmark: str, model: str) -> Record:
     path = record_path(catalog.root, benchmark, model)
     if not path.exists():
-        raise DataError(f"{model} has no record; run `neuroledger run {model} --benchmark {benchmark}`")
+        raise DataError(
+            f"{model} has no record on {benchmark}; run `neuroledger run {model} --benchmark {benchmark}`"
+        )
     record = read_record(path)
     if record.status != "scored" or not record.intact:
         state = record.status if record.intact else "edited"
-        raise DataError(f"the record of {model} is {state}: nothing to compare")
+        raise DataError(
+            f"the record of {model} on {benchmark} is {state} and cannot be compared; run it again"
+        )
     return record
 
 
-def _overall(counted: Sequence[tuple[tuple[Score, Score], float]]) -> Difference:
-    """The difference of the weighted means."""
-    if not counted:
+def _overall(weighted: Sequence[tuple[tuple[Score, Score], float]]) -> Difference:
+    """Return the difference of the weighted means."""
+    if not weighted:
         return Difference("suite", reason="no benchmark on which both were scored")
-    means = [joint_mean([(weight, pair[side]) for pair, weight in counted]) for side in (0, 1)]
+    means = [joint_mean([(weight, pair[side]) for pair, weight in weighted]) for side in (0, 1)]
     base = Difference("suite", means[0].value, means[1].value, means[0].value - means[1].value)
-    found = overall(base, means[0], means[1])
-    return replace(found, p_corrected=found.p)
+    difference = overall(base, means[0], means[1])
+    return replace(difference, p_corrected=difference.p)
 
 
 def _text(comparison: Comparison) -> str:
-    """The differences in lines, one per benchmark, the suite last."""
+    """Format the differences as a table, one line per benchmark, the suite last."""
     head = ["benchmark", "A", "B", "A − B", "95 % interval", "p", "effect", "pairs", "detectable", "better"]
-    shown = [*comparison.differences]
-    if len(shown) > 1:
-        shown.append(comparison.overall)
-    lines = [head, *(_line(comparison, each) for each in shown)]
+    differences = [*comparison.differences]
+    if len(differences) > 1:
+        differences.append(comparison.overall)
+    lines = [head, *(_line(comparison, item) for item in differences)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     left = (0, len(head) - 1)
     text = [
@@ -249,29 +268,29 @@ def _text(comparison: Comparison) -> str:
         for line in lines
     ]
     rule = "─" * max(map(len, text))
-    covered = dict.fromkeys(each.covers for each in comparison.differences if each.covers)
+    covered = dict.fromkeys(item.covers for item in comparison.differences if item.covers)
     title = f"A = {comparison.a}, B = {comparison.b}"
     if comparison.suite:
         title += f" · suite {comparison.suite}, version {comparison.version}"
     notes = [
         "p: two-sided, paired over the same items, corrected by Holm. effect: difference / deviation of one item.",
-        "detectable: the smallest difference found in 80 % of experiments of this size.",
-        *(f"Intervals and p cover {what}." for what in covered),
-        *(f"{each.benchmark}: {each.reason}" for each in shown if each.reason),
+        "detectable: the smallest difference that 80 % of experiments of this size detect.",
+        *(f"Intervals and p cover {text}." for text in covered),
+        *(f"{item.benchmark}: {item.reason}" for item in differences if item.reason),
     ]
     return "\n".join([title, "", text[0], rule, *text[1:], "", *notes])
 
 
-def _line(comparison: Comparison, each: Difference) -> list[str]:
+def _line(comparison: Comparison, item: Difference) -> list[str]:
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:.3f}"
 
-    interval = "" if each.low is None else f"[{number(each.low)}, {number(each.high)}]"
-    p = each.p_corrected
+    interval = "" if item.low is None else f"[{number(item.low)}, {number(item.high)}]"
+    p = item.p_corrected
     shown_p = "" if p is None else f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
-    effect = "" if each.effect is None else f"{each.effect:.2f}"
-    winner = {"a": comparison.a, "b": comparison.b}.get(each.better, "")
-    values = [number(each.a), number(each.b), number(each.value)]
+    effect = "" if item.effect is None else f"{item.effect:.2f}"
+    winner = {"a": comparison.a, "b": comparison.b}.get(item.better, "")
+    values = [number(item.a), number(item.b), number(item.value)]
     return [
-        each.benchmark, *values, interval, shown_p, effect, str(each.pairs or ""), number(each.detectable), winner,
+        item.benchmark, *values, interval, shown_p, effect, str(item.pairs or ""), number(item.detectable), winner,
     ]  # fmt: skip

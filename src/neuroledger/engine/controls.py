@@ -1,4 +1,4 @@
-"""Controls: models that must reach the ceiling or the floor, the data predicting themselves, stimuli permuted."""
+"""Controls: models that must reach the ceiling or floor, the data as their own prediction, and permuted stimuli."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def controlled(
     dummy: float | None,
     value_of: Callable[[str], float],
 ) -> dict[str, Control]:
-    """Every control of the benchmark: declared models, the data predicting themselves, this model's stimuli permuted.
+    """Compute every control of the benchmark: declared models, the data as their own prediction, permuted stimuli.
 
-    ``value_of`` gives the headline of another model. All but the last do not depend on the model, and are computed once.
+    ``value_of`` returns the headline value of another model. All controls except permuted stimuli are independent of the
+    model and computed once per session.
     """
-    benchmark, done = job.benchmark, dict[str, Control]()
+    benchmark, results = job.benchmark, dict[str, Control]()
     rules = benchmark.controls
     chance = _chance(job, measured) if job.benchmark.normalised_by == "none" else 0.0
     bounds = {
@@ -42,7 +43,7 @@ def controlled(
     roles = [("positive", id) for id in benchmark.controls.positive]
     roles += [("negative", id) for id in benchmark.controls.negative]
 
-    def placed(source: xr.DataArray, target: xr.DataArray) -> float:
+    def value_from(source: xr.DataArray, target: xr.DataArray) -> float:
         replaced = Measurement(source, target, measured.repeated, measured.splits)
         return headline(job, replaced, session, dummy).value
 
@@ -52,20 +53,20 @@ def controlled(
         key = (benchmark.id, id)
         if key not in session.controls:
             session.controls[key] = _judged(role, *bounds[role], partial(value_of, id))
-        done[id] = session.controls[key]
+        results[id] = session.controls[key]
     if job.paradigm.itself and _can_be_recorded(measured.target):
         key = (benchmark.id, "itself")
         if key not in session.controls:
-            value = lambda: placed(_itself(measured), measured.target)  # noqa: E731
+            value = lambda: value_from(_itself(measured), measured.target)  # noqa: E731
             session.controls[key] = _judged("positive", rules.ceiling_at_least, rules.itself_at_most, value)
-        done["itself"] = session.controls[key]
+        results["itself"] = session.controls[key]
     side = job.paradigm.permuted
     if side is not None:
         seed = session.request.seed
-        done["permuted"] = _judged(
-            "negative", *bounds["negative"], lambda: placed(*_mismatched(measured, side, seed))
+        results["permuted"] = _judged(
+            "negative", *bounds["negative"], lambda: value_from(*_mismatched(measured, side, seed))
         )
-    return done
+    return results
 
 
 def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
@@ -74,26 +75,26 @@ def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
     Raises
     ------
     MetricError
-        One did not: the scores of the benchmark mean nothing.
+        A control failed, so the scores of the benchmark are not meaningful.
     """
     failed = {name: control for name, control in controls.items() if not control.passed}
     if not failed:
         return
-    words = "; ".join(f"{name} ({one.role}): {one.says}" for name, one in failed.items())
-    chance = any(one.role == "negative" and one.value is not None for one in failed.values())
-    hint = "; where chance reaches that much, say so in `controls: {floor_at_most: …}`" if chance else ""
+    words = "; ".join(f"{name} ({control.role}): {control.says}" for name, control in failed.items())
+    chance = any(control.role == "negative" and control.value is not None for control in failed.values())
+    hint = "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`" if chance else ""
     raise MetricError(f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}")
 
 
 def floor_of(rules: Controls, chance: float) -> float:
-    """What negative controls may score: as declared, or the default share of the way from chance to 1."""
+    """Return the largest value allowed for negative controls: as declared, or a share of the way from chance to 1."""
     if "floor_at_most" in rules.model_fields_set:
         return rules.floor_at_most
     return chance + rules.floor_at_most * (1 - chance)
 
 
 def _chance(job: Resolved, measured: Measurement) -> float:
-    """The chance level that the first metric declares; classes are those of the target."""
+    """Return the chance level of the headline metric; for one class in n, n is counted in the target."""
     if job.first not in job.metrics or not isinstance(spec := job.metrics[job.first].spec, MetricSpec):
         return 0.0
     if not isinstance(spec.chance_level, str):
@@ -104,7 +105,7 @@ def _chance(job: Resolved, measured: Measurement) -> float:
 
 
 def _judged(role: str, low: float, high: float, value_of: Callable[[], float]) -> Control:
-    """A control's value against its bounds. A control that cannot be computed has failed, and says why."""
+    """Compare a control's value with its bounds; a control that cannot be computed fails, with the reason."""
     bound = low if role == "positive" else high
     try:
         value = value_of()
@@ -125,7 +126,7 @@ def _can_be_recorded(target: xr.DataArray) -> bool:
 
 
 def _itself(measured: Measurement) -> xr.DataArray:
-    """The target in the model's place: the mean of several subjects' RDMs, neuroids without responses left out."""
+    """Return the target as a source: RDMs averaged over subjects, without neuroids that lack responses."""
     target = measured.target
     if "subject" in target.dims:
         return target.mean("subject")
@@ -133,26 +134,25 @@ def _itself(measured: Measurement) -> xr.DataArray:
         return target
     whole = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
     target = target.isel(neuroid=np.flatnonzero(whole)) if whole.any() else target.fillna(0.0)
-    # Neuroids as channels of one place, for readouts that need to know where features are.
+    # Readouts that need the position of features get neuroids as channels at one position.
     number = np.arange(target.sizes["neuroid"])
     places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}
     return target.assign_coords({name: ("neuroid", values) for name, values in places.items()})
 
 
 def _mismatched(measured: Measurement, side: Side, seed: int) -> tuple[xr.DataArray, xr.DataArray]:
-    """Source and target, one side of which is given to the wrong stimuli: values move, coordinates stay.
+    """Return source and target, with the values of one side assigned to the wrong stimuli.
 
-    Which side moves makes no difference to how they pair. Of recordings it is the brain's: the model's may be larger
-    than memory, and what was computed from it stays of use.
+    Either side gives the same pairs. For recordings the target is permuted: the source may exceed memory, and results
+    computed from it remain valid.
     """
     answers = getattr(measured, side)
     dim = "presentation" if "presentation" in answers.dims else "stimulus"
     order = np.random.default_rng([seed, 271828]).permutation(answers.sizes[dim])
-    moved = answers.isel({dim: order})
+    permuted = answers.isel({dim: order})
     if "stimulus_b" in answers.dims:
-        moved = moved.isel(stimulus_b=order)
-    keep = {
-        n: c for n, c in answers.coords.items() if {"presentation", "stimulus", "stimulus_b"} & set(c.dims)
-    }
-    moved = moved.assign_coords({name: (values.dims, values.values) for name, values in keep.items()})
-    return (measured.source, moved) if side == "target" else (moved, measured.target)
+        permuted = permuted.isel(stimulus_b=order)
+    row_dims = {"presentation", "stimulus", "stimulus_b"}
+    coords = {name: coord for name, coord in answers.coords.items() if row_dims & set(coord.dims)}
+    permuted = permuted.assign_coords({name: (coord.dims, coord.values) for name, coord in coords.items()})
+    return (measured.source, permuted) if side == "target" else (permuted, measured.target)

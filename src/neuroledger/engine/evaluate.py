@@ -1,4 +1,4 @@
-"""One score, from a model and a benchmark: resolve → measure → score, and the controls beside it. Nothing is written."""
+"""Evaluation of one model on one benchmark: resolve, measure, score, and check the controls; nothing is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Evaluation", "dummy_of", "evaluate", "layer_scores"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of one model on one benchmark, the headline first, what the controls did, and what was measured."""
+    """The scores of one model on one benchmark, the headline first, with its controls and the measurement."""
 
     scores: Mapping[str, Score]
     controls: Mapping[str, Control]
@@ -51,12 +51,12 @@ def evaluate(
     floored = job.benchmark.normalised_by == "floor" and job.first not in measured.costs
     dummy = dummy_of(session, job) if floored else None
     scores = score(job, measured, session, dummy)
-    done: dict[str, Control] = {}
+    outcomes: dict[str, Control] = {}
     if controls:
-        done = controlled(job, measured, session, dummy, partial(_bare_value, session, benchmark))
+        outcomes = controlled(job, measured, session, dummy, partial(_bare_value, session, benchmark))
         if not job.control:
-            require_passed(benchmark.id, done)
-    return Evaluation(scores, done, measured)
+            require_passed(benchmark.id, outcomes)
+    return Evaluation(scores, outcomes, measured)
 
 
 def _headline(session: Session, benchmark: BenchmarkSpec, model: Model | str) -> Score:
@@ -64,7 +64,7 @@ def _headline(session: Session, benchmark: BenchmarkSpec, model: Model | str) ->
 
 
 def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float:
-    """A model's headline, no controls asked; NaN where its metric is undefined (a constant has no correlation)."""
+    """Return a model's headline value without controls; NaN if its metric is undefined (as for constant predictions)."""
     try:
         return _headline(session, benchmark, model).value
     except MetricError:
@@ -72,7 +72,7 @@ def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float
 
 
 def dummy_of(session: Session, job: Resolved) -> float:
-    """What the benchmark's dummy scores, before any normalisation."""
+    """Return the score of the benchmark's dummy before normalisation."""
     benchmark, rule = job.benchmark, job.benchmark.floor
     if rule is None:
         raise RequestError(f"benchmark {benchmark.id!r} has no floor")
@@ -94,22 +94,22 @@ def dummy_of(session: Session, job: Resolved) -> float:
 def layer_scores(
     session: Session, benchmark: BenchmarkSpec, model: Model | str, layers: Sequence[str] = ()
 ) -> dict[str, Score]:
-    """The benchmark's headline for each layer in the place of its region, in the model's order of layers.
+    """Return the benchmark's headline for each layer as the region, in the model's order of layers.
 
-    The stimuli are shown once: all layers are recorded in the same pass. The scores are for looking at and are not
-    recorded; the best of many layers on the same stimuli is an optimistic choice, so that a model commits to its
-    layers on other stimuli (``commit`` in its spec).
+    All layers are recorded in one pass over the stimuli. The scores are exploratory and not recorded: the best of many
+    layers on the same stimuli is biased upwards, so a model commits to its layers on other stimuli (``commit`` in its
+    spec).
 
     Parameters
     ----------
     session
-        Data, models and activations that are shared.
+        Shared data, models and activations.
     benchmark
-        One that asks for the responses of a region.
+        A benchmark that asks for the responses of a region.
     model
         A model with layers, or the id of one.
     layers
-        Some of its layers; all that it names where none are given.
+        Layers to score; default: all layers that the model names.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Where jobs are computed: in this process, in several, or on a Dask cluster. Only the caller writes records."""
+"""Executors: jobs run in this process, in several processes, or on a Dask cluster; only the caller writes records."""
 
 from __future__ import annotations
 
@@ -28,18 +28,24 @@ GPUS: Final = "CUDA_VISIBLE_DEVICES"
 def execute(
     executor: str, jobs: Sequence[Job], work: Callable[[Job], T], failed: Failed[T], *, device: str = "cpu"
 ) -> Done[T]:
-    """Each job with the result of ``work``, as they end.
+    """Yield each job with the result of ``work``, in the order in which jobs finish.
 
-    ``local``: here, one after the other. ``processes`` or ``processes:N``: N processes of this machine (by default its
-    processors, or its GPUs for ``cuda``), which share its processors and GPUs evenly. ``dask``: a Dask cluster of this
-    machine; ``dask:ADDRESS``: the scheduler at that address, whose workers see the same repository folder. ``work`` must
-    then be a function that can be pickled. Where ``work`` raises in a worker, or its process dies twice,
-    ``failed(job, error)`` is the job's result; it is not computed in this process.
+    Parameters
+    ----------
+    executor
+        ``local``: in this process, one after the other. ``processes`` or ``processes:N``: N processes on this machine
+        (default: one per processor, or per GPU for ``cuda``), which share processors and GPUs evenly. ``dask``: a Dask
+        cluster on this machine. ``dask:ADDRESS``: the scheduler at that address, whose workers must have access to the
+        same repository folder.
+    work
+        Computes a job; must be picklable unless ``executor`` is ``local``.
+    failed
+        Returns the result of a job whose ``work`` raised in a worker, or whose process died twice.
 
     Raises
     ------
     RequestError
-        No such executor.
+        The executor is unknown.
     UnavailableError
         Dask is not installed, or the scheduler does not answer.
     """
@@ -51,13 +57,13 @@ def execute(
         return _processes(_count(detail, gpus), jobs, work, failed, gpus)
     if name == "dask":
         return _dask(detail or None, jobs, work, failed, _gpus() if device == "cuda" and not detail else 0)
-    raise RequestError(f"no executor {executor!r}; there are local, processes[:N], dask[:ADDRESS]")
+    raise RequestError(f"no executor {executor!r}; use local, processes[:N] or dask[:ADDRESS]")
 
 
 def gpu_of(worker: int, count: int, environment: MutableMapping[str, str] = os.environ) -> str:
-    """The one of the ``count`` visible GPUs that a worker uses, as ``CUDA_VISIBLE_DEVICES`` names it.
+    """Return the GPU of a worker, of ``count`` visible GPUs, as a value of ``CUDA_VISIBLE_DEVICES``.
 
-    Workers take turns, so that GPUs are shared evenly. Where the variable names GPUs already, these are shared.
+    GPUs are assigned round-robin. If the variable is already set, only the GPUs that it names are assigned.
     """
     visible = [name for name in environment.get(GPUS, "").split(",") if name.strip()]
     return visible[worker % len(visible)] if visible else str(worker % count)
@@ -75,12 +81,12 @@ def _count(text: str, gpus: int) -> int:
     if not text:
         return gpus or os.cpu_count() or 1
     if not text.isdigit() or int(text) < 1:
-        raise RequestError(f"processes:{text}: give the number of processes, as in processes:4")
+        raise RequestError(f"processes:{text} is not a number of processes; write it as in processes:4")
     return int(text)
 
 
-def _begin(number: Any, threads: int, gpus: int) -> None:
-    """Make this new process the next worker: its share of the processors, and its GPU."""
+def _initialise(number: Any, threads: int, gpus: int) -> None:
+    """Initialise a worker process with its share of the processors and its GPU."""
     with number.get_lock():
         worker = number.value
         number.value += 1
@@ -96,7 +102,7 @@ def _pool(count: int, gpus: int) -> ProcessPoolExecutor:
         int(granted) if granted.isdecimal() else os.cpu_count() or 1, max(1, (os.cpu_count() or 1) // count)
     )
     return ProcessPoolExecutor(
-        count, mp_context=context, initializer=_begin, initargs=(context.Value("i", 0), threads, gpus)
+        count, mp_context=context, initializer=_initialise, initargs=(context.Value("i", 0), threads, gpus)
     )
 
 
@@ -116,12 +122,12 @@ def _processes(
                     yield pending[future], failed(pending[future], error)
                 else:
                     yield pending[future], future.result()
-        except BaseException:  # interrupted: leaving the pool would wait for every job that has not begun
+        except BaseException:  # interrupted: without this, leaving the pool would wait for all pending jobs
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(active_children()) - others:
                 process.terminate()
             raise
-    for job in lost:  # one process died, and with it the pool: each job again, in a process of its own
+    for job in lost:  # the death of one process breaks the pool: retry each job in its own process
         with _pool(1, gpus) as alone:
             try:
                 result = alone.submit(work, job).result()
@@ -145,13 +151,13 @@ def _dask(
         client = distributed.Client(cluster, timeout=20)
     except OSError as error:
         raise UnavailableError(f"no Dask scheduler answers at {address} ({error})") from error
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if address is None:
-            held.enter_context(closing(cluster))
-        held.enter_context(closing(client))
+            stack.enter_context(closing(cluster))
+        stack.enter_context(closing(client))
         if gpus:
             client.run(partial(_choose_gpu, gpus))
-        # The scheduler gives the jobs of a worker that is lost to others, several times before it gives up.
+        # The scheduler retries the jobs of a lost worker on other workers several times.
         pending = {client.submit(work, job, pure=False, key=f"{job.id}"): job for job in jobs}
         for future in distributed.as_completed(list(pending)):
             job = pending[future]
@@ -159,9 +165,9 @@ def _dask(
                 yield job, future.result()
             else:
                 reason = future.exception() if future.status == "error" else None
-                yield job, failed(job, reason or RuntimeError(f"the scheduler has {future.status} it"))
+                yield job, failed(job, reason or RuntimeError(f"the scheduler reports: {future.status}"))
 
 
 def _choose_gpu(gpus: int, dask_worker: Any) -> None:
-    """Run on a worker of this machine, before it has used torch."""
+    """Choose the GPU of this Dask worker, before it uses torch."""
     os.environ[GPUS] = gpu_of(int(dask_worker.name), gpus)

@@ -1,4 +1,4 @@
-"""A model's regions are committed to layers before it is scored: by its spec, or by a rule on other stimuli."""
+"""Commitment of a model's regions to layers before scoring: by its spec, or by a rule on other stimuli."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Rule", "committed", "commitment_problems", "rule_of"]
 
 Scoring = Callable[[BenchmarkSpec, Model], Score]
 
-# Coordinates of neuroids: selecting different ones leaves the stimuli the same.
+# Coordinates of neuroids: a selection by them does not change the stimuli.
 NEUROID_COORDINATES: Final = frozenset({"region", "subject", "neuroid_id", "layer", "hemisphere", "animal"})
 
 
 class Rule(BaseModel):
-    """For each region, the benchmark whose best layer is taken; of ``layers``, or of all that the model has."""
+    """For each region, the benchmark on which its layer is chosen, from ``layers`` or from all layers of the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,21 +37,21 @@ class Rule(BaseModel):
 
 
 def rule_of(spec: ModelSpec) -> Rule | None:
-    """The rule that a model spec declares under ``commit``, if any.
+    """Return the rule that a model spec declares under ``commit``, or None.
 
     Raises
     ------
     RequestError
-        It is not such a rule.
+        The content of ``commit`` is not a valid rule.
     """
     if spec.commit is None:
         return None
     try:
         return Rule.model_validate(spec.commit)
     except ValidationError as error:
-        words = "; ".join(f"{'.'.join(map(str, one['loc']))}: {worded(one)}" for one in error.errors())
+        words = "; ".join(f"{'.'.join(map(str, item['loc']))}: {worded(item)}" for item in error.errors())
         raise RequestError(
-            f"model {spec.id!r}: commit is {{on: {{<region>: <benchmark>}}, layers: [<layer>, …]}}; {words}"
+            f"model {spec.id!r}: commit must be {{on: {{<region>: <benchmark>}}, layers: [<layer>, …]}}; {words}"
         ) from error
 
 
@@ -64,35 +64,37 @@ def committed(
     load: Callable[[BenchmarkSpec], Dataset],
     score: Scoring,
 ) -> Model:
-    """The model, each region of the rule committed to the layer that scores best where the rule says.
+    """Return the model with each region of the rule committed to its best layer on the rule's benchmark.
 
-    The layers are compared by ``score``; among equals the first layer is taken.
+    Of layers with equal scores, the first is chosen.
 
     Parameters
     ----------
     benchmark, data
-        What the model is scored on.
+        The benchmark on which the model will be scored, and its data.
     load
-        The data of another benchmark.
+        Returns the data of another benchmark.
+    score
+        Returns the score by which layers are compared.
 
     Raises
     ------
     RequestError
-        The rule looks at stimuli of ``benchmark``: its choice would not be independent of what it is scored on.
+        The rule uses stimuli of ``benchmark``, so that its choice would not be independent of the score.
     ModelError
         The model has no such layers.
     """
     if not isinstance(model, LayeredModel):
-        raise ModelError(f"model {model.id!r} has no layers to choose from: remove `commit`")
-    scored = _shown(session, benchmark, lambda one: data)
+        raise ModelError(f"model {model.id!r} has no layers to choose from; remove `commit`")
+    scored = _stimuli_of(session, benchmark, lambda _: data)
     regions = {}
     for region, chosen_on in rule.on.items():
         other = session.catalog.benchmark(chosen_on)
-        shared = _shown(session, other, load) & scored
+        shared = _stimuli_of(session, other, load) & scored
         if shared:
             raise RequestError(
-                f"model {model.id!r} chooses its layer of {region} on {chosen_on!r}, which shows {len(shared)} of the "
-                f"stimuli of {benchmark.id!r}: a score there would not be independent; choose it on other stimuli"
+                f"model {model.id!r} chooses its layer of {region} on {chosen_on!r}, which shares {len(shared)} "
+                f"stimuli with {benchmark.id!r}, so the score would not be independent; choose it on other stimuli"
             )
         if (model.id, region) not in session.layers:
             session.layers[model.id, region] = _best(other, model, region, rule, score)
@@ -103,7 +105,7 @@ def committed(
 def commitment_problems(
     catalog: Catalog, spec: ModelSpec
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """What is wrong with a model's rule, as (location, message, hint), from the specs alone."""
+    """Yield the problems of a model's rule, determined from specs only, as (location, message, hint)."""
     try:
         rule = rule_of(spec)
     except RequestError as error:
@@ -129,16 +131,16 @@ def commitment_problems(
 
 
 def _scored_on(catalog: Catalog, spec: ModelSpec) -> list[str]:
-    """Benchmarks on which some suite, or the model itself, says that it is scored."""
-    found = [one for one in spec.benchmarks if one in catalog.ids("benchmarks")]
+    """Return the benchmarks that the model or a suite declares for the model."""
+    ids = [id for id in spec.benchmarks if id in catalog.ids("benchmarks")]
     for suite in map(catalog.suite, catalog.ids("suites")):
         if spec.id in suite.models:
-            found += [item.id for item in suite.benchmarks if item.id in catalog.ids("benchmarks")]
-    return list(dict.fromkeys(found))
+            ids += [item.id for item in suite.benchmarks if item.id in catalog.ids("benchmarks")]
+    return list(dict.fromkeys(ids))
 
 
 def _may_share(catalog: Catalog, chosen_on: BenchmarkSpec, scored: BenchmarkSpec) -> bool:
-    """Whether two benchmarks show the same stimuli, as far as their specs tell."""
+    """Whether two benchmarks may share stimuli, according to their specs."""
     if chosen_on.id == scored.id:
         return True
     ours, theirs = catalog.dataset(chosen_on.dataset), catalog.dataset(scored.dataset)
@@ -149,23 +151,23 @@ def _may_share(catalog: Catalog, chosen_on: BenchmarkSpec, scored: BenchmarkSpec
 
 
 def _content_pins(dataset: DatasetSpec) -> set[str]:
-    """Pins of the files that may hold stimuli; tables of different images can be equal."""
+    """Return the pins of files that may contain stimuli; not of tables, which may be equal for different images."""
     return {pin.sha256 for name, pin in dataset.files.items() if not name.endswith((".csv", ".tsv", ".txt"))}
 
 
-def _disjoint(one: Any, other: Any) -> bool:
+def _disjoint(first: Any, second: Any) -> bool:
     sets = [
         set(value) if isinstance(value, list) else {value}
-        for value in (one, other)
+        for value in (first, second)
         if not isinstance(value, dict)
     ]
     return len(sets) == 2 and not sets[0] & sets[1]
 
 
-def _shown(
+def _stimuli_of(
     session: Session, benchmark: BenchmarkSpec, load: Callable[[BenchmarkSpec], Dataset]
 ) -> frozenset[str]:
-    """What a benchmark shows, by content; by id within the data set where stimuli have no files."""
+    """Return the hashes of a benchmark's stimuli, or their ids if stimuli have no files."""
     if benchmark.id not in session.shown:
         session.shown[benchmark.id] = _contents(load(benchmark), benchmark)
     return session.shown[benchmark.id]
@@ -182,7 +184,7 @@ def _contents(data: Dataset, benchmark: BenchmarkSpec) -> frozenset[str]:
 
 
 def _content(file: bytes) -> str:
-    """What a file shows: the pixels of an image, in whatever format it is stored; the bytes of anything else."""
+    """Return the hash of a file's content: the pixels of an image in any format, the bytes of any other file."""
     try:
         image = decode(file, "stimulus")
     except DataError:
@@ -191,10 +193,10 @@ def _content(file: bytes) -> str:
 
 
 def _best(benchmark: BenchmarkSpec, model: LayeredModel, region: str, rule: Rule, score: Scoring) -> str:
-    """The layer with the best score; the first among equals."""
-    asked = str(benchmark.paradigm.parameters.get("region", region))
+    """Return the layer with the best score, the first of equals."""
+    target = str(benchmark.paradigm.parameters.get("region", region))
     scores = {
-        layer: score(benchmark, replace(model, regions={asked: layer}))
+        layer: score(benchmark, replace(model, regions={target: layer}))
         for layer in rule.layers or model.layers
     }
     sign = -1 if next(iter(scores.values())).direction == "lower" else 1

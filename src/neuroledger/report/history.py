@@ -59,7 +59,7 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
 def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:
     """Blob → the score that this version of a record holds; None where it failed or is not a record."""
     names = "".join(f"{blob}\n" for blob in blobs).encode()
-    out = git(root, "cat-file", "--batch", given=names, may_fail=True)
+    out = git(root, "cat-file", "--batch", stdin=names, may_fail=True)
     at = 0
     for blob in blobs:
         head = out[at : out.find(b"\n", at)]

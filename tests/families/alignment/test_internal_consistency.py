@@ -159,7 +159,7 @@ def test_presentations_without_repetitions_are_refused():
         halves_taken_as_equal(assembly)
     with pytest.raises(MetricError, match="repetition"):
         halves_taken_as_equal(assembly.drop_vars("repetition"))
-    with pytest.raises(MetricError, match="no repetitions: 'repetition' has the one value"):
+    with pytest.raises(MetricError, match="no repetitions: 'repetition' has only the value"):
         halves_taken_as_equal(recorded(repetitions=1))
 
 
