@@ -123,7 +123,7 @@ def test_a_request_that_cannot_be_met_leaves_the_records_alone(run, lab: Lab) ->
     code, _, err = run("score", "pixels4", "lab.V4-ridge", "--device", "cuda:7")
     assert code == 1 and "device 'cuda:7' is not available here" in err
     code, _, err = run("score", "pixels4", "lab.V4-ridge", "--seed", "-1")
-    assert code == 2 and "a seed is 0 or more" in err
+    assert code == 2 and "choose a seed of 0 or more" in err
     assert record.read_bytes() == before
 
 

@@ -291,7 +291,7 @@ def test_private_data_are_unavailable_without_credentials_and_scored_with_them(
     for path in lab.data.iterdir():
         path.unlink()
     planned = plan(open_catalog(lab.root), benchmarks=["lab.V4-ridge"], request=Request())
-    assert not planned.jobs and "private and not here" in planned.unavailable["lab.V4-ridge"]
+    assert not planned.jobs and "private and missing" in planned.unavailable["lab.V4-ridge"]
     lab.spec("benchmarks", "lab.V4-ridge", **{**json.loads(json.dumps({
         "parent": "V4", "dataset": "lab", "paradigm": {"name": "recording", "region": "V4"}, "metric": "ridge",
         "ceiling": "internal_consistency", "version": 2,

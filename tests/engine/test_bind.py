@@ -85,7 +85,7 @@ def test_splits_as_scikit_learn_yields_them():
 
 @pytest.mark.parametrize("splits", [[([0, 1], [2, 3])], iter([]), 5])
 def test_splits_of_ones_own_are_told_where_they_go(splits):
-    with pytest.raises(RequestError, match=r"go with the data: nl.metric\('ridge'\)\(…, splits=pairs\)"):
+    with pytest.raises(RequestError, match=r"with the data: nl.metric\('ridge'\)\(…, splits=pairs\)"):
         nl.metric("ridge", splits=splits)
 
 

@@ -68,7 +68,7 @@ def test_a_condition_of_the_presentations_takes_the_source_apart_where_it_has_it
 
 @pytest.mark.parametrize("coords", [{}, {"subject": (("presentation", "neuroid"), np.full((2, 2), "a"))}])
 def test_only_a_coordinate_of_one_dimension_takes_apart(coords: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match="no coordinate 'subject' to score each value of; correct `each`"):
+    with pytest.raises(DataError, match="no coordinate 'subject'; correct `each`"):
         list(apart(Measurement(rows(np.ones((2, 2))), rows(np.ones((2, 2)), **coords)), "subject"))
 
 

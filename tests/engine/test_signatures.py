@@ -28,7 +28,7 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.run import run
 from neuroledger.engine.session import Request
-from neuroledger.engine.verify import TOLERANCE, _compared, _leaves, verify
+from neuroledger.engine.verify import TOLERANCE, _compared, _differences, verify
 from neuroledger.errors import Finding
 from neuroledger.report.table import board_of
 from neuroledger.spec.kinds import SuiteSpec
@@ -157,7 +157,7 @@ def test_what_is_claimed_does_not_widen_what_is_allowed() -> None:
     """The raw score has other units: a value next to 0 that is claimed would make them as large as one likes."""
     again = {"value": 1e-4, "raw": 1e-4, "error": 0.1}
     claimed = {"value": 1e-12, "raw": 0.9, "error": 0.1}
-    assert [words for words, share in _leaves(claimed, again, ("",), TOLERANCE) if share is None] == [
+    assert [words for words, share in _differences(claimed, again, ("",), TOLERANCE) if share is None] == [
         "raw was 0.9, is 0.0001"
     ]
 
@@ -201,7 +201,7 @@ def test_what_is_claimed_does_not_widen_what_is_allowed() -> None:
 def test_leaves_that_differ_are_told_in_units_of_rounding(
     was: Any, now: Any, shares: list[float | None]
 ) -> None:
-    found = [share for _, share in _leaves(was, now, ("",), TOLERANCE)]
+    found = [share for _, share in _differences(was, now, ("",), TOLERANCE)]
     assert found == [None if one is None else pytest.approx(one, rel=1e-3) for one in shares]
 
 

@@ -81,7 +81,7 @@ def test_an_undefined_score_is_compared_with_nothing(lab: Lab, capsys: pytest.Ca
         record("noise", RIDGE, 0.0),
     )
     main(["--root", str(lab.root), "compare", "pixels4", "noise", "--benchmark", RIDGE])
-    assert "the score of pixels4 is undefined" in capsys.readouterr().out
+    assert "the score of pixels4 on lab.V4-ridge is undefined" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("score", ODD, ids=str)

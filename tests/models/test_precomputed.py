@@ -13,7 +13,7 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.data import assembly as assemblies
-from neuroledger.engine.resolve import _built
+from neuroledger.engine.resolve import _build
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import AssemblyError, DataError, ModelError, RequestError
 from neuroledger.models.activation_store import DiskStore
@@ -119,4 +119,4 @@ def test_a_file_of_weights_that_keeps_its_values_elsewhere_is_refused(lab: Lab) 
     pin = {"url": "https://example.org/r.nc", "size": len(content), "sha256": sha256(content).hexdigest()}
     lab.spec("models", "p", license="CC0-1.0", builder={"name": "precomputed"}, weights={"r.nc": pin})
     with pytest.raises(DataError, match="keeps its values in another file"):
-        _built(Session(lab.open(), Request()), "p")
+        _build(Session(lab.open(), Request()), "p")

@@ -80,7 +80,7 @@ def test_a_recurrent_network_lies_between(scores):
 @pytest.mark.parametrize("model", ["small_cnn.digits", "noise"])
 def test_a_model_without_time_is_refused_with_that_reason(session, model):
     with pytest.raises(
-        RequestError, match="asks dynamics, responses:IT; score a model that answers in steps"
+        RequestError, match="asks for dynamics, responses:IT; score a model with several time steps"
     ):
         evaluate(session, session.catalog.benchmark(BENCHMARK), model)
 

@@ -1,4 +1,4 @@
-"""What a paradigm returns, what the model gave beside what the brain gave, and whether the model knew the data before."""
+"""Measurements, which paradigms return, and notes on overlap between pretraining data and scored data."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ __all__ = ["Measurement", "apart", "overlap_notes", "recording_overlap"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """A model's answer and the data it is compared with, labelled, not scored.
+    """The answers of a model and the data that they are compared with, labelled but not scored.
 
     Attributes
     ----------
     source
-        What the model gave: ``(presentation, neuroid[, time_bin])``, choices, probabilities or predictions.
+        Answers of the model: responses ``(presentation, neuroid[, time_bin])``, choices, probabilities or predictions.
     target
-        What it is compared with; repetitions averaged where the metric needs that.
+        The recorded data; repetitions are averaged if the metric requires it.
     repeated
-        The target before averaging: what a ceiling is estimated from. None: the target itself.
+        The target before averaging, from which a ceiling is estimated; None if it is the target itself.
     splits
-        Fixed train/test divisions of the target's rows, where the paradigm defines them; the metric's own otherwise.
+        Train and test rows of the target, if the paradigm defines them; None for the splits of the metric.
     costs
-        Scores that come out of the same pass (footprint, operations, …), by metric id.
+        Scores that are computed in the same pass (footprint, operations, …), by metric id.
     notes
-        What a reader of the score must know.
+        Notes for readers of the score.
     trace
-        What the paradigm counted on the way, for closer looks; the engine does not read it.
+        Intermediate counts of the paradigm for inspection; the engine does not read them.
     """
 
     source: xr.DataArray
@@ -49,40 +49,40 @@ class Measurement:
 
 
 def apart(measured: Measurement, by: str) -> Iterator[tuple[str, Measurement]]:
-    """The measurement for each value of a coordinate of the target apart, in sorted order.
+    """Yield one measurement for each value of the target's coordinate ``by``, in sorted order.
 
-    Presentations for which a part has no value at all, such as those that were shown to other subjects, are left out of it.
+    Presentations without any value in a part, such as those shown to other subjects, are removed from the part.
 
     Raises
     ------
     DataError
-        The target has no such coordinate, or the splits leave a part without train or test rows.
+        The target has no such coordinate, or a part has no train or no test rows.
     """
     target = measured.target
     if by not in target.coords or target[by].ndim != 1:
-        raise DataError(f"the data have no coordinate {by!r} to score each value of; correct `each`")
+        raise DataError(f"the data have no coordinate {by!r}; correct `each`")
     dim = str(target[by].dims[0])
     for value in np.unique(target[by].values.astype(str)).tolist():
         own = target.isel({dim: np.flatnonzero(target[by].values.astype(str) == value)})
         repeated, splits = measured.repeated, measured.splits
         if repeated is not None:
             same = repeated[by].values.astype(str) == value
-            repeated = _shown(repeated.isel({repeated[by].dims[0]: np.flatnonzero(same)}))[0]
+            repeated = _with_values(repeated.isel({repeated[by].dims[0]: np.flatnonzero(same)}))[0]
         source = measured.source
-        if by in source.coords and source[by].ndim == 1:  # of its neuroids, or the answers under a condition
+        if by in source.coords and source[by].ndim == 1:  # neuroids of a value, or answers in a condition
             source = source.isel({source[by].dims[0]: np.flatnonzero(source[by].values.astype(str) == value)})
-        own, rows = _shown(own)
+        own, rows = _with_values(own)
         if splits is not None and len(rows) < target.sizes.get("presentation", 0):
-            place = np.full(target.sizes["presentation"], -1)
-            place[rows] = np.arange(len(rows))
-            splits = [Split(*(place[part][place[part] >= 0] for part in split)) for split in splits]
+            position = np.full(target.sizes["presentation"], -1)
+            position[rows] = np.arange(len(rows))
+            splits = [Split(*(position[part][position[part] >= 0] for part in split)) for split in splits]
             if any(not len(part) for split in splits for part in split):
                 raise DataError(f"{by} {value!r} has no presentations in a train or test part")
         yield value, replace(measured, source=source, target=own, repeated=repeated, splits=splits)
 
 
-def _shown(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.intp]]:
-    """The presentations that have any value, and their rows."""
+def _with_values(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.intp]]:
+    """Return the presentations with at least one value, and their row numbers."""
     count = assembly.sizes.get("presentation", 0)
     others = [dim for dim in assembly.dims if dim != "presentation"]
     if not count or not others or assembly.dtype.kind != "f":
@@ -92,7 +92,7 @@ def _shown(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.intp]]:
 
 
 def overlap_notes(pretraining: Sequence[str | Pretraining], dataset: str) -> tuple[str, ...]:
-    """Notes on data sets that the model was pretrained on and is scored on; `X.motor` is a part of `X`.
+    """Return notes on scored data sets that the model was pretrained on; `X.motor` is a part of `X`.
 
     Examples
     --------
@@ -100,16 +100,18 @@ def overlap_notes(pretraining: Sequence[str | Pretraining], dataset: str) -> tup
     ('pretraining overlap: the model was pretrained on Stieger2021',)
     """
     ids = {entry if isinstance(entry, str) else entry.dataset for entry in pretraining}
-    named = sorted(id for id in ids if _same_or_part(id, dataset) or _same_or_part(dataset, id))
-    return (f"pretraining overlap: the model was pretrained on {', '.join(named)}",) if named else ()
+    overlapping = sorted(id for id in ids if _same_or_part(id, dataset) or _same_or_part(dataset, id))
+    return (
+        (f"pretraining overlap: the model was pretrained on {', '.join(overlapping)}",) if overlapping else ()
+    )
 
 
 def recording_overlap(
     pretraining: Sequence[str | Pretraining], recordings: Callable[[], Mapping[str, str]]
 ) -> tuple[str, ...]:
-    """Notes on recordings with the content of those that the model was pretrained on, whatever they are called.
+    """Return notes on recordings whose content the model was pretrained on, whatever their names.
 
-    ``recordings`` gives the SHA-256 of each recording by name; it is called only where the pretraining states hashes.
+    ``recordings`` returns the SHA-256 of each recording by name; it is called only if the pretraining lists hashes.
     """
     known = {digest for entry in pretraining if isinstance(entry, Pretraining) for digest in entry.recordings}
     if not known:
@@ -118,8 +120,8 @@ def recording_overlap(
     shared = sorted(name for name, digest in present.items() if digest in known)
     if not shared:
         return ()
-    shown = ", ".join(shared[:3]) + (", …" if len(shared) > 3 else "")
-    return (f"pretraining overlap: {len(shared)} of {len(present)} recordings by content ({shown})",)
+    names = ", ".join(shared[:3]) + (", …" if len(shared) > 3 else "")
+    return (f"pretraining overlap: {len(shared)} of {len(present)} recordings by content ({names})",)
 
 
 def _same_or_part(whole: str, part: str) -> bool:

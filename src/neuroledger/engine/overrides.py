@@ -1,4 +1,4 @@
-"""What is asked of a metric or ceiling beside its id: fields of its spec and parameters of its function, merged."""
+"""Overrides of metrics and ceilings: changed fields of a spec and parameters of its function are merged and validated."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ Comparison = MetricSpec | CeilingSpec
 def resolve(
     kind: Literal["metrics", "ceilings"], id: str | Override, catalog: Catalog, overrides: Mapping[str, Any]
 ) -> tuple[Comparison, registry.Registered, dict[str, Any]]:
-    """The spec with overrides merged, its component, and the component's validated parameters.
+    """Return the spec with merged overrides, its component, and the validated parameters of the component.
 
     Raises
     ------
     RequestError
-        Unknown id, field, compat or parameter; wrong value.
+        The id, a field, the compat or a parameter is unknown, or a value is invalid.
     """
     name = id_of(id)
     if not isinstance(name, str):
-        raise RequestError(
-            f"a {kind[:-1]} is asked for by its id, not by {name!r}; see `neuroledger list {kind}`"
-        )
+        raise RequestError(f"{name!r} is not the id of a {kind[:-1]}; see `neuroledger list {kind}`")
     changes = {**(id.parameters if isinstance(id, Override) else {}), **overrides}
     model: type[Comparison] = MetricSpec if kind == "metrics" else CeilingSpec
     spec: Comparison = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
@@ -48,7 +46,7 @@ def resolve(
 
 
 def in_compat(spec: Comparison, compat: str | None) -> dict[str, Any]:
-    """A benchmark's compat, for those of its parts that have such a mode."""
+    """Return the compat of a benchmark as an override if the metric or ceiling has that mode."""
     return {"compat": compat} if compat is not None and compat in spec.compat else {}
 
 
@@ -58,29 +56,31 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
     layers: list[Mapping[str, Any]] = []
     if compat is not None:
         if compat not in spec.compat:
-            known = ", ".join(spec.compat) or "none: its number is the peer's already, or the peer has none"
+            known = ", ".join(spec.compat) or "none: it already agrees with the peer, or the peer lacks it"
             raise RequestError(f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}")
         layers.append(spec.compat[compat])
     fields = {f.alias or n for n, f in model.model_fields.items()}
-    # `scale` names the scale of the number; a number of that name is a parameter (of value_delta)
+    # `scale` is a field if it names a scale, but a parameter (of value_delta) if it is a number.
     fields -= {key for key in ("scale",) if isinstance(changes.get(key), int | float)}
     direct = {key: value for key, value in changes.items() if key in fields}
     others = {key: value for key, value in changes.items() if key not in fields}
     if others:
         compare = direct.get("compare", {})
-        named = compare.get("name", spec.compare.name) if isinstance(compare, Mapping) else spec.compare.name
-        parameters = sorted(registry.get(kind[:-1], named).parameters.model_fields)
+        component = (
+            compare.get("name", spec.compare.name) if isinstance(compare, Mapping) else spec.compare.name
+        )
+        parameters = sorted(registry.get(kind[:-1], component).parameters.model_fields)
         for key in others:
             if key not in parameters:
                 hint = _hint(key, spec, [*sorted(fields), *parameters]) or (
-                    f"parameters of {named}: {', '.join(parameters) or 'none'}"
+                    f"parameters of {component}: {', '.join(parameters) or 'none'}"
                 )
                 raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
         direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
     if not isinstance(direct.get("splits"), str | Mapping | SplitsSpec | None):
         raise RequestError(
-            f"{kind[:-1]} {spec.id!r}: `splits` here is a rule, such as {{'name': 'kfold', 'folds': 5}}; splits of your "
-            f"own, as pairs of row numbers, go with the data: nl.{kind[:-1]}({spec.id!r})(…, splits=pairs)"
+            f"{kind[:-1]} {spec.id!r}: `splits` must be a rule, such as {{'name': 'kfold', 'folds': 5}}; pass pairs of row "
+            f"numbers with the data: nl.{kind[:-1]}({spec.id!r})(…, splits=pairs)"
         )
     layers.append(direct)
     for layer in layers:
@@ -94,7 +94,7 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
 
 
 def _same_units(plain: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Another splitting rule divides the same units, with the same classes and seed, unless it says otherwise."""
+    """Let another splitting rule keep units, classes and seed of the old rule, unless the override sets them."""
     old, new = plain.get("splits"), layer.get("splits")
     if isinstance(new, str):
         new = {"name": new}
@@ -104,12 +104,12 @@ def _same_units(plain: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[s
         or new.get("name", old["name"]) == old["name"]
     ):
         return layer
-    kept = {key: old[key] for key in ("by", "unique", "repeats", "stratify", "seed")}
-    return {**layer, "splits": {**kept, **new}}
+    inherited = {key: old[key] for key in ("by", "unique", "repeats", "stratify", "seed")}
+    return {**layer, "splits": {**inherited, **new}}
 
 
 def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``change`` merged in; a mapping that names another component replaces the old one."""
+    """Merge ``change`` into ``base``; a mapping that names another component replaces the old one."""
     result = dict(base)
     for key, value in change.items():
         old = result.get(key)
@@ -127,10 +127,10 @@ def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
 
 
 def _hint(key: str, spec: Comparison, known: list[str]) -> str:
-    """Where a field lies that was looked for in the wrong place, or what it may have been meant to be."""
+    """Suggest where an unknown field belongs, or which field may have been meant."""
     if key in ("device", "dtype", "threads"):
-        return f"give workspace=Workspace({key}=…), of neuroledger.stats.workspace"
-    for name, fields in _deeper(spec).items():
+        return f"pass workspace=Workspace({key}=…), from neuroledger.stats.workspace"
+    for name, fields in _nested_fields(spec).items():
         near = difflib.get_close_matches(key, fields, 1, 0.7)
         if near:
             return f"did you mean {name}={{{near[0]!r}: …}}?"
@@ -138,9 +138,9 @@ def _hint(key: str, spec: Comparison, known: list[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-def _deeper(spec: Comparison) -> dict[str, list[str]]:
-    """Fields of what a comparison is made of: its estimator (or the like), and its splits."""
-    found: dict[str, list[str]] = {}
+def _nested_fields(spec: Comparison) -> dict[str, list[str]]:
+    """Return the fields of the components nested in a comparison (its estimator and the like) and of its splits."""
+    fields: dict[str, list[str]] = {}
     try:
         bound = registry.get("metric" if isinstance(spec, MetricSpec) else "ceiling", spec.compare.name).bind(
             spec.compare.parameters
@@ -149,10 +149,10 @@ def _deeper(spec: Comparison) -> dict[str, list[str]]:
         bound = {}
     for name, value in bound.items():
         if isinstance(value, BaseModel):
-            found[name] = sorted(type(value).model_fields)
+            fields[name] = sorted(type(value).model_fields)
     if spec.splits is not None:
-        found["splits"] = sorted(SplitsSpec.model_fields)
-    return found
+        fields["splits"] = sorted(SplitsSpec.model_fields)
+    return fields
 
 
 def _words(error: ValidationError) -> str:

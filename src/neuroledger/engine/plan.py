@@ -1,4 +1,4 @@
-"""Suite × models to jobs, each with the identity of everything that determines its outcome."""
+"""Planning: jobs for suites and models, each with the identity of everything that determines its outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 LISTED_FILES = 1000
-# Fields that decide whether data may be used or how they are shown, not what a score is.
+# Fields that affect the use or display of data, but no score.
 DATASET_ONLY_SAYS = DESCRIPTIVE | {
     "license", "license_note", "access", "access_steps", "source", "species", "modality", "expectations",
     "unavailable", "unread", "defects", "simulated",
@@ -52,14 +52,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The jobs of a request, and what gives none.
+    """The jobs of a request, and the pairs and ids that give none.
 
     Attributes
     ----------
     jobs
         Benchmark by benchmark, control models first.
     incompatible
-        Pairs (model, benchmark) that were asked for and cannot be scored, with what the model lacks.
+        Requested pairs (model, benchmark) that cannot be scored, with the channels that the model lacks.
     unavailable
         Benchmarks and models that are unavailable, with the reason.
     """
@@ -69,7 +69,7 @@ class Plan:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
     def notes(self) -> Iterator[str]:
-        """One line on incompatible pairs, if there are any: how many, and why."""
+        """Yield one line with the number of incompatible pairs and the reasons, if any."""
         if not self.incompatible:
             return
         models: dict[tuple[str, str], list[str]] = {}
@@ -83,7 +83,7 @@ class Plan:
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first three names and the number of others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
@@ -95,34 +95,34 @@ def plan(
     suites: Sequence[SuiteSpec] = (),
     request: Request,
 ) -> Plan:
-    """The jobs of a request.
+    """Return the jobs of a request.
 
-    ``models`` take the place of those that the suites name; a suite (or list of benchmarks) that names none is for
-    every model of the repository that fits. What is unavailable and what is incompatible gives no job.
+    ``models`` replace the models of the suites. A suite without models, or a list of benchmarks, is scored for every
+    matching model of the repository. Unavailable and incompatible pairs give no job.
 
     Raises
     ------
     RequestError
-        Unknown ids, or nothing asked.
+        An id is unknown, or neither suites nor benchmarks are named.
     SpecError
-        A spec that is needed is wrong.
+        A required spec is invalid.
     """
-    asked = [(item.id, models or suite.models) for suite in suites for item in suite.benchmarks]
-    asked += [(id, models) for id in benchmarks]
-    if not asked:
+    requests = [(item.id, models or suite.models) for suite in suites for item in suite.benchmarks]
+    requests += [(id, models) for id in benchmarks]
+    if not requests:
         raise RequestError("nothing to run: name a suite or benchmarks")
     jobs: dict[tuple[str, str], Job] = {}
     incompatible: dict[tuple[str, str], str] = {}
-    closed = {id: why for id in models if (why := catalog.model(id).unavailable) is not None}
-    for id, named in asked:
+    unavailable_ids = {id: why for id in models if (why := catalog.model(id).unavailable) is not None}
+    for id, suite_models in requests:
         benchmark = catalog.benchmark(id)
         reason = unavailable(catalog, benchmark)
         if reason is not None:
-            closed[id] = reason
+            unavailable_ids[id] = reason
             continue
         controls = () if models else (*benchmark.controls.positive, *benchmark.controls.negative)
-        for model in dict.fromkeys((*controls, *(named or catalog.own("models")))):
-            if (id, model) in jobs or model in closed:
+        for model in dict.fromkeys((*controls, *(suite_models or catalog.own("models")))):
+            if (id, model) in jobs or model in unavailable_ids:
                 continue
             if not models and not fits(catalog, model, id):
                 continue
@@ -132,77 +132,78 @@ def plan(
                 continue
             inputs = inputs_of(catalog, benchmark, model, request)
             jobs[id, model] = Job(model, id, sha256_of(inputs), inputs)
-    return Plan(tuple(jobs.values()), incompatible, closed)
+    return Plan(tuple(jobs.values()), incompatible, unavailable_ids)
 
 
 def unavailable(catalog: Catalog, benchmark: BenchmarkSpec) -> str | None:
-    """Why a benchmark cannot be scored now: its own reason, that of its data set, or private data that are not here."""
+    """Return why a benchmark cannot be scored: its own reason, that of its data set, or missing private data; or None."""
     data = catalog.about(benchmark.dataset)
     reason = benchmark.unavailable or data.closed
     if reason is None and data.access == "private" and absent(catalog, "datasets", data.id) is not None:
-        return f"the data are private and not here; `neuroledger fetch {data.id}` brings them to those who may have them"
+        return f"the data are private and missing; with access to them, run `neuroledger fetch {data.id}`"
     return reason
 
 
 def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
-    """Whether a model is meant for a benchmark: available, compatible, and not bound to other benchmarks only.
+    """Whether a model is available, compatible with a benchmark, and not restricted to other benchmarks.
 
-    A model is bound by its field `benchmarks`: to benchmarks by their id, data set, parent or paradigm, or by what their
-    paradigm asks (`decoding.regression`).
+    The field `benchmarks` of a model restricts it to ids, data sets, parents, paradigms, or outputs of paradigms
+    (`decoding.regression`).
     """
-    spec, wanted = catalog.model(model), catalog.benchmark(benchmark)
+    spec, target = catalog.model(model), catalog.benchmark(benchmark)
     if spec.unavailable is not None or lacking(catalog, model, benchmark):
         return False
     if not spec.benchmarks:
         return True
-    paradigm = wanted.paradigm.name
-    asked = interface(catalog.entry("benchmarks", benchmark), catalog.about(wanted.dataset).stimuli)
-    addresses = {f"{paradigm}.{name.partition(':')[2]}" for name in (asked.outputs if asked else ())}
-    return not {wanted.id, wanted.dataset, wanted.parent, paradigm, *addresses}.isdisjoint(spec.benchmarks)
+    paradigm = target.paradigm.name
+    required = interface(catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli)
+    outputs = {f"{paradigm}.{name.partition(':')[2]}" for name in (required.outputs if required else ())}
+    return not {target.id, target.dataset, target.parent, paradigm, *outputs}.isdisjoint(spec.benchmarks)
 
 
 def lacking(catalog: Catalog, model: str, benchmark: str) -> list[str]:
-    """Channels that a benchmark shows or asks and a model does not have, from their specs; none for a compatible pair."""
-    wanted = catalog.benchmark(benchmark)
-    asked = interface(catalog.entry("benchmarks", benchmark), catalog.about(wanted.dataset).stimuli)
+    """Return the channels of a benchmark that a model lacks, according to their specs."""
+    target = catalog.benchmark(benchmark)
+    required = interface(catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli)
     own = interface(catalog.entry("models", model), "")
-    return [] if own is None or asked is None else [name for part in own.lacking(asked) for name in part]
+    return (
+        [] if own is None or required is None else [name for part in own.lacking(required) for name in part]
+    )
 
 
 def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> None:
-    """Return if a model, or the model of a spec, has all channels of a benchmark.
+    """Require that a model, or the model of a spec, has all channels of a benchmark.
 
     Raises
     ------
     RequestError
-        It has not, or is not a model; the message says what it takes and gives, what the benchmark shows and asks, and
-        what to do.
+        ``model`` is not a model or lacks a channel; the message lists the channels of both.
     """
     spec = catalog.benchmark(benchmark)
-    asked = interface(catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli)
+    required = interface(catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli)
     if isinstance(model, str):
         id, own = model, interface(catalog.entry("models", model), "")
     elif isinstance(model, Model):
         id, own = model.id, Interface(model.takes, model.gives)
     else:
         raise RequestError(
-            f"{type(model).__name__} is not a model: give the id of one, or wrap it so that it says what it takes and "
-            "gives: nl.models.torch(module, id=…, regions={…: …}) for responses and decisions; nl.decode(module, x, y) "
+            f"{type(model).__name__} is not a model: pass the id of a model, or declare inputs and outputs with "
+            "nl.models.torch(module, id=…, regions={…: …}) for responses and decisions; nl.decode(module, x, y) "
             "scores it as a decoder, nl.cost(module, batches) counts its costs"
         )
-    inputs, outputs = own.lacking(asked) if own is not None and asked is not None else ([], [])
-    if own is None or asked is None or not (inputs or outputs):
+    inputs, outputs = own.lacking(required) if own is not None and required is not None else ([], [])
+    if own is None or required is None or not (inputs or outputs):
         return
     regions = [name.partition(":")[2] for name in outputs if name.startswith("responses:")]
     if regions and any(name.startswith("responses") for name in own.outputs):
         fix = f"commit a layer to the region: `regions: {{{regions[0]}: <layer>}}`"
     elif "dynamics" in outputs:
-        fix = "score a model that answers in steps, with its time bins as `times`"
+        fix = "score a model with several time steps, whose time bins are its `times`"
     else:
         fix = f"`neuroledger run --benchmark {benchmark}` scores all models that are compatible"
     raise RequestError(
         f"model {id!r} cannot be scored on {benchmark!r}: it takes {_list(own.inputs)} and gives {_list(own.outputs)}; "
-        f"the benchmark shows {_list(asked.inputs)} and asks {_list(asked.outputs)}; {fix}"
+        f"the benchmark shows {_list(required.inputs)} and asks for {_list(required.outputs)}; {fix}"
     )
 
 
@@ -211,26 +212,26 @@ def _list(channels: Iterable[str]) -> str:
 
 
 def parameters_of(entry: Entry, kind: str) -> dict[str, Any]:
-    """Validated parameters of the `builder` or `paradigm` that a spec names.
+    """Return the validated parameters of the `builder` or `paradigm` that a spec names.
 
     Raises
     ------
     SpecError
-        A parameter is unknown or wrong; with its line.
+        A parameter is unknown or invalid; the finding contains its line.
     """
-    named = getattr(entry.spec, kind)
-    component = registry.get(kind, named.name)
+    component = getattr(entry.spec, kind)
+    registered = registry.get(kind, component.name)
     try:
-        return component.bind(named.parameters)
+        return registered.bind(component.parameters)
     except ValidationError as error:
-        raise SpecError(explain(error, entry.document, component.parameters, (kind,))) from None
+        raise SpecError(explain(error, entry.document, registered.parameters, (kind,))) from None
 
 
 @lru_cache(maxsize=8192)
 def interface(entry: Entry, stimuli: str) -> Interface | None:
-    """What the model of a spec takes and gives, or what a benchmark shows and asks with a data set of these stimuli.
+    """Return the inputs and outputs of a model, or those that a benchmark requires with this kind of stimuli.
 
-    None where the spec has no builder or wrong parameters; whoever builds it says so.
+    None if the spec has no builder or invalid parameters, which are reported elsewhere.
     """
     spec, values = entry.spec, dict[str, Any]()
     if isinstance(spec, BenchmarkSpec):
@@ -245,13 +246,13 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
     except SpecError:
         return None
     component = registry.get(kind, name)
-    found = component.interface(values)
-    inputs = {stimuli if name == "stimuli" else name for name in found.inputs}
-    return Interface(frozenset(inputs), found.outputs)
+    channels = component.interface(values)
+    inputs = {stimuli if name == "stimuli" else name for name in channels.inputs}
+    return Interface(frozenset(inputs), channels.outputs)
 
 
 def _files(dataset: DatasetSpec) -> dict[str, Any]:
-    """The pins of the files; of very many, how many they are and one hash over them, since a record holds its inputs."""
+    """Return the pins of the files; for more than ``LISTED_FILES``, their number and one hash, to keep records small."""
     pins = {name: pin.sha256 for name, pin in sorted(dataset.files.items())}
     return pins if len(pins) <= LISTED_FILES else {"count": len(pins), "sha256": sha256_of(pins)}
 
@@ -259,7 +260,7 @@ def _files(dataset: DatasetSpec) -> dict[str, Any]:
 def inputs_of(
     catalog: Catalog, benchmark: BenchmarkSpec, model: str | None, request: Request
 ) -> dict[str, Any]:
-    """Everything that determines the outcome of a job, as plain data."""
+    """Return everything that determines the outcome of a job, as plain data."""
     dataset = catalog.dataset(benchmark.dataset)
     if dataset.reader is None:
         raise RequestError(f"data set {dataset.id!r} is unavailable: {dataset.closed}")
@@ -278,10 +279,12 @@ def inputs_of(
             "component": _component("reader", dataset.reader.name),
         },
         "paradigm": _component("paradigm", benchmark.paradigm.name),
-        "metrics": [_bound(catalog, "metrics", wanted, benchmark.compat) for wanted in benchmark.all_metrics],
+        "metrics": [
+            _comparison(catalog, "metrics", metric, benchmark.compat) for metric in benchmark.all_metrics
+        ],
         "ceiling": None
         if benchmark.ceiling is None
-        else _bound(catalog, "ceilings", benchmark.ceiling, benchmark.compat),
+        else _comparison(catalog, "ceilings", benchmark.ceiling, benchmark.compat),
         "seed": request.seed,
         "limit": request.limit,
         "device": request.device.split(":")[0],
@@ -299,20 +302,20 @@ def inputs_of(
 
 
 def other_models(benchmark: BenchmarkSpec) -> set[str]:
-    """Models whose scores are part of every score on a benchmark: its controls, and the dummy of its floor."""
+    """Return the models that every score on a benchmark depends on: its controls and the dummies of its floor."""
     floor = () if benchmark.floor is None else (benchmark.floor.dummy, benchmark.floor.fallback)
-    named = (*benchmark.controls.positive, *benchmark.controls.negative, *floor)
-    return {id for id in named if isinstance(id, str)}
+    ids = (*benchmark.controls.positive, *benchmark.controls.negative, *floor)
+    return {id for id in ids if isinstance(id, str)}
 
 
 def _component(kind: str, name: str) -> str:
     return f"{name}@{registry.get(kind, name).version}"
 
 
-def _bound(catalog: Catalog, kind: Any, wanted: str | Override, compat: str | None) -> dict[str, Any]:
-    name = id_of(wanted)
+def _comparison(catalog: Catalog, kind: Any, override: str | Override, compat: str | None) -> dict[str, Any]:
+    name = id_of(override)
     spec = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
-    merged, component, _ = resolve(kind, wanted, catalog, in_compat(spec, compat))
+    merged, component, _ = resolve(kind, override, catalog, in_compat(spec, compat))
     return {
         "id": merged.id,
         "spec_sha256": spec_sha256(merged, without=DESCRIPTIVE | {"compat"}),

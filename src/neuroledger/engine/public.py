@@ -1,4 +1,4 @@
-"""What users call from Python: find, load, score, layers, run, records."""
+"""The functions that users call from Python: find, load, score, layers, run, records."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ __all__ = ["find", "layers", "load", "records", "run", "score"]
 
 
 def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
-    """Specs of one kind as a table, one row each, where every named field equals the given text.
+    """Return the specs of one kind as a table, one row each, filtered by fields that equal the given text.
 
-    ``find("benchmarks", parent="V4")``; ``kind`` may be singular.
+    ``kind`` may be singular or plural.
 
     Raises
     ------
     RequestError
-        No such kind or field.
+        The kind or a field is unknown.
+
+    Examples
+    --------
+    ``find("benchmarks", parent="V4")``
     """
     catalog = open_catalog()
     folder = kind if kind.endswith("s") else f"{kind}s"
@@ -57,12 +61,12 @@ def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
 
 
 def load(dataset: str) -> Dataset:
-    """The stimuli and the assembly of a data set, verified and checked.
+    """Load the stimuli and the assembly of a data set, verified and checked.
 
     Raises
     ------
     DataError, UnavailableError
-        They are not here, or not what the spec says.
+        The files are missing, or they contradict the spec.
     """
     return load_dataset(open_catalog(), dataset)
 
@@ -76,14 +80,14 @@ def score(
     device: str = "cpu",
     **declared: Any,
 ) -> Score:
-    """Score a model, by id or as an object in memory, on a benchmark; nothing is recorded.
+    """Score a model, given as an id or an object, on a benchmark; nothing is recorded.
 
-    A torch module needs what :func:`neuroledger.models.torch` takes: ``regions={"IT": "layer4"}``, ``preprocessing={…}``.
+    A torch module needs arguments of :func:`neuroledger.models.torch`: ``regions={"IT": "layer4"}``, ``preprocessing={…}``.
 
     Raises
     ------
     NeuroLedgerError
-        With the reason.
+        The model cannot be scored; the message states the reason.
     """
     with _session(Request(seed=seed, limit=limit, device=device)) as session:
         return evaluate(session, session.catalog.benchmark(benchmark), wrapped(model, **declared)).headline
@@ -98,14 +102,14 @@ def layers(
     limit: int | None = None,
     device: str = "cpu",
 ) -> dict[str, Score]:
-    """The benchmark's score for each layer of a model in the place of its region; nothing is recorded.
+    """Return the benchmark's score for each layer of a model, used as the region; nothing is recorded.
 
     See :func:`neuroledger.engine.evaluate.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
 
     Raises
     ------
     NeuroLedgerError
-        With the reason.
+        The model cannot be scored; the message states the reason.
     """
     with _session(Request(seed=seed, limit=limit, device=device)) as session:
         return layer_scores(session, session.catalog.benchmark(benchmark), model, layers)
@@ -126,49 +130,55 @@ def run(
     seed: int | None = None,
     **declared: Any,
 ) -> list[Record]:
-    """Score what is missing and return the records of the request.
+    """Compute the missing scores of a request and return its records.
 
-    Incompatible pairs, and benchmarks whose data are not here or not validated, are skipped: one line says which and why.
+    Incompatible pairs, and benchmarks whose data are missing or not validated, are skipped; one line states the reason.
 
     Parameters
     ----------
     models
-        Ids, models in memory, or torch modules. The records of objects are returned and not kept: a record that others can
-        reproduce is of a model with a spec (``neuroledger package model ID CHECKPOINT``).
+        Ids, models in memory, or torch modules. Records of objects are returned but not written, since only a model with
+        a spec can be reproduced (``neuroledger package model ID CHECKPOINT``).
+    suite, benchmarks
+        The benchmarks to score; default: the suites of ``params.yaml``.
+    seed
+        The seed of the request; default: that of ``params.yaml``.
     declared
-        Of torch modules, the arguments of :func:`neuroledger.models.torch`.
+        Arguments of :func:`neuroledger.models.torch` for torch modules.
 
     Raises
     ------
     RequestError
-        Unknown ids, or a module of which nothing is declared.
+        An id is unknown, or nothing is declared for a torch module.
     """
     catalog = open_catalog()
     params = read_params(catalog.root)
     request = Request(seed=params.seed if seed is None else seed, device=params.device)
     suites = suites_of(catalog, suite) if suite else () if benchmarks else to_score(catalog, params.suite)
-    given = [model if isinstance(model, str) else wrapped(model, **declared) for model in models]
-    ids = [model for model in given if isinstance(model, str)]
+    subjects = [model if isinstance(model, str) else wrapped(model, **declared) for model in models]
+    ids = [model for model in subjects if isinstance(model, str)]
     with choose() as display:
-        found = []
-        if ids or not given:
+        results = []
+        if ids or not subjects:
             planned = plan(catalog, models=ids, benchmarks=benchmarks, suites=suites, request=request)
             for note in planned.notes():
                 display.line(note)
-            found = [outcome.record for outcome in run_jobs(catalog, planned.jobs, request, display)]
-        asked = dict.fromkeys([*benchmarks, *(item.id for each in suites for item in each.benchmarks)])
+            results = [outcome.record for outcome in run_jobs(catalog, planned.jobs, request, display)]
+        benchmark_ids = dict.fromkeys(
+            [*benchmarks, *(item.id for spec in suites for item in spec.benchmarks)]
+        )
         session = Session(catalog, request, open_store(catalog.root, display))
-        for one in (model for model in given if not isinstance(model, str)):
-            for id in asked:
-                if reason := closed(catalog, id, one):
-                    display.line(f"skipped {id} · {one.id}: {reason}")
+        for model in (subject for subject in subjects if not isinstance(subject, str)):
+            for id in benchmark_ids:
+                if reason := closed(catalog, id, model):
+                    display.line(f"skipped {id} · {model.id}: {reason}")
                 else:
-                    record, words = run_object(session, id, one)
-                    found.append(record)
+                    record, words = run_object(session, id, model)
+                    results.append(record)
                     display.line(words)
-    return found
+    return results
 
 
 def records(folder: Path | None = None) -> list[Record]:
-    """Every record of the repository, or below ``folder``."""
+    """Return every record of the repository, or below ``folder``."""
     return list(read_all(folder or open_catalog().root / "results" / "records"))

@@ -1,4 +1,4 @@
-"""The record of one job: request, inputs, status, scores, environment; written atomically, hashed, and signed by others."""
+"""Records of jobs: request, inputs, status, scores and environment; written atomically, hashed and optionally signed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCHEMA_VERSION: Final = 1
-# What the inputs determine. The rest (where and how long) may differ between two runs of the same job.
+# The fields that the inputs determine; environment and timing may differ between runs of the same job.
 PAYLOAD = (
     "schema_version", "id", "status", "model", "benchmark", "score", "scores", "controls", "request", "inputs", "error",
 )  # fmt: skip
@@ -39,13 +39,13 @@ PACKAGES = (
     "neuroledger", "numpy", "scipy", "pandas", "xarray", "netCDF4", "scikit-learn", "torch", "pillow", "pydantic",
     "great-expectations", "dvc", "mne", "pyriemann",
 )  # fmt: skip
-# What a run writes itself: the records, and the lock in which DVC notes them.
+# Paths that a run writes itself: the records, and the DVC lock that lists them.
 WRITTEN = (":!results", ":!dvc.lock")
-# Where files that git does not know yet determine scores.
+# Paths where untracked files can change scores.
 SOURCES = ("specs", "src", "data", "params.yaml", "dvc.yaml")
 
 
-# Whoever writes a record may write anything: what is shown or computed with is of the kinds below, and finite when squared.
+# Records are untrusted: numbers must be valid, and small enough that their squares are finite.
 Number = Annotated[float, Field(strict=True, ge=-1e100, le=1e100)]
 
 
@@ -59,9 +59,9 @@ class _Value(BaseModel):
     n: dict[str, Number] = {}
 
     @model_validator(mode="after")
-    def _interval(self) -> Self:
+    def _check_interval(self) -> Self:
         if (self.low is None) != (self.high is None) or (self.low or 0.0) > (self.high or 0.0):
-            raise ValueError(f"from {self.low} to {self.high} is not an interval")
+            raise ValueError(f"{self.low} to {self.high} is not an interval")
         return self
 
 
@@ -86,20 +86,20 @@ class _Control(BaseModel):
     says: str
 
     @model_validator(mode="after")
-    def _judged(self) -> Self:
+    def _check_verdict(self) -> Self:
         sign = 1 if self.role == "positive" else -1
         if self.passed and (self.value is None or sign * self.value < sign * self.bound):
             raise ValueError(f"{self.value} does not pass a {self.role} control with bound {self.bound}")
         return self
 
 
-class _Asked(BaseModel):
+class _Request(BaseModel):
     seed: Annotated[int, Field(strict=True, ge=0, le=1 << 64)] = 0
     limit: Annotated[int, Field(strict=True, gt=0)] | None = None
     device: Annotated[str, Field(max_length=100)] = "cpu"
 
 
-class _Surroundings(BaseModel):
+class _Environment(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     commit: Annotated[str, Field(max_length=100)] | None = None
@@ -112,13 +112,13 @@ class _Surroundings(BaseModel):
 
 
 class Record(BaseModel):
-    """What is kept of a job."""
+    """The stored outcome of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1] = SCHEMA_VERSION
     id: str
-    """Identity: SHA-256 of everything that determines the outcome."""
+    """Identity of the job: the SHA-256 of ``inputs``."""
     status: Literal["scored", "partial", "failed"]
     model: str
     benchmark: str
@@ -137,12 +137,12 @@ class Record(BaseModel):
     payload_sha256: str = ""
 
     def payload(self) -> str:
-        """SHA-256 of what the inputs determine."""
+        """Return the SHA-256 of the fields that the inputs determine."""
         return sha256_of({name: getattr(self, name) for name in PAYLOAD})
 
     @property
     def intact(self) -> bool:
-        """Whether the record still has the content that it was written with."""
+        """Whether the content matches the stored hash."""
         return self.payload_sha256 == self.payload()
 
     def _repr_html_(self) -> str:
@@ -161,13 +161,13 @@ class Record(BaseModel):
 
 
 def record_path(root: Path, benchmark: str, model: str, *, scratch: bool = False) -> Path:
-    """Where the record of a pair lies; limited runs go to a scratch folder that git ignores."""
+    """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
     folder = "scratch" if scratch else "records"
     return root / "results" / folder / benchmark / f"{model}.json"
 
 
 def write_record(path: Path, record: Record) -> bool:
-    """Write the record; a file that already has the same payload is left byte for byte. True if it was written."""
+    """Write the record unless the file already has the same payload; return whether it was written."""
     sealed = record.model_copy(update={"payload_sha256": record.payload()})
     if path.exists():
         try:
@@ -180,12 +180,12 @@ def write_record(path: Path, record: Record) -> bool:
 
 
 def record_of(plain: Any) -> Record:
-    """The record of plain data.
+    """Parse a record from plain data.
 
     Raises
     ------
     ValueError
-        A field is missing, unknown or of another type, or a number is not a finite one.
+        A field is missing, unknown or of another type, a number is not finite, or fields contradict each other.
     """
     record = Record.model_validate(plain)
     for score in (record.score, *record.scores.values()):
@@ -195,29 +195,29 @@ def record_of(plain: Any) -> Record:
             except MetricError as error:
                 raise ValueError(str(error)) from error
     names = ("value", "low", "high", "scale", "direction", "ceiling")
-    kept = [[one.get(name) for name in names] for one in record.scores.values()]
-    if record.score is not None and [record.score.get(name) for name in names] not in kept:
-        raise ValueError("its headline is none of its scores")
+    scores = [[score.get(name) for name in names] for score in record.scores.values()]
+    if record.score is not None and [record.score.get(name) for name in names] not in scores:
+        raise ValueError("its headline is not among its scores")
     for control in record.controls.values():
         _Control.model_validate(control)
-    _Asked.model_validate(record.request)
-    _Surroundings.model_validate(record.environment)
+    _Request.model_validate(record.request)
+    _Environment.model_validate(record.environment)
     if record.id != sha256_of(record.inputs):
-        raise ValueError("its id is not that of its inputs")
+        raise ValueError("its id is not the hash of its inputs")
     if not isinstance(record.inputs.get("benchmark", {}), dict):
-        raise ValueError("the benchmark among its inputs is not an identity")
+        raise ValueError("the benchmark in its inputs is not a mapping")
     if (record.score is None) != (record.status == "failed"):
-        raise ValueError(f"status {record.status!r} does not fit its score")
+        raise ValueError(f"status {record.status!r} contradicts its score")
     return record
 
 
 def read_record(path: Path) -> Record:
-    """Read one record.
+    """Read a record.
 
     Raises
     ------
     DataError
-        It is not a record.
+        The file is unreadable or is not a record.
     """
     try:
         return record_of(json_object(path.read_bytes()))
@@ -227,7 +227,7 @@ def read_record(path: Path) -> Record:
 
 
 def read_all(folder: Path) -> Iterator[Record]:
-    """Every record below ``folder``, sorted by path; a file that is not one is logged as a finding and left out."""
+    """Yield every record below ``folder``, sorted by path; invalid files are logged as findings and left out."""
     for path in sorted(folder.rglob("*.json")):
         try:
             yield read_record(path)
@@ -237,10 +237,10 @@ def read_all(folder: Path) -> Iterator[Record]:
 
 
 def environment(root: Path) -> dict[str, Any]:
-    """Commit, whether what made the score differs from it, package versions, platform, processor and threads of BLAS.
+    """Return commit, ``dirty``, package versions, platform, processor and number of BLAS threads.
 
-    ``dirty`` is true where a tracked file is changed, or a spec, pin or source file is not in the commit; records, which a
-    run writes itself, do not count. It is None where there is no git.
+    ``dirty`` is true if a tracked file is changed or a spec, pin or source file is untracked, except for records, which a
+    run writes itself. It is None without git.
     """
     commit = _git(root, "rev-parse", "HEAD")
     changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", *WRITTEN)
@@ -257,23 +257,23 @@ def environment(root: Path) -> dict[str, Any]:
 
 
 def relative(value: Any, root: Path) -> Any:
-    """Plain data whose texts name files of the repository relative to it, and files of the user's below ``~``."""
+    """Return plain data with paths in texts made relative to the repository or to the home folder (``~``)."""
     if isinstance(value, str):
         for folder, instead in ((root, ""), (root.resolve(), ""), (Path.home(), "~/")):
             if folder != folder.parent:
                 value = value.replace(f"{folder}{os.sep}", instead)
         return value
     if isinstance(value, dict):
-        return {key: relative(one, root) for key, one in value.items()}
-    return [relative(one, root) for one in value] if isinstance(value, list | tuple) else value
+        return {key: relative(item, root) for key, item in value.items()}
+    return [relative(item, root) for item in value] if isinstance(value, list | tuple) else value
 
 
 @lru_cache
 def _processor() -> str:
-    """The kind of processor that BLAS computes for: other kinds add in another order."""
+    """Return the processor architecture of BLAS, which determines the order of summation."""
     from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
-    return " ".join(sorted({one["architecture"] for one in threadpool_info() if "architecture" in one}))
+    return " ".join(sorted({pool["architecture"] for pool in threadpool_info() if "architecture" in pool}))
 
 
 @lru_cache
@@ -303,59 +303,61 @@ ALLOWED: Final = "allowed_signers"
 
 
 def signature_path(record: Path) -> Path:
-    """Where the signature of a record is."""
+    """Return the path of a record's signature."""
     return record.with_name(f"{record.name}.sig")
 
 
 def sign(path: Path, record: Record, key: Path) -> Path:
-    """Sign what the inputs of the record at ``path`` determine, with a private SSH key (or a public one of an agent).
+    """Sign the payload of the record at ``path`` with a private SSH key, or with the public key of one in an agent.
 
     Raises
     ------
     RequestError
-        There is no such key, or ssh-keygen is missing or refuses.
+        The key file does not exist, or ssh-keygen is missing or fails.
     """
     if not key.is_file():
-        raise RequestError(f"{key} is not a file; name an SSH key, such as one of `ssh-keygen -t ed25519`")
+        raise RequestError(
+            f"{key} is not a file; pass an SSH key, for example one created with `ssh-keygen -t ed25519`"
+        )
     with tempfile.TemporaryDirectory() as folder:
         message = Path(folder, "message")
         message.write_bytes(_message(record))
         done = _keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, str(message))
         if done.returncode:
-            raise RequestError(f"ssh-keygen did not sign: {done.stderr.decode(errors='replace').strip()}")
+            raise RequestError(f"ssh-keygen could not sign: {done.stderr.decode(errors='replace').strip()}")
         target = signature_path(path)
         write_text(target, message.with_name("message.sig").read_text(encoding="ascii"))
     return target
 
 
 def signer_of(path: Path, record: Record, signers: Path) -> str | None:
-    """Who signed the record at ``path`` as it is, of those in the file of allowed signers; None where nobody did.
+    """Return the allowed signer whose signature of the record at ``path`` is valid, or None.
 
     Raises
     ------
     RequestError
-        There is no such file, or ssh-keygen is missing.
+        The file of allowed signers does not exist, or ssh-keygen is missing.
     """
     if not signers.is_file():
-        raise RequestError(f"{signers} is not a file; name a file of allowed signers (`man ssh-keygen`)")
+        raise RequestError(f"{signers} is not a file; pass a file of allowed signers (see `man ssh-keygen`)")
     signature = signature_path(path)
     if not signature.is_file():
         return None
-    found = _keygen("-Y", "find-principals", "-s", str(signature), "-f", str(signers))
-    for who in found.stdout.decode(errors="replace").splitlines() if not found.returncode else ():
-        words = ("-Y", "verify", "-f", str(signers), "-I", who, "-n", NAMESPACE, "-s", str(signature))
+    search = _keygen("-Y", "find-principals", "-s", str(signature), "-f", str(signers))
+    for signer in search.stdout.decode(errors="replace").splitlines() if not search.returncode else ():
+        words = ("-Y", "verify", "-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature))
         if not _keygen(*words, message=_message(record)).returncode:
-            return who
+            return signer
     return None
 
 
 def signers_of(root: Path) -> Path | None:
-    """The repository's file of allowed signers, ``allowed_signers``; None where it has none."""
+    """Return the path of the repository's ``allowed_signers``, or None."""
     return path if (path := root / ALLOWED).is_file() else None
 
 
 def signer_in(root: Path, record: Record) -> str:
-    """Who of the repository's allowed signers recomputed and signed a kept record; empty where nobody did."""
+    """Return the allowed signer of the repository who signed a stored record; empty without a valid signature."""
     path, signers = record_path(root, record.benchmark, record.model), signers_of(root)
     if signers is None or not signature_path(path).is_file():
         return ""
@@ -363,7 +365,7 @@ def signer_in(root: Path, record: Record) -> str:
 
 
 def _message(record: Record) -> bytes:
-    """The pair and the hash of everything that its inputs determine, computed anew from the content."""
+    """Return the text to sign: benchmark, model, and the hash of the payload computed from the content."""
     return f"{record.benchmark}\n{record.model}\n{record.payload()}\n".encode()
 
 

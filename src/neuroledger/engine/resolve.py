@@ -1,4 +1,4 @@
-"""From the ids of a job to everything that it needs: checked data, a built model, a bound paradigm, metrics and ceiling."""
+"""Resolution of a job's ids to checked data, a built model, a paradigm, bound metrics and a bound ceiling."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Scoring = Callable[[Session, BenchmarkSpec, Model], Score]
 
 @dataclass(frozen=True)
 class Resolved:
-    """A job with everything that it needs.
+    """A job with everything needed to compute it.
 
     Attributes
     ----------
     control
         Whether the model is one of the benchmark's own controls.
     data
-        Verified, checked, selected, and cut to the request's limit.
+        The data: verified, checked, selected, and limited as requested.
     metrics
         Every metric by id, the headline first.
     """
@@ -64,19 +64,19 @@ class Resolved:
 
 
 def resolve(session: Session, benchmark: BenchmarkSpec, model: Model | str, score: Scoring) -> Resolved:
-    """Everything that a job needs; whether model and benchmark are compatible is decided before anything is built.
+    """Resolve a job; compatibility of model and benchmark is checked before anything is built.
 
     Parameters
     ----------
     model
-        A model, or the id of one; its regions are then committed to layers as its spec says.
+        A model, or the id of a model, whose regions are then committed to layers as in its spec.
     score
-        The headline of a model on a benchmark, for a rule that compares layers.
+        Returns the headline of a model on a benchmark, for rules that compare layers.
 
     Raises
     ------
     NeuroLedgerError
-        With the reason: availability, compatibility, data, model.
+        The benchmark or model is unavailable or incompatible, or the data are missing or invalid.
     """
     catalog = session.catalog
     if benchmark.unavailable is not None:
@@ -89,8 +89,10 @@ def resolve(session: Session, benchmark: BenchmarkSpec, model: Model | str, scor
         "workspace": session.workspace,
         "seed": session.request.seed,
     }
-    metrics = {id_of(one): metric(one, **in_compat(catalog.metric(id_of(one)), benchmark.compat), **shared)
-               for one in benchmark.all_metrics}  # fmt: skip
+    metrics = {}
+    for override in benchmark.all_metrics:
+        id = id_of(override)
+        metrics[id] = metric(override, **in_compat(catalog.metric(id), benchmark.compat), **shared)
     bound = None
     if benchmark.ceiling is not None:
         known = catalog.ceiling(id_of(benchmark.ceiling))
@@ -111,27 +113,27 @@ def resolve(session: Session, benchmark: BenchmarkSpec, model: Model | str, scor
 
 
 def model_of(session: Session, id: str) -> Model:
-    """The model ``id``, built from its spec with verified weights.
+    """Build the model ``id`` from its spec, with verified weights, once per session.
 
     Raises
     ------
     NeuroLedgerError
-        With the reason: availability, weights, parameters.
+        The model is unavailable, its weights are missing or damaged, or its parameters are invalid.
     """
     with exclusive():
         if id not in session.models:
-            session.models[id] = _built(session, id)
+            session.models[id] = _build(session, id)
         return session.models[id]
 
 
-def _built(session: Session, id: str) -> Model:
+def _build(session: Session, id: str) -> Model:
     catalog, spec = session.catalog, session.catalog.model(id)
     if spec.builder is None or spec.unavailable is not None:
         raise UnavailableError(f"model {id!r} is unavailable: {spec.unavailable}")
     component = registry.get("builder", spec.builder.name)
-    given: dict[str, Any] = {"weights": spec.weights, "regions": dict(spec.regions)}
-    given |= {"layers": spec.layers, "readout": spec.readout, "logits": spec.logits}
-    for name, value in given.items():
+    fields: dict[str, Any] = {"weights": spec.weights, "regions": dict(spec.regions)}
+    fields |= {"layers": spec.layers, "readout": spec.readout, "logits": spec.logits}
+    for name, value in fields.items():
         if value and name not in component.injected:
             raise RequestError(f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it")
     weights = verified_files(catalog, "models", id)
@@ -140,7 +142,7 @@ def _built(session: Session, id: str) -> Model:
         confined(
             lambda: [*map(refuse_outside_storage, files)], limits_for(files), f"model {id!r}: its weights"
         )
-    offered = given | {
+    values = fields | {
         "id": id,
         "weights": weights,
         "visual_degrees": spec.visual_degrees,
@@ -148,13 +150,13 @@ def _built(session: Session, id: str) -> Model:
         "store": session.store,
         "rng": np.random.default_rng(session.request.seed),
     }
-    injected = {name: offered[name] for name in component.injected}
+    injected = {name: values[name] for name in component.injected}
     model: Model = component.function(**injected, **parameters_of(catalog.entry("models", id), "builder"))
     return model
 
 
 def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
-    """The benchmark's data: past the gate, verified, read, checked, selected, and cut to the request's limit."""
+    """Return the benchmark's data: validated, verified, read, checked, selected, and limited as requested."""
     from neuroledger.data.gate.validate import refused_here
 
     id, limit = benchmark.dataset, session.request.limit

@@ -1,4 +1,4 @@
-"""All jobs of a request: what is missing is computed, a failure stays with its job, every record is written at once."""
+"""Running the jobs of a request: missing records are computed, and each is written as soon as its job ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Outcome", "Work", "closed", "current", "grouped", "not_ready", "run"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: its record, and whether it was computed now or was there."""
+    """The record of a job, and whether it was computed now or already existed."""
 
     job: Job
     record: Record
@@ -43,17 +43,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Work:
-    """Doing one job in this process or another; what jobs of one process share is made once."""
+    """A picklable function that computes a job; jobs of one process share a session."""
 
     root: Path
     request: Request
     session: Session | None = field(default=None, compare=False)
-    """What this process has made already; None in a process that begins with its first job."""
+    """The session of this process; None in a worker process, which opens its own."""
 
     def __call__(self, job: Job) -> tuple[Record, str]:
-        """The job's record, and its score in words; samples are kept in the repository.
+        """Compute a job; return its record and its score as text, and store its samples.
 
-        Of data sets and models only those of this job stay in memory.
+        Data sets and models of other jobs are removed from memory.
         """
         with exclusive():
             session = self.session or _session(self.root, self.request)
@@ -66,7 +66,7 @@ class Work:
 
 
 def _failed(catalog: Catalog, request: Request, job: Job, error: BaseException) -> tuple[Record, str]:
-    """The record of a job that could not be computed where it was sent."""
+    """Return the failed record of a job that a worker could not compute."""
     described = {"type": type(error).__name__, "message": f"on a worker: {error or 'no reason given'}"}
     record = _record(Session(catalog, request), job, None, (None, {}), described, {})
     return record, described["message"]
@@ -87,17 +87,23 @@ def run(
     force: bool = False,
     executor: str = "local",
 ) -> list[Outcome]:
-    """Do the jobs whose record is missing, stale, damaged, or failed for want of data; outcomes in the order of the jobs.
+    """Compute the jobs whose record is missing, stale, damaged, or failed for lack of data; return outcomes in job order.
 
-    Each record is written as soon as its job ends, so an interruption loses at most the jobs in progress. Jobs of one
-    data set, and of one model within it, follow each other. ``executor`` says where they are done
-    (:func:`neuroledger.engine.executors.execute`). A job whose data or weights are not here, or whose data nobody
-    validated, has no outcome: one line says why and what to do, and a record that there may be stays.
+    Each record is written as soon as its job ends, so an interruption loses only the jobs in progress. Jobs are grouped
+    by data set and then by model. A job whose data or weights are missing, or whose data are not validated, has no
+    outcome: one line states the reason and the fix, and an existing record is not changed.
+
+    Parameters
+    ----------
+    retry_failed, force
+        Also compute jobs whose record is failed; compute all jobs.
+    executor
+        Where jobs are computed (:func:`neuroledger.engine.executors.execute`).
 
     Raises
     ------
     UnavailableError
-        This machine, which is to do them, lacks the device: no record is replaced by a failure that says so.
+        This machine lacks the requested device; no record is changed.
     """
     if not executor.startswith("dask"):
         require_device(request.device)
@@ -107,25 +113,27 @@ def run(
     }:
         sweep(folder)
     damaged = _damaged(catalog, jobs)
-    found = {
+    records = {
         job: None
         if force or damaged & {job.model, catalog.benchmark(job.benchmark).dataset}
         else current(catalog, job, request, retry_failed=retry_failed)
         for job in jobs
     }
     outcomes = {
-        job: Outcome(job, record, computed=False) for job, record in found.items() if record is not None
+        job: Outcome(job, record, computed=False) for job, record in records.items() if record is not None
     }
-    todo, closed = list[Job](), dict[str, set[str]]()
+    todo, skipped = list[Job](), dict[str, set[str]]()
     ready = lru_cache(maxsize=None)(partial(not_ready, catalog))
-    for job in (job for job in jobs if job not in outcomes):
+    for job in jobs:
+        if job in outcomes:
+            continue
         dataset = catalog.benchmark(job.benchmark).dataset
         reason = ready("datasets", dataset) or ready("models", job.model)
         if reason is None:
             todo.append(job)
         else:
-            closed.setdefault(reason, set()).add(job.benchmark)
-    for reason, benchmarks in closed.items():
+            skipped.setdefault(reason, set()).add(job.benchmark)
+    for reason, benchmarks in skipped.items():
         display.line(f"unavailable: {some(sorted(benchmarks))}: {reason}")
     work = Work(catalog.root, request)
     if executor == "local":
@@ -142,19 +150,23 @@ def run(
 
 
 def not_ready(catalog: Catalog, kind: str, id: str) -> str | None:
-    """Why a data set or model cannot be used here now, with the command that fixes it; None where it can.
+    """Return why a data set or model cannot be used here, with the command that fixes it; None if it can.
 
-    Files are not here, or nobody validated them. Data that were validated and failed leave a failed record.
+    Reasons are missing files and missing validation; data that failed validation give a failed record instead.
     """
-    found = absent(catalog, kind, id)
+    problem = absent(catalog, kind, id)
     if kind == "datasets":
-        refused = refusal(catalog, id)
-        found = refused if refused is not None and refused.code != "data.invalid" else found
-    return None if found is None else f"{found.where}: {found.what}; {found.fix}"
+        refusal_of_gate = refusal(catalog, id)
+        problem = (
+            refusal_of_gate
+            if refusal_of_gate is not None and refusal_of_gate.code != "data.invalid"
+            else problem
+        )
+    return None if problem is None else f"{problem.where}: {problem.what}; {problem.fix}"
 
 
 def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
-    """Jobs of one data set together, and within it those of one model, each in the order of their first job."""
+    """Group jobs by data set and then by model, in the order of each group's first job."""
     datasets = {job: catalog.benchmark(job.benchmark).dataset for job in jobs}
     first_of_data, first_of_model = dict[str, int](), dict[str, int]()
     for number, job in enumerate(jobs):
@@ -164,18 +176,17 @@ def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
 
 
 def _damaged(catalog: Catalog, jobs: Sequence[Job]) -> frozenset[str]:
-    """Data sets and models of the jobs of which a file is here and is not what is pinned.
+    """Return the data sets and models of the jobs with a local file that differs from its pin.
 
-    Their records are of the pinned bytes, but on bytes like these no score may stand: such jobs are done again, and
-    fail with the reason. Files that are not here say nothing.
+    Their jobs are computed again and fail with the reason. Missing files are ignored.
     """
-    wanted = {("datasets", catalog.benchmark(job.benchmark).dataset) for job in jobs}
-    wanted |= {("models", job.model) for job in jobs}
-    return frozenset(id for kind, id in wanted if damaged_file(catalog, kind, id) is not None)
+    sources = {("datasets", catalog.benchmark(job.benchmark).dataset) for job in jobs}
+    sources |= {("models", job.model) for job in jobs}
+    return frozenset(id for kind, id in sources if damaged_file(catalog, kind, id) is not None)
 
 
 def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool) -> Record | None:
-    """The job's record, if it is there, undamaged, of the same identity, and not to be tried again."""
+    """Return the job's record if it exists, is intact and current, and need not be computed again; otherwise None."""
     path = record_path(catalog.root, job.benchmark, job.model, scratch=request.limit is not None)
     if not path.exists():
         return None
@@ -187,20 +198,20 @@ def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool)
         return None
     if record.status == "failed":
         kind = (record.error or {}).get("type", "")
-        if retry_failed or kind in _FOR_WANT_OF_DATA:
+        if retry_failed or kind in _RETRIED:
             return None
     return record
 
 
-# A failure of this machine or this moment, or of what its owner trusts, not of the pair: tried again by every run.
-_FOR_WANT_OF_DATA = frozenset({
+# Failures caused by this machine or its settings, not by the pair; every run retries them.
+_RETRIED = frozenset({
     "AssemblyError", "BrokenProcessPool", "DataError", "IntegrityError", "KilledWorker", "MemoryError", "OSError",
     "SpecError", "UnavailableError", "UntrustedError",
 })  # fmt: skip
 
 
 def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str:
-    """Why a model cannot be scored on a benchmark here and now; empty where it can."""
+    """Return why a model cannot be scored on a benchmark here; empty if it can."""
     spec = catalog.benchmark(benchmark)
     try:
         require_compatible(catalog, benchmark, model)
@@ -210,9 +221,9 @@ def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str:
 
 
 def run_object(session: Session, benchmark: str, model: Model) -> tuple[Record, str]:
-    """The record of a model in memory, not written: its inputs name the model, and cannot say what it is made of.
+    """Score a model in memory; return its record, which is not written, and one line of text.
 
-    Also one line on it.
+    The inputs of the record contain the id and type of the model, but not its content.
     """
     spec = session.catalog.benchmark(benchmark)
     inputs = inputs_of(session.catalog, spec, None, session.request)
@@ -222,17 +233,15 @@ def run_object(session: Session, benchmark: str, model: Model) -> tuple[Record, 
 
 
 def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Record, Evaluation | None]:
-    """Evaluate one job and describe the outcome; whatever goes wrong becomes a failed record without a score."""
+    """Evaluate one job and return its record; any error gives a failed record without a score."""
     started, began = time.perf_counter(), time.process_time()
     evaluation: Evaluation | None = None
     error: dict[str, str] | None = None
     plain: tuple[dict[str, Any] | None, dict[str, Any]] = None, {}
     try:
-        done = evaluate(session, session.catalog.benchmark(job.benchmark), model or job.model)
-        plain, evaluation = (
-            _plain(session, job, done),
-            done,
-        )  # intervals are computed here, where errors are caught
+        result = evaluate(session, session.catalog.benchmark(job.benchmark), model or job.model)
+        plain = _plain(session, job, result)  # computes the intervals, whose errors must be caught here
+        evaluation = result
     except NeuroLedgerError as problem:
         error = {"type": type(problem).__name__, "message": str(problem)}
     except Exception as problem:
@@ -249,7 +258,7 @@ def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Rec
 def _plain(
     session: Session, job: Job, evaluation: Evaluation
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The headline and every score as plain data; the headline with its joint draws, unless the data are private."""
+    """Return the headline and all scores as plain data; the headline contains its joint draws unless data are private."""
     scores = {name: score.to_dict() for name, score in evaluation.scores.items()}
     headline, spread = dict(next(iter(scores.values()))), evaluation.headline.spread
     data = session.catalog.dataset(session.catalog.benchmark(job.benchmark).dataset)

@@ -1,4 +1,4 @@
-"""Samples of a score and its predictions, kept in the store for whoever analyses them."""
+"""Samples and predictions of scores, stored for later analysis."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PREDICTIONS: Final = "predictions"
 
 
 def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
-    """Keep the samples (and predictions) of each score of the job with identity ``job``.
+    """Store the samples (and predictions) of each score of the job with identity ``job``.
 
-    They are not part of the record: they can be computed again at any time, and stay on this machine.
+    They are not part of the record: they stay on this machine and can be recomputed.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
             arrays[SAMPLES] = _plain(score.samples)
         if arrays:
             store.make_room(sum(array.nbytes for array in arrays.values()))
-            store.put(KIND, _made_of(job, metric), partial(_write, arrays))
+            store.put(KIND, _key(job, metric), partial(_write, arrays))
 
 
 def _write(arrays: Mapping[str, xr.DataArray], folder: Path) -> Written:
@@ -50,12 +50,12 @@ def _write(arrays: Mapping[str, xr.DataArray], folder: Path) -> Written:
     return Written()
 
 
-def _made_of(job: str, metric: str) -> dict[str, str]:
+def _key(job: str, metric: str) -> dict[str, str]:
     return {"job": job, "metric": metric}
 
 
 def _plain(array: xr.DataArray) -> xr.DataArray:
-    """The array without attributes and without coordinates that a file cannot hold."""
+    """Return the array without attributes and without coordinates that netCDF cannot store."""
     plain = array.copy()
     plain.attrs = {}
     return plain.drop_vars(
@@ -68,22 +68,19 @@ def _mixed(coordinate: xr.DataArray) -> bool:
 
 
 def samples_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
-    """The samples that were kept, or None."""
-    return _kept(root, job, metric, SAMPLES)[0]
+    """Return the stored samples, or None."""
+    return _stored(root, job, metric, SAMPLES)
 
 
 def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
-    """The predictions that were kept, with the truth beside them, or None."""
-    return _kept(root, job, metric, PREDICTIONS)[0]
+    """Return the stored predictions and truth, or None."""
+    return _stored(root, job, metric, PREDICTIONS)
 
 
-def _kept(root: Path, job: str, metric: str, *parts: str) -> list[xr.DataArray | None]:
-    entry = open_store(root).get(KIND, _made_of(job, metric))
-    found: list[xr.DataArray | None] = []
-    for part in parts:
-        path = entry.place / f"{part}.nc" if entry is not None else None
-        try:
-            found.append(read(path) if path is not None and path.is_file() else None)
-        except AssemblyError:  # removed by a process that needed room
-            found.append(None)
-    return found
+def _stored(root: Path, job: str, metric: str, part: str) -> xr.DataArray | None:
+    entry = open_store(root).get(KIND, _key(job, metric))
+    path = None if entry is None else entry.place / f"{part}.nc"
+    try:
+        return read(path) if path is not None and path.is_file() else None
+    except AssemblyError:  # removed by a process that needed room
+        return None

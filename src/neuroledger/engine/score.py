@@ -1,4 +1,4 @@
-"""A resolved job is measured, and the measurement scored: compared by every metric, the headline normalised."""
+"""Measurement and scoring of a resolved job: every metric is computed, and the headline is normalised."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["headline", "measure", "score"]
 
 
 def measure(job: Resolved, session: Session) -> Measurement:
-    """What the job's paradigm measures when it asks the model."""
-    offered: dict[str, Any] = {
+    """Run the job's paradigm on the model and return the measurement."""
+    values: dict[str, Any] = {
         "rng": np.random.default_rng(session.request.seed),
         "workspace": session.workspace,
         "store": session.store,
@@ -26,26 +26,26 @@ def measure(job: Resolved, session: Session) -> Measurement:
         "metrics": job.benchmark.all_metrics,
         "catalog": session.catalog,
     }
-    injected = {name: offered[name] for name in job.paradigm.injected}
+    injected = {name: values[name] for name in job.paradigm.injected}
     measured: Measurement = job.paradigm.function(job.model, job.data, **injected, **job.parameters)
     return measured
 
 
 def score(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> dict[str, Score]:
-    """Every metric's score by id, the headline first and normalised; notes say what the model was pretrained on.
+    """Return every metric's score by id, the headline first and normalised, with notes on pretraining overlap.
 
-    ``dummy`` is what the benchmark's dummy scores, where it normalises by a floor.
+    ``dummy`` is the score of the benchmark's dummy if the benchmark normalises by a floor.
     """
     overlap = overlap_notes(job.pretraining, job.benchmark.dataset)
     scores = {job.first: headline(job, measured, session, dummy)}
     for name in job.metrics:
         if name not in scores:
             scores[name] = measured.costs[name] if name in measured.costs else _raw(job, name, measured)
-    return {name: one.replace(notes=(*overlap, *one.notes)) for name, one in scores.items()}
+    return {name: item.replace(notes=(*overlap, *item.notes)) for name, item in scores.items()}
 
 
 def headline(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> Score:
-    """The score of the first metric, normalised as the benchmark says."""
+    """Return the score of the first metric, normalised as the benchmark declares."""
     benchmark = job.benchmark
     if job.first in measured.costs:
         return measured.costs[job.first]
@@ -64,16 +64,16 @@ def _normalised(job: Resolved, measured: Measurement, session: Session, dummy: f
         key = (repr(benchmark.ceiling), benchmark.compat or "", session.content(assembly))
         if key not in session.ceilings:
             session.ceilings[key] = job.ceiling(assembly).replace(population=benchmark.dataset)
-        found = normalise(raw, session.ceilings[key], compat=benchmark.compat, formula=rule.formula)
+        score = normalise(raw, session.ceilings[key], compat=benchmark.compat, formula=rule.formula)
     elif benchmark.normalised_by == "floor" and benchmark.floor is not None and dummy is not None:
-        found = normalise_by_floor(raw, dummy, benchmark.floor.perfect)
+        score = normalise_by_floor(raw, dummy, benchmark.floor.perfect)
     else:
         return raw
-    return clipped(found) if rule.clip else found
+    return clipped(score) if rule.clip else score
 
 
 def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
-    """The score of one metric before normalisation."""
+    """Return the score of one metric before normalisation."""
     bound = job.metrics[name]
     if bound.component.input == "trace":
         raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
@@ -84,7 +84,7 @@ def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
 
 
 def _generalised(raw: Score, benchmark: BenchmarkSpec) -> Score:
-    """The score with an interval over what the benchmark's claim is about, and what its items belong to."""
+    """Return the score with the factors that the benchmark generalises over and the population of its items."""
     if benchmark.generalise is None:
         return raw.replace(population=benchmark.dataset)
     if raw.influence is not None:

@@ -1,4 +1,4 @@
-"""What the jobs of one run share: the request, the catalogue, the store, and what was made already."""
+"""Sessions: the request, catalogue, store and cached results that the jobs of one run share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Control", "Request", "Session", "device_for_metrics", "named_device"
 
 @dataclass(frozen=True)
 class Request:
-    """How hard to run: what belongs to the identity of a score, and where it is computed."""
+    """Seed, limit and device of a run; all are part of the identity of a score."""
 
     seed: int = 0
     limit: int | None = None
@@ -33,13 +33,13 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.seed < 0:
-            raise RequestError(f"seed {self.seed}: a seed is 0 or more")
+            raise RequestError(f"seed {self.seed} is negative; choose a seed of 0 or more")
         object.__setattr__(self, "device", named_device(self.device))
 
 
 @dataclass(frozen=True)
 class Control:
-    """A control's value against its bound; None where it could not be computed, which has then failed."""
+    """A control's value and bound; the value of a control that could not be computed is None, and it failed."""
 
     role: str
     value: float | None
@@ -50,22 +50,22 @@ class Control:
 
 @dataclass
 class Session:
-    """The request, the catalogue, the store, and what was made for earlier jobs, by id.
+    """The request, the catalogue, the store, and results of earlier jobs by id.
 
     Attributes
     ----------
     valid
         Data sets that passed the gate.
     datasets, selected, models
-        As read, as selected for a benchmark, as built; :meth:`forget` drops them.
+        Data sets as read and as selected for benchmarks, and built models; :meth:`forget` drops them.
     shown
-        The stimuli of a benchmark, by content.
+        Hashes of the stimuli of each benchmark.
     layers
-        The layer that a rule chose, by model and region.
+        The layers that rules chose, by model and region.
     ceilings, dummies, controls
-        Results that do not depend on the model that is scored.
+        Results that do not depend on the scored model.
     environment
-        Of the records of this run.
+        The environment of all records of this run.
     """
 
     catalog: Catalog
@@ -85,17 +85,17 @@ class Session:
     _contents: dict[int, tuple[weakref.ref[xr.DataArray], str]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        kept = None if self.store is None else open_store(self.catalog.root)
-        self.workspace = Workspace(device=device_for_metrics(self.request.device), store=kept)
+        store = None if self.store is None else open_store(self.catalog.root)
+        self.workspace = Workspace(device=device_for_metrics(self.request.device), store=store)
 
     def forget(self, *, but_datasets: Collection[str], but_models: Collection[str]) -> None:
-        """Drop data sets and models other than these; what was computed from them stays."""
+        """Drop all other data sets and models from memory, but keep results computed from them."""
         self.datasets = {id: data for id, data in self.datasets.items() if id in but_datasets}
         self.selected = {key: data for key, data in self.selected.items() if key[0] in but_datasets}
         self.models = {id: model for id, model in self.models.items() if id in but_models}
 
     def content(self, assembly: xr.DataArray) -> str:
-        """SHA-256 of an assembly, computed once for as long as it is in memory."""
+        """Return the SHA-256 of an assembly, computed once while it is in memory."""
         known = self._contents.get(id(assembly))
         if known is None or known[0]() is not assembly:
             known = (weakref.ref(assembly), content_sha256(assembly))
@@ -104,15 +104,15 @@ class Session:
 
 
 def named_device(name: str) -> str:
-    """``auto`` as the fastest device here, any other name as it is: a score's identity says what it was computed on.
+    """Return the fastest device of this machine for ``auto``, and any other valid name unchanged.
 
     Raises
     ------
     RequestError
-        There is no device of that name; whether one that there is can be used is found when it is.
+        The name is not that of a device; whether a device can be used is checked later.
     """
     if re.fullmatch(r"auto|cpu|torch|mps|cuda(:\d+)?", name) is None:
-        raise RequestError(f"there is no device {name!r}: use auto, cpu, cuda, cuda:1 or mps")
+        raise RequestError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps")
     if name != "auto":
         return name
     try:
@@ -125,17 +125,17 @@ def named_device(name: str) -> str:
 
 
 def device_for_metrics(name: str) -> str:
-    """The device of metrics: they sum in float64, which Apple's GPUs lack, so that theirs is the CPU there."""
+    """Return the device of metrics: the CPU instead of Apple's GPUs, which lack float64."""
     return "cpu" if name == "mps" else name
 
 
 def require_device(name: str) -> None:
-    """Return if this machine has the device.
+    """Require that this machine has the device.
 
     Raises
     ------
     UnavailableError
-        It has not.
+        The machine lacks the device.
     """
     if name.split(":")[0] in ("cuda", "mps"):
         from neuroledger.models.torch_layers import available

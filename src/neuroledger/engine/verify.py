@@ -1,4 +1,4 @@
-"""Is a record still what its inputs give? Every record becomes one finding, with recomputation if asked for."""
+"""Verification of records, optionally by recomputation; each record gives one finding."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from neuroledger.stats.spread import unpack
 
 __all__ = ["verify"]
 
-# Another processor rounds differently: mostly, numbers move by less than this. What is fitted step by step, or runs on from
-# its own answers, amplifies rounding; then a hundredth of the score's standard error says that it is the same score.
+# Other processors round differently, which mostly changes numbers by less than TOLERANCE. Iterative fits and models with
+# feedback amplify rounding; then a difference below SHARE standard errors of the score counts as reproduced.
 TOLERANCE: Final = 1e-8
 SHARE: Final = 0.01
 # Draws are recorded with eleven significant bits.
 HALF_PRECISION: Final = 4e-3
 HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
-SAID: Final = 2e-3  # words of controls give three decimals
+TEXT_TOLERANCE: Final = 2e-3  # texts of controls show three decimals
 NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 HASH: Final = re.compile(r"(?<=sha256 )[0-9a-f]{12,64}")
-AGAIN: Final = "run it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
+AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
 def verify(
@@ -54,14 +54,20 @@ def verify(
     signers: Path | None = None,
     key: Path | None = None,
 ) -> list[Finding]:
-    """One finding for each record at ``paths`` (all of them when none are given).
+    """Return one finding for each record at ``paths`` (default: all records).
 
-    A record was edited when its own hash does not match its content, is stale when today's specs and components give
-    another identity, and its data changed when a file's bytes differ from the pin; every file is hashed anew. None of
-    this shows that the numbers are right, for whoever edits a record can hash it again. With ``recompute`` everything
-    that the inputs determine is computed from scratch, without a cache, and compared number by number. With ``key``, an SSH
-    key, what was reproduced is signed. Signatures are verified against ``signers``, a file of allowed signers; without it,
-    against the repository's own, if it has one.
+    A record is edited if its hash does not match its content, and stale if the current specs and components give another
+    identity. Its data changed if a file differs from its pin; every file is hashed again. This does not show that the
+    numbers are right, because an edited record can be hashed again.
+
+    Parameters
+    ----------
+    recompute
+        Compute everything that the inputs determine again, without a cache, and compare all numbers.
+    signers
+        A file of allowed signers, against which signatures are verified; default: that of the repository, if any.
+    key
+        An SSH key with which reproduced records are signed.
 
     Raises
     ------
@@ -86,17 +92,19 @@ def verify(
 
 
 def _signed(path: Path, finding: Finding, signers: Path | None, key: Path | None) -> Finding:
-    """The finding on a good record, with who signed it."""
+    """Return the finding on a current or reproduced record, extended by its signer."""
     record = read_record(path)
     if key is not None and finding.code == "record.reproduced":
         sign(path, record, key)
         finding = replace(finding, what=f"{finding.what}; signed with {key.name}")
-    who = None if signers is None else signer_of(path, record, signers)
-    if who is not None:
-        return replace(finding, code="record.signed", what=f"recomputed and signed by {who}; {finding.what}")
+    signer = None if signers is None else signer_of(path, record, signers)
+    if signer is not None:
+        return replace(
+            finding, code="record.signed", what=f"recomputed and signed by {signer}; {finding.what}"
+        )
     if signers is not None and signature_path(path).is_file():
-        words = "the signature is of other numbers, or of nobody in the file of allowed signers"
-        return Finding("record.signature", "error", finding.where, words, "remove it, and sign again")
+        words = "the signature does not match the record, or its signer is not among the allowed signers"
+        return Finding("record.signature", "error", finding.where, words, "remove it and sign again")
     return finding
 
 
@@ -116,7 +124,7 @@ def _verified(
     if not record.intact:
         return Finding("record.edited", "error", shown, "its content does not match its own hash", AGAIN)
     if (record.benchmark, record.model) != (path.parent.name, path.stem):
-        words = f"the file holds the record of {record.benchmark} · {record.model}"
+        words = f"the file contains the record of {record.benchmark} · {record.model}"
         return Finding("record.misplaced", "error", shown, words, "restore both records from git")
     try:
         inputs = inputs_of(catalog, catalog.benchmark(record.benchmark), record.model, request)
@@ -124,8 +132,8 @@ def _verified(
         return Finding("record.stale", "error", shown, str(error), AGAIN)
     if sha256_of(inputs) != record.id:
         names = sorted({*record.inputs, *inputs})
-        moved = [name for name in names if record.inputs.get(name) != inputs.get(name)]
-        return Finding("record.stale", "error", shown, f"{', '.join(moved)} changed since", AGAIN)
+        changed = [name for name in names if record.inputs.get(name) != inputs.get(name)]
+        return Finding("record.stale", "error", shown, f"changed since: {', '.join(changed)}", AGAIN)
     for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
         code, reason = _hash_once(catalog, kind, id, hashed)
         if code and not (record.status == "failed" and code == "record.data-missing"):
@@ -134,7 +142,7 @@ def _verified(
     if not recompute:
         if record.status == "failed":
             return Finding("record.failed", "note", shown, (record.error or {}).get("message", ""))
-        words = "its inputs are current; its numbers are self-reported, and were not recomputed"
+        words = "its inputs are current; its numbers are self-reported and were not recomputed"
         return Finding("record.current", "ok", shown, words)
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
@@ -142,20 +150,23 @@ def _verified(
 
 
 def _compared(shown: str, record: Record, again: Record) -> Finding:
-    """What recomputing found: the same payload, the same numbers within rounding, or a difference."""
+    """Compare a record with its recomputation: same payload, same numbers within rounding, or a difference."""
     if again.payload() == record.payload_sha256:
         return Finding("record.reproduced", "ok", shown, "recomputed: same payload")
     if record.status == again.status == "failed":
-        kinds = [(one.error or {}).get("type") for one in (record, again)]
+        kinds = [(item.error or {}).get("type") for item in (record, again)]
         if kinds[0] == kinds[1]:
             words = f"fails again: {(again.error or {}).get('message', '')}"
             return Finding("record.failed", "note", shown, words)
-    was, now = (one.environment.get("processor") or "unknown" for one in (record, again))
-    held, found = (_plain(one, hashes=was == now) for one in (record, again))
-    # Controls have no standard error of their own: they vary as the score does that they are held against.
-    wide_of_controls = max(TOLERANCE, SHARE * _standard_error(again.score or {}))
-    controls = held.pop("controls"), found.pop("controls")
-    pairs = [*_leaves(held, found, ("",), TOLERANCE), *_leaves(*controls, ("", "controls"), wide_of_controls)]
+    was, now = (item.environment.get("processor") or "unknown" for item in (record, again))
+    recorded, computed = (_plain(item, hashes=was == now) for item in (record, again))
+    # Controls have no standard error; that of the score, which has the same units, is used.
+    allowed_of_controls = max(TOLERANCE, SHARE * _standard_error(again.score or {}))
+    controls = recorded.pop("controls"), computed.pop("controls")
+    pairs = [
+        *_differences(recorded, computed, ("",), TOLERANCE),
+        *_differences(*controls, ("", "controls"), allowed_of_controls),
+    ]
     broken = [words for words, share in pairs if share is None]
     if broken:
         more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
@@ -167,43 +178,49 @@ def _compared(shown: str, record: Record, again: Record) -> Finding:
 
 
 def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
-    """The payload; without ``hashes``, notes do not say which bits were prepared: other processors round otherwise."""
+    """Return the payload; without ``hashes``, notes lack the hashes of prepared data, which depend on the processor."""
     whole = record.model_dump(mode="json")
-    for one in [] if hashes else filter(None, (whole["score"], *whole["scores"].values())):
-        one["notes"] = [HASH.sub("", note) for note in one.get("notes", ())]
+    for score in [] if hashes else filter(None, (whole["score"], *whole["scores"].values())):
+        score["notes"] = [HASH.sub("", note) for note in score.get("notes", ())]
     return {name: whole[name] for name in PAYLOAD}
 
 
-def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[tuple[str, float | None]]:
-    """Every leaf that differs, in words, with its distance in units of rounding; None where it may not differ so."""
+def _differences(
+    was: Any, now: Any, at: tuple[str, ...], allowed: float
+) -> Iterator[tuple[str, float | None]]:
+    """Yield every differing leaf as text, with its distance in units of rounding, or None if the distance is not allowed."""
     if isinstance(was, dict) and isinstance(now, dict):
         if "value" in now and (error := _standard_error(now)):
-            # What is allowed follows from what was computed here, never from what is claimed.
+            # The allowed distance depends on the recomputed score only, never on the record.
             allowed = max(TOLERANCE, SHARE * error)
         numbers = list[tuple[str, float | None]]()
         if at[-1] == "spread":
-            yield from _of_draws(was, now, at)
-            was, now = ({name: part for name, part in one.items() if name != "draws"} for one in (was, now))
+            yield from _draw_differences(was, now, at)
+            was, now = (
+                {name: part for name, part in spread.items() if name != "draws"} for spread in (was, now)
+            )
         for name in sorted({*was, *now}):
-            # The raw score has other units: what is allowed of the value is allowed of it in proportion.
-            wide = allowed * _ratio(now) if name == "raw" else allowed
-            found = list(_leaves(was.get(name), now.get(name), (*at, str(name)), wide))
-            if found and name.endswith("sha256") and numbers and all(share for _, share in numbers):
-                continue  # a hash of numbers that moved by rounding moves as well
-            numbers += found
+            # The raw score has other units, so its allowed distance is scaled.
+            limit = allowed * _ratio(now) if name == "raw" else allowed
+            differences = list(_differences(was.get(name), now.get(name), (*at, str(name)), limit))
+            if differences and name.endswith("sha256") and numbers and all(share for _, share in numbers):
+                continue  # rounding also changes the hash of the numbers
+            numbers += differences
         yield from numbers
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for number, pair in enumerate(zip(was, now, strict=True)):
-            yield from _leaves(*pair, (*at, str(number)), allowed)
+            yield from _differences(*pair, (*at, str(number)), allowed)
     elif was != now:
         words = f"{' '.join(at[2:] or at).strip()} was {was}, is {now}"
-        numeric = all(isinstance(one, float) and math.isfinite(one) for one in (was, now))
+        numeric = all(isinstance(value, float) and math.isfinite(value) for value in (was, now))
         if not numeric:
             alike = at[-1] == "says" and NUMBER.sub("", str(was)) == NUMBER.sub("", str(now))
-            pairs = zip(*(map(float, NUMBER.findall(str(one))) for one in (was, now)), strict=True)
+            pairs = zip(*(map(float, NUMBER.findall(str(text))) for text in (was, now)), strict=True)
             yield (
                 words,
-                0.0 if alike and all(abs(a - b) <= SAID * max(1.0, abs(b)) for a, b in pairs) else None,
+                0.0
+                if alike and all(abs(a - b) <= TEXT_TOLERANCE * max(1.0, abs(b)) for a, b in pairs)
+                else None,
             )
             return
         distance = abs(was - now)
@@ -213,10 +230,10 @@ def _leaves(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator
             yield words, distance / (TOLERANCE * max(1.0, abs(was)))
 
 
-def _of_draws(
+def _draw_differences(
     was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]
 ) -> Iterator[tuple[str, float | None]]:
-    """Joint draws that differ by more than their half precision."""
+    """Yield joint draws that differ by more than half precision."""
     first, second = unpack(was), unpack(now)
     if first is None or second is None or set(first.draws) != set(second.draws):
         yield f"{' '.join(at[2:])} has other factors", None
@@ -241,7 +258,7 @@ def _ratio(score: Mapping[str, Any]) -> float:
 def _hash_once(
     catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], tuple[str, str]]
 ) -> tuple[str, str]:
-    """Code and reason of what is wrong with the files of a data set or model, every byte read again, once per run."""
+    """Hash all files of a data set or model once per run; return code and reason of a problem, or empty texts."""
     if (kind, id) not in hashed:
         try:
             verified_files(catalog, kind, id, trust_memory=False)

@@ -358,7 +358,7 @@ def test_each_subject_is_fitted_scored_and_normalised_apart(tmp_path: Path, repo
     assert each.value == pytest.approx(both, abs=1e-12) and each.n["subject"] == 2
     assert abs(each.value - scores["pooled"].value) > 1e-3
     assert each.low < each.value < each.high
-    with pytest.raises(DataError, match="no coordinate 'monkey' to score each value of"):
+    with pytest.raises(DataError, match="no coordinate 'monkey'"):
         evaluate(session, session.catalog.benchmark("wrong"), "pixels4", controls=False)
 
 

@@ -148,7 +148,7 @@ def test_what_was_asked_stands_in_the_table_of_embeddings(tmp_path: Path, reposi
         (["--table", "t.csv", "--from", "."], "name the data set with --dataset"),
         (["--table", "t.csv", "--names"], "--names needs --images"),
         (["--dataset", "Digits.simulated"], "its reader 'netcdf' does not list stimuli"),
-        (["--table", "t.csv", "--device", "toaster"], "there is no device 'toaster'"),
+        (["--table", "t.csv", "--device", "toaster"], "unknown device 'toaster'"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
