@@ -1,4 +1,4 @@
-"""Calibration: what a benchmark's intervals and tests do in experiments that are simulated with known truth."""
+"""Calibration: performance of a benchmark's intervals and tests in simulated experiments with a known truth."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["LEAGUE", "Calibration", "Experiment", "Figure", "Rate", "calibrate",
 Measured = TypeVar("Measured")
 
 LEAST_COVERED, MOST_FALSE = 0.93, 0.06
-# Equal models of one experiment, which make a league; experiments that are enough to speak of a rate.
+# Equal models per experiment (a league); the smallest number of experiments from which a rate is estimated.
 LEAGUE, FEWEST = 5, 20
 
 
 class Experiment(NamedTuple, Generic[Measured]):
-    """A simulated experiment: what each of some equal models gave, and the noiseless responses in the place of a model."""
+    """A simulated experiment: measurements of several equal models, and of a model that returns the noiseless responses."""
 
     models: Sequence[Measured]
     noiseless: Measured | None = None
@@ -34,7 +34,7 @@ class Experiment(NamedTuple, Generic[Measured]):
 
 @dataclass(frozen=True)
 class Figure:
-    """A number from simulated experiments with its 95 % interval."""
+    """A number from simulated experiments, with its 95 % interval."""
 
     value: float
     low: float
@@ -44,13 +44,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Rate(Figure):
-    """A share with Clopper and Pearson's interval for ``n`` independent trials, which ``runs`` experiments are worth."""
+    """A share with its Clopper–Pearson interval for ``n``, the effective number of independent trials."""
 
     n: float
 
     @property
     def exact(self) -> bool:
-        """Whether the interval is that of the share in so many trials."""
+        """Whether the interval is the Clopper–Pearson interval of the share in ``n`` trials."""
         if not (0 <= self.value <= 1 and 0 < self.n <= LEAGUE * self.runs):
             return False
         again = share(self.value * self.n, self.n, self.runs)
@@ -60,20 +60,21 @@ class Rate(Figure):
 
 @dataclass(frozen=True)
 class Calibration:
-    """How the inference of one metric of a benchmark does where the truth is known.
+    """Performance of the inference of one metric of a benchmark when the truth is known.
 
     Attributes
     ----------
     truth, coverage
-        Mean score of all experiments and models, which a new experiment's interval is about; intervals that hold it.
+        Mean score of all experiments and models, the target of the intervals; the share of intervals that contain it.
     width
-        Mean standard error over the deviation of the score that there is.
+        Mean standard error divided by the true standard deviation of the score.
     false_positives, false_ranks
-        Comparisons of equal models with p below 0.05; leagues of five equal models with a rank that is not open.
+        Share of comparisons of equal models with p below 0.05; share of leagues of five equal models with any rank set
+        smaller than 1 to 5.
     ceiling
-        Intervals of the ceiling that hold the mean ceiling.
+        Share of intervals of the ceiling that contain the mean ceiling.
     recovered
-        Mean score of the noiseless responses: what a true model loses to finitely many stimuli is missing from 1.
+        Mean score of the noiseless responses; 1 minus it is the loss of a perfect model from the limited number of stimuli.
     """
 
     covers: str
@@ -88,13 +89,13 @@ class Calibration:
 
     @property
     def passed(self) -> bool:
-        """Whether intervals may be shown: no rate is worse than it may be beyond the chance of the simulation."""
+        """Whether intervals may be shown: no rate violates its bound by more than simulation error."""
         false = max(self.false_positives.low, self.false_ranks.low)
         return self.coverage.high >= LEAST_COVERED and false <= MOST_FALSE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        # With as many digits as a simulation knows, so that processors agree about them.
+        """Return the calibration as plain data."""
+        # Rounded, so that different processors give equal files.
         text, few = json.dumps(asdict(self)), lambda digits: float(f"{float(digits):.6g}")
         return {**json.loads(text, parse_float=few), "passed": self.passed}
 
@@ -110,7 +111,7 @@ class Calibration:
 
 
 def share(k: float, n: float, runs: int) -> Rate:
-    """The share of ``k`` hits in ``n`` trials."""
+    """Return the share of ``k`` hits in ``n`` trials, from ``runs`` experiments."""
     from scipy.stats import beta
 
     low = float(beta.ppf(0.025, k, n - k + 1)) if k > 0 else 0.0
@@ -119,7 +120,7 @@ def share(k: float, n: float, runs: int) -> Rate:
 
 
 def rate(hits: npt.ArrayLike) -> Rate:
-    """The share of hits (experiment, …): those of one experiment count as much as they tell apart from one another."""
+    """Return the share of hits ``(experiment, …)``; correlated hits of one experiment count as fewer trials."""
     table = np.asarray(hits, dtype=np.float64)
     each = table.reshape(len(table), -1).mean(axis=1)
     mean, runs = float(each.mean()), len(each)
@@ -135,7 +136,14 @@ def calibrate(
     runs: int,
     seed: int,
 ) -> dict[str, Calibration | str]:
-    """What intervals and tests of each score do in ``runs`` simulated experiments, or why nothing is known of them.
+    """Calibrate each score in ``runs`` simulated experiments; a score that cannot be calibrated gets the reason instead.
+
+    Parameters
+    ----------
+    score
+        Returns the scores of a measurement by metric id.
+    draw
+        Draws an experiment with the given number of equal models.
 
     Raises
     ------
@@ -155,7 +163,7 @@ def calibrate(
             reason = str(error)
             continue
         for one in (one for scores in league for one in scores.values()):
-            _ = one.low, one.ceiling and one.ceiling.low  # made now, so that the experiment can go
+            _ = one.low, one.ceiling and one.ceiling.low  # computed now, so that the experiment can be freed
         found.append(league)
     if len(found) < max(FEWEST, 0.9 * runs):
         raise MetricError(f"{runs - len(found)} of {runs} simulated experiments cannot be scored: {reason}")
@@ -191,7 +199,7 @@ def _differ(a: Score, b: Score) -> bool:
 
 
 def _width(error: float, values: npt.NDArray[np.float64]) -> Figure:
-    """The claimed over the true deviation; what the simulation knows of the latter follows a chi-squared distribution."""
+    """Return the ratio of claimed to true deviation; its interval follows from a chi-squared distribution of the latter."""
     from scipy.stats import chi2
 
     degrees = len(values) - 1

@@ -1,4 +1,4 @@
-"""What a suite of benchmarks measures: coverage, agreement, dominant axes, redundancy, panels, discriminative power."""
+"""Diagnosis of a suite: coverage, agreement, dominant axes, redundancy, panels, discriminative power."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ __all__ = ["Axis", "Diagnosis", "Explained", "Pair", "Shift", "Table", "diagnose
 
 State = Literal["scored", "failed", "never run"]
 FEWEST: Final = 5
-"""Models that two benchmarks must share before their agreement is reported."""
+"""Number of models that two benchmarks must share for their agreement to be reported."""
 REDUNDANT: Final = 0.9
 KEPT: Final = 0.95
-"""Kendall's tau with the whole suite that a panel must reach."""
+"""Kendall's tau with the whole suite at which a panel is complete."""
 PERMUTATIONS: Final = 999
 
 
 @dataclass(frozen=True)
 class Table:
-    """Scores of models on benchmarks, higher is better.
+    """Scores of models on benchmarks; higher is better.
 
     Attributes
     ----------
     values
-        (model, benchmark); NaN where there is no score.
+        ``(model, benchmark)``; NaN without a score.
     half_widths
-        Half of each 95 % interval, of the same shape; NaN where a score has none.
+        Half of the width of each 95 % interval, of the same shape; NaN without an interval.
     states
-        Of the same shape: ``scored``, ``failed`` or ``never run``, which are never confused.
+        Of the same shape: ``scored``, ``failed`` or ``never run``.
     attributes
-        Of each benchmark, what it is called in each respect: metric, region, modality, family, …
+        Attributes of each benchmark by name: metric, region, modality, family, …
     order
-        Benchmarks from the oldest to the newest; as in ``values`` when left out.
+        Benchmarks from the oldest to the newest; default: the order of ``values``.
     """
 
     values: pd.DataFrame
@@ -50,7 +50,7 @@ class Table:
 
 
 class Pair(NamedTuple):
-    """Two benchmarks, Spearman's correlation over the models that both scored, its 95 % interval and their number."""
+    """Two benchmarks: Spearman's correlation over shared models, its 95 % interval, and the number of models."""
 
     first: str
     second: str
@@ -61,7 +61,7 @@ class Pair(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """Mean agreement of benchmarks that share an attribute and of those that do not, with a permutation p."""
+    """Mean agreement of benchmarks that share an attribute and of those that do not, with a permutation p value."""
 
     attribute: str
     same: float
@@ -71,14 +71,14 @@ class Explained(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """One axis of the scores: its share of the variance, and the loading of each benchmark."""
+    """A principal axis of the scores: its share of the variance, and the loading of each benchmark."""
 
     share: float
     loadings: dict[str, float]
 
 
 class Shift(NamedTuple):
-    """The suite cut off after a benchmark: Kendall's tau with the whole suite and the largest change of a rank."""
+    """The suite up to a benchmark: Kendall's tau with the whole suite, and the largest change of a rank."""
 
     benchmarks: int
     last: str
@@ -89,7 +89,7 @@ class Shift(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found; see :func:`diagnose`."""
+    """The result of :func:`diagnose`."""
 
     coverage: pd.DataFrame
     adjusted: dict[str, float]
@@ -108,20 +108,20 @@ class Diagnosis:
 def diagnose(table: Table, *, axes: int = 3, seed: int = 0) -> Diagnosis:
     """Diagnose a suite from its table of scores.
 
-    * ``coverage``: for each benchmark, how many models it scored, failed on, and never ran.
-    * ``adjusted``: each model's mean as if every benchmark had been run: least squares of model + benchmark effects over the
-      scores there are. A score that does not exist is never counted as 0.
-    * ``pairs``: Spearman's correlation of every two benchmarks that share at least five models; interval by Fisher's z with
-      the variance of Bonett and Wright (2000).
+    * ``coverage``: the number of scored, failed and never run models of each benchmark.
+    * ``adjusted``: each model's mean over all benchmarks, estimated by least squares of model and benchmark effects on the
+      existing scores. A missing score is never counted as 0.
+    * ``pairs``: Spearman's correlation of each pair of benchmarks that share at least five models; the interval uses
+      Fisher's z with the variance of Bonett and Wright (2000).
     * ``explained``: whether pairs that share an attribute agree more; p permutes the attribute over benchmarks (a Mantel
       test). ``explained_share`` is R² of a regression of all pairs on all attributes.
-    * ``axes``: eigenvectors of the matrix of correlations, unknown pairs 0.
-    * ``redundant`` pairs have a correlation of at least .9 with an interval above .8; ``contrary`` ones have a correlation
-      below 0 at a level of .025 that is divided by the number of pairs (Bonferroni).
-    * ``panel``: benchmarks added one by one, always the one that brings the order of models nearest to that of the whole
-      suite, until Kendall's tau reaches .95.
+    * ``axes``: eigenvectors of the correlation matrix, in which unknown pairs are 0.
+    * ``redundant`` pairs have a correlation of at least .9 and an interval above .8; ``contrary`` pairs have a correlation
+      below 0 at a level of .025 divided by the number of pairs (Bonferroni).
+    * ``panel``: benchmarks selected greedily, each maximising Kendall's tau between the orders of models of the panel and
+      of the whole suite, until tau reaches .95.
     * ``discriminative``: the share of pairs of models whose intervals on a benchmark separate them; NaN without intervals.
-    * ``growth``: the order of models after each benchmark, beside that of the whole suite.
+    * ``growth``: the order of models after each benchmark, compared with that of the whole suite.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def _pairs(scored: pd.DataFrame) -> list[Pair]:
 
 
 def _spread(rho: float, models: int, tail: float) -> float:
-    """Half the width of an interval of Fisher's z of a rank correlation (Bonett and Wright, 2000)."""
+    """Return half the width of the interval of Fisher's z of a rank correlation (Bonett and Wright, 2000)."""
     return float(norm.ppf(1 - tail) * np.sqrt((1 + rho**2 / 2) / max(models - 3, 1)))
 
 
@@ -237,7 +237,7 @@ def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]
 
 
 def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
-    """Mean of each model over all benchmarks of the additive model, best first."""
+    """Return each model's mean over all benchmarks in an additive model, best first."""
     values = scored.to_numpy(dtype=np.float64)
     models, benchmarks = values.shape
     row, column = np.nonzero(np.isfinite(values))
@@ -251,7 +251,7 @@ def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
 
 
 def _standard(scored: pd.DataFrame) -> Floats:
-    """Scores in standard deviations of each benchmark, so that none outweighs another."""
+    """Return scores in standard deviations of each benchmark, so that all benchmarks have equal weight."""
     spread = scored.std(ddof=0).replace(0.0, 1.0).fillna(1.0)
     return ((scored - scored.mean()) / spread).to_numpy(dtype=np.float64)
 
@@ -264,7 +264,7 @@ def _tau(one: Floats, other: Floats) -> float:
 
 
 def _mean(values: Floats) -> Floats:
-    """Mean over the benchmarks that a model has; NaN where it has none."""
+    """Return each model's mean over its scored benchmarks; NaN without any."""
     there = np.isfinite(values)
     with np.errstate(invalid="ignore"):
         mean: Floats = np.where(there, values, 0.0).sum(axis=1) / there.sum(axis=1)
@@ -286,7 +286,7 @@ def _panel(scored: pd.DataFrame) -> tuple[tuple[str, ...], float]:
 
 
 def _separated(scores: pd.Series[float], half_widths: pd.Series[float]) -> float:
-    """Share of the pairs of models whose difference exceeds √(h₁² + h₂²)."""
+    """Return the share of pairs of models whose difference exceeds √(h₁² + h₂²)."""
     known = pd.DataFrame({"value": scores, "half": half_widths}).dropna().to_numpy(dtype=np.float64)
     if len(known) < 2:
         return float("nan")

@@ -1,4 +1,4 @@
-"""Differences of scores measured on the same items: paired intervals, tests, what could be found, and ranks."""
+"""Differences of scores on the same items: paired intervals, tests, detectable differences, and ranks."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ POWER: Final = 0.8
 
 @dataclass(frozen=True)
 class Difference:
-    """Score of A minus score of B on one benchmark, paired over the items that both were measured on.
+    """Score of A minus score of B on one benchmark, paired over shared items.
 
     Attributes
     ----------
     p, p_corrected
-        Two-sided, from Student's distribution of the difference over its standard error; and after Holm's correction
-        within its family.
+        Two-sided p value of Student's test of the difference; and the same after Holm's correction within its family.
     effect
-        The difference over the deviation of one item of the factor that varies most: Cohen's d of ``pairs`` pairs.
+        The difference divided by the standard deviation of one item of the factor with the largest variance: Cohen's d of
+        ``pairs`` pairs.
     detectable
-        The smallest difference that a test at 5 % finds in 80 % of experiments of this size.
+        The smallest difference that a test at 5 % detects in 80 % of experiments of this size.
     covers
-        What the interval and the test are about.
+        The random factors that the interval and the test generalise over, in words.
     reason
-        Why something is absent.
+        Why values are missing.
     """
 
     benchmark: str
@@ -62,14 +62,14 @@ class Difference:
 
     @property
     def better(self) -> str:
-        """``a`` or ``b`` if the corrected p is below 0.05, else empty."""
+        """``a`` or ``b`` if the corrected p value is below 0.05, otherwise empty."""
         if self.p_corrected is None or self.value is None or self.p_corrected >= SIGNIFICANT:
             return ""
         return "a" if (self.value > 0) == (self.direction == "higher") else "b"
 
 
 def difference(benchmark: str, a: Score, b: Score) -> Difference:
-    """The difference of two scores over the items that both were measured on."""
+    """Return the difference of two scores, paired over shared items; ``reason`` says why they cannot be paired."""
     base = Difference(benchmark, a.value, b.value, a.value - b.value, direction=a.direction)
     if a.direction != b.direction or a.scale != b.scale:
         return replace(base, reason=f"the scores have scales {a.scale} and {b.scale}: not comparable")
@@ -97,7 +97,7 @@ def _tested(base: Difference, spread: Spread) -> Difference:
 def corrected(
     differences: Sequence[Difference], families: Sequence[str] | None = None
 ) -> tuple[Difference, ...]:
-    """The differences with p corrected by Holm within each family (one if none are named); untested ones as they are."""
+    """Return the differences with p values corrected by Holm within each family (default: one family)."""
     names = list(families) if families is not None else [""] * len(differences)
     done = list(differences)
     for family in dict.fromkeys(names):
@@ -109,14 +109,14 @@ def corrected(
 
 
 class Joint(NamedTuple):
-    """A number with its joint draws; without them where any of its parts has none."""
+    """A number with its joint draws; None if any of its parts has no draws."""
 
     value: float
     spread: Spread | None
 
 
 def joint_mean(parts: Sequence[tuple[float, Score]]) -> Joint:
-    """The weighted sum of scores; draws of one population are shared, others are independent."""
+    """Return the weighted sum of scores; draws of the same population are shared, others are independent."""
     value = sum(weight * score.value for weight, score in parts)
     spreads = [score.spread * weight for weight, score in parts if score.spread is not None]
     if not spreads or len(spreads) < len(parts):
@@ -128,7 +128,7 @@ def joint_mean(parts: Sequence[tuple[float, Score]]) -> Joint:
 
 
 def overall(base: Difference, a: Joint, b: Joint) -> Difference:
-    """The difference of two joint means."""
+    """Return ``base`` with the interval and test of the difference of two joint means."""
     if a.spread is None or b.spread is None:
         return replace(base, reason="no interval: how some of the scores vary is not known")
     return _tested(base, a.spread - b.spread)
@@ -137,13 +137,13 @@ def overall(base: Difference, a: Joint, b: Joint) -> Difference:
 def clearly_better(
     entries: Sequence[Joint], *, higher: bool = True, level: float = 0.95
 ) -> npt.NDArray[np.bool_]:
-    """Whether the first is better than the second, (entry, entry), all pairs at once at ``level``.
+    """Return a matrix ``(entry, entry)`` of whether the first entry is better than the second, simultaneously at ``level``.
 
-    Simultaneous intervals of all pairwise differences, whose common critical value is the quantile of the largest
-    studentised difference in the joint draws (Mogstad et al., 2024), widened to Student's for few items. The fewer they
-    are, the more each pair has an error of its own, and the nearer its level is to that of Bonferroni: all of the way where
-    degrees of freedom are below twice the square of the critical value. What has no spread is neither better nor worse than
-    anything.
+    The test uses simultaneous intervals of all pairwise differences. Their common critical value is the quantile of the
+    largest studentised difference in the joint draws (Mogstad et al., 2024), widened to Student's distribution for few
+    items. With fewer items, the errors of pairs become more independent, so the level of each pair approaches that of
+    Bonferroni, which it reaches when the degrees of freedom are below twice the square of the critical value. An entry
+    without spread is neither better nor worse than any other.
     """
     count = len(entries)
     better = np.zeros((count, count), dtype=bool)
@@ -174,14 +174,14 @@ def clearly_better(
 
 
 def _between(draws: Floats) -> Floats:
-    """Mean square of the difference of every two rows."""
+    """Return the mean square of the difference of each pair of rows."""
     gram = draws @ draws.T / draws.shape[1]
     power = gram.diagonal()
     return np.asarray(np.maximum(power[:, None] + power - 2 * gram, 0.0))
 
 
 def _largest(whole: Floats, level: float) -> float:
-    """Quantile of the largest studentised difference of any two rows over the draws."""
+    """Return the quantile over draws of the largest studentised difference of two rows."""
     scale = np.sqrt(_between(whole))
     tiny = 1e-9 * float(scale.max())
     largest = np.zeros(whole.shape[1])
@@ -195,6 +195,6 @@ def _largest(whole: Floats, level: float) -> float:
 
 
 def rank_sets(better: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and last rank that each entry can have, from who is clearly better than whom."""
+    """Return the first and last possible rank of each entry, from the matrix of :func:`clearly_better`."""
     count = len(better)
     return [(1 + int(better[:, i].sum()), count - int(better[i].sum())) for i in range(count)]

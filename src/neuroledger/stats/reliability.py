@@ -1,4 +1,4 @@
-"""From the correlation of two parts of the repetitions to the reliability of all of them."""
+"""Reliability of all repetitions, extrapolated from the correlation of two parts of them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ __all__ = ["of_all"]
 
 
 def of_all(r: Floats, first: Floats, second: Floats) -> Floats:
-    """Reliability of the mean over all repetitions, from the correlation of the means over two parts of them.
+    """Return the reliability of the mean over all repetitions, from the correlation of the means over two parts of them.
 
     With a signal of variance 1 and noise of variance x in a single repetition, parts of n₁ and n₂ repetitions correlate by
-    ``r = 1 / √((1 + x/n₁)(1 + x/n₂))``, and all of them have the reliability ``1 / (1 + x/(n₁ + n₂))``: for one length
-    that is Horst's formula for unequal parts [horst1951], and for equal parts ``2r / (1 + r)`` [spearman1910, brown1910].
-    Where stimuli differ in their repetitions, the means of 1/n take the place of 1/n.
+    ``r = 1 / √((1 + x/n₁)(1 + x/n₂))``, and all repetitions have the reliability ``1 / (1 + x/(n₁ + n₂))``. For the
+    same n₁ and n₂ in all stimuli, this is Horst's formula for unequal parts [horst1951], and for equal parts
+    ``2r / (1 + r)`` [spearman1910, brown1910]. If stimuli differ in their repetitions, 1/n is averaged over stimuli.
 
     Parameters
     ----------
     r
-        Correlations ``(split, …)``; negative ones are continued by the same formula, -1 gives NaN.
+        Correlations ``(split, …)``; negative values use the same formula, and -1 gives NaN.
     first, second
-        Repetitions of each stimulus in the two parts ``(split, stimulus)``; stimuli that one part lacks do not count.
+        Repetitions of each stimulus in the two parts ``(split, stimulus)``; stimuli missing in one part are ignored.
+
+    Returns
+    -------
+    array
+        Reliabilities ``(split, …)``, the shape of ``r``.
     """
     shape = (len(r),) + (1,) * (r.ndim - 1)
     both = (first > 0) & (second > 0)

@@ -1,4 +1,4 @@
-"""Samples to one number: aggregation, error, and how the number moves with what was drawn."""
+"""Aggregation of samples to one number, its error, and its dependence on random items."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Cells", "aggregate", "error_of", "holm", "influence_of"]
 Floats = npt.NDArray[np.float64]
 Step = tuple[str, str]
 
-# Dimensions whose entries are chosen, not drawn: an interval says nothing about others.
+# Dimensions with fixed entries, over which an interval does not generalise.
 FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw", "class", "overlap"})
-# Values that share the slope of a median, in the limit of many.
+# Number of values over which the slope of a median is spread, for many values.
 BROAD: Final = 10
-# Values on each side of the middle that a weighted median can be, in roots of their number: beyond five deviations.
+# Range of values around the middle that contains weighted medians, in square roots of their number (over five deviations).
 REACH: Final = 2.5
 
 
@@ -52,7 +52,7 @@ _PLAIN: Mapping[str, Callable[..., Any]] = {
 
 
 def _reduce(values: Floats, axis: int, how: str) -> Floats:
-    """Reduce one axis, skipping NaN; all-NaN slices stay NaN."""
+    """Reduce one axis, ignoring NaN; all-NaN slices give NaN."""
     if not np.isnan(values).any():
         return np.asarray(_PLAIN[how](values, axis=axis))
     empty = np.isnan(values).all(axis=axis)
@@ -61,19 +61,19 @@ def _reduce(values: Floats, axis: int, how: str) -> Floats:
 
 
 def aggregate(samples: xr.DataArray, steps: Sequence[Step]) -> float:
-    """Reduce the samples dimension by dimension, in the declared order, skipping missing values.
+    """Reduce the samples to one number, dimension by dimension in the declared order, ignoring NaN.
 
     Parameters
     ----------
     samples
-        Labelled values of any dimensions.
+        Labelled values with any dimensions.
     steps
         ``(dimension, how)``; ``how`` is mean, median, sum, max, min or abs_mean. Every dimension must be named.
 
     Raises
     ------
     MetricError
-        A dimension does not exist, or is left over.
+        A dimension is left over after the last step.
     """
     values, dims = _apply(np.asarray(samples.values, dtype=np.float64), [str(d) for d in samples.dims], steps)
     if dims:
@@ -88,7 +88,7 @@ def aggregate(samples: xr.DataArray, steps: Sequence[Step]) -> float:
 def _apply(values: Floats, dims: list[str], steps: Sequence[Step]) -> tuple[Floats, list[str]]:
     for over, how in steps:
         if over not in dims:
-            continue  # one spec serves samples with and without, say, a `time_bin` dimension
+            continue  # a spec may list dimensions that only some samples have, such as `time_bin`
         axis = dims.index(over)
         values = _reduce(values, axis, how)
         dims = dims[:axis] + dims[axis + 1 :]
@@ -96,9 +96,9 @@ def _apply(values: Floats, dims: list[str], steps: Sequence[Step]) -> tuple[Floa
 
 
 def error_of(samples: xr.DataArray, steps: Sequence[Step], over: str, how: str) -> float:
-    """Error from the values along ``over``, after the aggregation steps that come before it.
+    """Return the error over dimension ``over``, after the aggregation steps that precede it.
 
-    ``sem`` is the standard deviation (ddof 0) over √n; ``std`` is the deviation itself. NaN when there is one value.
+    ``sem`` is the standard deviation (ddof 0) divided by √n; ``std`` is the standard deviation. One value gives NaN.
     """
     before: list[Step] = []
     for step in steps:
@@ -120,21 +120,21 @@ def error_of(samples: xr.DataArray, steps: Sequence[Step], over: str, how: str) 
 
 @dataclass(frozen=True)
 class Cells:
-    r"""How each item of one factor moves each sample: the influence of row ``i`` on a sample, weighted 1/n.
+    r"""Influence of each item of one factor on each sample, weighted 1/n.
 
     Attributes
     ----------
     ids
         The item of each row, (row,).
     parts
-        One for each entry of the samples' dimension ``split`` (one alone where there is none): the rows, and their
-        influence on that entry's samples, (row, \\*other dimensions of the samples).
+        One pair for each entry of the samples' dimension ``split`` (a single pair without it): row numbers, and their
+        influence on the samples of this entry, (row, \\*other dimensions of the samples).
     factor
-        What the items are.
+        Name of the factor.
     pairs
-        What pairs of items add to the aggregate beyond the two, (item, item) in the order of sorted ids.
+        Interaction of pairs of items in the aggregate, (item, item) in the order of sorted ids.
     refit
-        How much more the part that all samples share varies because what was fitted saw the same items.
+        Factor by which the variance common to all samples increases because fits share items.
     """
 
     ids: npt.NDArray[Any]
@@ -147,10 +147,10 @@ class Cells:
 def influence_of(
     samples: xr.DataArray, steps: Sequence[Step], cells: Cells | None = None
 ) -> Influence | None:
-    """How the aggregate of the samples varies with what was drawn: each of their random dimensions, and ``cells``.
+    """Return the influence of random items on the aggregate: those of each random dimension, and of ``cells``.
 
-    The aggregation is differentiated: items of a dimension move it where that dimension is reduced, and what moves a
-    sample moves the aggregate as far as the sample counts in it. None where nothing varies.
+    The aggregation is differentiated by the chain rule: items of a dimension have an influence where the dimension is
+    reduced, and the influence of a sample is weighted by its slope in the aggregate. None if nothing is random.
     """
     dims = [str(d) for d in samples.dims]
     values = np.asarray(samples.values, dtype=np.float64)
@@ -195,7 +195,7 @@ def influence_of(
 
 
 def _through(cells: Cells, weight: Floats, dims: list[str]) -> tuple[Floats, list[str]]:
-    """What each row does to the aggregate by way of each sample (splits added up), and the dimensions of those."""
+    """Return the influence of each row on the aggregate through each sample, summed over splits, and the dimensions."""
     others = [dim for dim in dims if dim != "split"]
     weights = np.moveaxis(weight, dims.index("split"), 0) if "split" in dims else weight[None]
     table = np.zeros((len(cells.ids), *weights.shape[1:]))
@@ -205,8 +205,8 @@ def _through(cells: Cells, weight: Floats, dims: list[str]) -> tuple[Floats, lis
 
 
 def _ordered(rows: npt.NDArray[Any], columns: npt.NDArray[Any], table: Floats) -> Floats:
-    """The table with rows and columns joined and sorted by their names, as :func:`moved` sorts items."""
-    for names in (rows, columns):  # rows first; each pass turns the table
+    """Return the table with rows and columns summed by name and sorted, as :func:`moved` sorts items."""
+    for names in (rows, columns):  # rows, then columns; each pass transposes the table
         known, codes = np.unique(np.asarray(names).astype(str), return_inverse=True)
         joined = np.zeros((len(known), table.shape[1]))
         np.add.at(joined, codes.ravel(), table)
@@ -215,7 +215,7 @@ def _ordered(rows: npt.NDArray[Any], columns: npt.NDArray[Any], table: Floats) -
 
 
 def _names(samples: xr.DataArray, dim: str, *, once: bool) -> npt.NDArray[Any]:
-    """What tells the items along a dimension apart, for every model; rows of one stimulus are one item unless ``once``."""
+    """Return names of the items of a dimension that are equal for all models; stimulus ids may repeat unless ``once``."""
     for key in (f"{dim}_id", dim, "stimulus_id"):
         if key in samples.coords and samples.coords[key].dims == (dim,):
             names = np.asarray(samples.coords[key].values).astype(str)
@@ -226,7 +226,7 @@ def _names(samples: xr.DataArray, dim: str, *, once: bool) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Reduced:
-    """One step of an aggregation: the values before it, and along which axis they become one."""
+    """One step of an aggregation: its method, its axis, and the values before it."""
 
     over: str
     how: str
@@ -234,7 +234,7 @@ class _Reduced:
     values: Floats
 
     def slope(self) -> Floats:
-        """Derivative of the reduced value by each value; of a median, the weights of the values around it."""
+        """Return the derivative of the reduced value by each value; for a median, weights of the central values."""
         known = ~np.isnan(self.values)
         count = np.maximum(known.sum(axis=self.axis, keepdims=True), 1)
         if self.how == "sum":
@@ -252,7 +252,7 @@ class _Reduced:
         return np.asarray(hit / np.maximum(hit.sum(axis=self.axis, keepdims=True), 1))
 
     def items(self) -> Floats:
-        """Influence of each item along the axis on the reduced value, weighted 1/n; the shape is that of the values."""
+        """Return the influence of each item on the reduced value, weighted 1/n, in the shape of the values."""
         known = ~np.isnan(self.values)
         count = np.maximum(known.sum(axis=self.axis, keepdims=True), 1)
         if self.how in ("mean", "abs_mean"):
@@ -269,9 +269,9 @@ class _Reduced:
 
 
 def _medians(steps: Sequence[_Reduced], weights: Mapping[str, Floats]) -> Floats:
-    """The aggregate (draw,), whose next step is a median, for weights (draw, item) of what that is over.
+    """Return the aggregate ``(draw,)``, whose next step is a median, for weights ``(draw, item)`` of its items.
 
-    The same weights move every median of the same items, so that medians of two scores move together as far as they do.
+    All medians of the same items use the same weights, so that medians of two scores are correlated as in the data.
     """
     median = steps[0]
     values = _weighted_medians(np.moveaxis(median.values, median.axis, -1), weights[median.over])
@@ -281,9 +281,9 @@ def _medians(steps: Sequence[_Reduced], weights: Mapping[str, Floats]) -> Floats
 
 
 def _weighted_medians(values: Floats, weights: Floats) -> Floats:
-    """Medians over the last axis with the weights of each draw, (draw, …), missing values skipped.
+    """Return weighted medians over the last axis, ``(draw, …)``, ignoring NaN.
 
-    With equal weights they are plain medians: cumulative weights are counted to the middle of each value's own.
+    Cumulative weights are measured to the middle of each value's weight, so that equal weights give plain medians.
     """
     flat = values.reshape(-1, values.shape[-1])
     out = np.full((len(weights), len(flat)), np.nan)
@@ -304,7 +304,7 @@ def _weighted_medians(values: Floats, weights: Floats) -> Floats:
 
 
 def _crossing(place: Floats, values: Floats) -> Floats:
-    """Value where ``place``, which rises along each row, crosses 0."""
+    """Return the interpolated value at which ``place``, increasing along each row, crosses 0."""
     if place.shape[1] == 1:
         return np.full(len(place), values[0])
     above = np.clip((place < 0).sum(axis=1), 1, place.shape[1] - 1)
@@ -315,7 +315,7 @@ def _crossing(place: Floats, values: Floats) -> Floats:
 
 
 def _central(values: Floats) -> Floats:
-    """Weights of the values around their median: broad, since the noise of single values says who is in the middle."""
+    """Return weights of the values around their median, spread widely because noise determines which value is central."""
     known = np.flatnonzero(~np.isnan(values))
     weights = np.zeros(len(values))
     if known.size:
@@ -326,7 +326,7 @@ def _central(values: Floats) -> Floats:
 
 
 def _median_influence(values: Floats) -> Floats:
-    """Influence of each value on the median, by way of the quantiles around it [harrell1982]."""
+    """Return the influence of each value on the median, from the quantiles around it [harrell1982]."""
     known = np.flatnonzero(~np.isnan(values))
     n = known.size
     influence = np.zeros(len(values))
@@ -342,7 +342,7 @@ def _median_influence(values: Floats) -> Floats:
 
 
 def holm(p_values: Sequence[float]) -> Floats:
-    """Holm's step-down adjusted p values, in the order given."""
+    """Return Holm's step-down adjusted p values, in the order of ``p_values``."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     scaled = np.minimum(1.0, p[order] * np.arange(len(p), 0, -1))
