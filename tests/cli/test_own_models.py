@@ -240,7 +240,7 @@ def test_a_checkpoint_that_would_run_code_and_one_of_another_network_are_refused
     assert not Path("attacked").exists()
     torch.save(small().state_dict(), tmp_path / "other.pt")
     with pytest.raises(
-        RequestError, match=r"is no DVC repository.*`dvc init` there first.*nothing was written"
+        RequestError, match=r"is not a DVC repository.*`dvc init` there first.*nothing was written"
     ):
         package_model(here.open(), "mine", tmp_path / "other.pt")
     assert not (here.root / "data" / "models" / "mine").exists()

@@ -81,7 +81,7 @@ def server() -> Iterator[str]:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(fetching, "_https", lambda _: url)
+    monkeypatch.setattr(fetching, "_resolve_url", lambda _: url)
 
 
 def test_a_file_is_found_in_the_mirror_by_its_bytes_under_any_name(
@@ -154,7 +154,7 @@ def test_an_edited_file_is_not_overwritten_unless_forced(
 
 def test_an_s3_source_becomes_a_versioned_https_url() -> None:
     source = SourceFile(url="s3://bucket/folder/a@b.nc", size=1, sha256="0" * 64, version_id="v+1")
-    assert fetching._https(source) == "https://bucket.s3.amazonaws.com/folder/a%40b.nc?versionId=v%2B1"
+    assert fetching._resolve_url(source) == "https://bucket.s3.amazonaws.com/folder/a%40b.nc?versionId=v%2B1"
 
 
 def test_a_verification_is_remembered_until_the_file_changes(
@@ -173,7 +173,7 @@ def test_a_verification_is_remembered_until_the_file_changes(
     changed = bytearray(CONTENT)
     changed[5] ^= 1
     path.write_bytes(changed)
-    with pytest.raises(IntegrityError, match="does not hold the pinned bytes"):
+    with pytest.raises(IntegrityError, match="does not have the pinned bytes"):
         verify_file(path, pin(), memory=tmp_path / "memory")
     assert hashed
 
@@ -207,7 +207,7 @@ def test_many_files_of_one_size_are_hashed_once_each(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("last", "says"),
     [
-        ("Is your cache up to date? <https://error.dvc.org/missing-files>", "runs `dvc push`"),
+        ("Is your cache up to date? <https://error.dvc.org/missing-files>", "must run `dvc push`"),
         ("ERROR: /somewhere is not a git repository", "`git init` in this folder"),
         ("ERROR: something else", "something else$"),
     ],
@@ -228,10 +228,10 @@ def test_what_dvc_says_last_is_told_on(
 
 
 class Raw:
-    """Answers each connection with the next of some functions, which get the socket and what was asked."""
+    """Answers each connection with the next of some functions, which get the socket and what was requests."""
 
     def __init__(self, *answers: Any) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._answers = list(answers)
         self._server = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}/a.bin"
@@ -247,7 +247,7 @@ class Raw:
 
     def _one(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
-            self.asked.append(connection.recv(65536).decode())
+            self.requests.append(connection.recv(65536).decode())
             answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
             if callable(answer):
                 answer(connection)
@@ -329,24 +329,24 @@ def test_a_secure_address_is_never_left_for_an_open_one(
 
         def close(self) -> None: ...
 
-    asked: list[str] = []
+    requests: list[str] = []
 
     def request(_: Any, __: str, url: str, **___: Any) -> Answer:
-        asked.append(url)
+        requests.append(url)
         return Answer()
 
     monkeypatch.setattr(fetching.urllib3.PoolManager, "request", request)
     serve(monkeypatch, "https://example.org/a.bin")
-    with pytest.raises(UnavailableError, match="which is no https address"):
+    with pytest.raises(UnavailableError, match="which is not an https address"):
         fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
-    assert asked == ["https://example.org/a.bin"]
+    assert requests == ["https://example.org/a.bin"]
 
 
 def test_a_transfer_survives_interruptions_while_it_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def part(connection: socket.socket) -> None:
-        begin = int(re.search(r"bytes=(\d+)-", server.asked[-1] + "bytes=0-")[1])  # type: ignore[index]
+        begin = int(re.search(r"bytes=(\d+)-", server.requests[-1] + "bytes=0-")[1])  # type: ignore[index]
         head = f"HTTP/1.1 206 Partial\r\nContent-Range: bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}\r\n"
         rest = CONTENT[begin:]
         connection.sendall(f"{head}Content-Length: {len(rest)}\r\n\r\n".encode() + rest[:100_000])
@@ -356,7 +356,7 @@ def test_a_transfer_survives_interruptions_while_it_moves(
     monkeypatch.setattr(fetching, "ATTEMPTS", 20)
     (path,) = fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
     assert path.read_bytes() == CONTENT
-    assert len(server.asked) > 10
+    assert len(server.requests) > 10
     server.close()
 
 
@@ -366,8 +366,8 @@ def test_ranges_that_lie_are_begun_again(tmp_path: Path, monkeypatch: pytest.Mon
     serve(monkeypatch, server.url)
     (path,) = fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
     assert path.read_bytes() == CONTENT
-    assert "Range: bytes=5000-" in server.asked[1]
-    assert "Range" not in server.asked[2]
+    assert "Range: bytes=5000-" in server.requests[1]
+    assert "Range" not in server.requests[2]
     server.close()
 
 
@@ -401,7 +401,7 @@ def test_two_fetches_of_one_file_load_it_once(tmp_path: Path, monkeypatch: pytes
     with ThreadPoolExecutor(6) as pool:
         done = list(pool.map(lambda _: fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}), range(6)))
     assert len(done) == 6
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert (tmp_path / "data" / "a.bin").read_bytes() == CONTENT
     server.close()
 
@@ -460,7 +460,7 @@ def test_a_pointer_names_the_file_beside_it_alone(
 ) -> None:
     (tmp_path / "a.bin.dvc").write_text(pointer)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("DVC was run"))
-    with pytest.raises(DataError, match=r"does not point to a\.bin beside it"):
+    with pytest.raises(DataError, match=r"does not point to a\.bin in its folder"):
         fetching._pull(tmp_path, tmp_path / "a.bin", force=False)
 
 
@@ -507,24 +507,24 @@ def test_an_answer_begins_where_it_was_asked_to_or_at_the_start(
     tmp_path: Path, answer: Any, there: int, size: int | None, begin: int
 ) -> None:
     (tmp_path / "p").write_bytes(b"kept")
-    assert fetching._start(answer, "https://a/x", there, transfer(tmp_path / "p", size)) == begin
+    assert fetching._check_response(answer, "https://a/x", there, transfer(tmp_path / "p", size)) == begin
     assert (tmp_path / "p").read_bytes() == b"kept"
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "words", "wait"),
     [
-        (Answer(416), fetching._TransientError, "it does not continue at byte 1,040", 0.0),
+        (Answer(416), fetching._TransientError, "the response does not continue at byte 1,040", 0.0),
         (
             Answer(206, Content_Range="bytes 0-9/2000"),
             fetching._TransientError,
-            "it does not continue at byte 1,040",
+            "the response does not continue at byte 1,040",
             0.0,
         ),
         (
             Answer(206, Content_Range="bytes 1040-9/1999"),
             fetching._TransientError,
-            "it does not continue at byte 1,040",
+            "the response does not continue at byte 1,040",
             0.0,
         ),
         (Answer(503, Retry_After="17"), fetching._TransientError, "HTTP 503", 17.0),
@@ -551,7 +551,7 @@ def test_every_other_answer_is_an_error_of_its_kind(
     partial = tmp_path / "p"
     partial.write_bytes(b"begun")
     with pytest.raises(kind) as caught:
-        fetching._start(answer, "https://a/x", 1040, transfer(partial, 2000))
+        fetching._check_response(answer, "https://a/x", 1040, transfer(partial, 2000))
     assert type(caught.value) is kind and "https://a/x" in str(caught.value) and words in str(caught.value)
     assert partial.exists() is ("continue" not in words)
     if wait is not None:
@@ -563,11 +563,14 @@ def test_a_size_that_nobody_stated_is_the_servers_within_reason(
 ) -> None:
     run = transfer(tmp_path / "p", None)
     assert run.known == "stated" and transfer(tmp_path / "p").known == "pinned"
-    assert fetching._start(Answer(206, Content_Length="60"), "https://a/x", 40, run) == 40 and run.size == 100
+    assert (
+        fetching._check_response(Answer(206, Content_Length="60"), "https://a/x", 40, run) == 40
+        and run.size == 100
+    )
     monkeypatch.setattr(fetching, "MOST", 99)
     run = transfer(tmp_path / "p", None)
-    with pytest.raises(IntegrityError, match="gives more than the 99 bytes that are stated"):
-        fetching._start(Answer(206, Content_Length="60"), "https://a/x", 40, run)
+    with pytest.raises(IntegrityError, match="sends more than the 99 bytes that are stated"):
+        fetching._check_response(Answer(206, Content_Length="60"), "https://a/x", 40, run)
     assert transfer(tmp_path / "p", 1 << 15).deadline - transfer(tmp_path / "p", 0).deadline == pytest.approx(
         2, abs=0.1
     )
@@ -594,7 +597,7 @@ def test_the_innermost_reason_is_one_line(error: Exception, words: str) -> None:
 @pytest.mark.parametrize("option", sorted(fetching.CONFIG["remote"]))
 def test_each_option_that_says_where_files_come_from_is_allowed(tmp_path: Path, option: str) -> None:
     (tmp_path / "config").write_text(f"[core]\n    remote = r\n['remote \"r\"']\n    {option} = x\n")
-    fetching._require_harmless(tmp_path / "config")
+    fetching._require_harmless_config(tmp_path / "config")
     assert option in {
         "url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login", "account_name",
         "projectname", "access_key_id", "secret_access_key", "session_token", "user", "password", "port", "account_key",
@@ -608,7 +611,7 @@ def test_what_is_not_here_is_counted_with_its_size_and_the_command(lab: Lab) -> 
     size = (lab.data / "stimuli.zip").stat().st_size
     (lab.data / "stimuli.zip").unlink()
     said = fetching.absent(lab.open(), "datasets", "lab")
-    assert said is not None and said.what == f"1 of 3 files are not here, {size / 1e6:,.1f} MB"
+    assert said is not None and said.what == f"1 of 3 files are missing, {size / 1e6:,.1f} MB"
     assert (said.code, said.severity, said.where) == ("data.missing", "error", "data set 'lab'")
     assert said.fix == "run `neuroledger fetch lab`"
     assert fetching.absent(lab.open(), "models", "pixels4") is None
@@ -646,17 +649,18 @@ def test_what_is_stated_is_found_in_the_mirror_by_its_name_or_said_to_be_nowhere
     ):
         fetching.fetch_stated(tmp_path, folder, {"deep/x.bin": said})
     with pytest.raises(
-        UnavailableError, match=r"^y cannot be fetched \(its publisher states no address\): get it as"
+        UnavailableError,
+        match=r"^y cannot be fetched \(its publisher states no address\): follow the data set's",
     ):
         fetching.fetch_stated(tmp_path, folder, {"y": said})
-    asked: list[Any] = []
+    requests: list[Any] = []
 
-    def arrived(root: Path, one: Any, name: str, progress: Any, tried: list[str]) -> Path:
-        asked.append((root, one, name))
+    def fetch_url(root: Path, one: Any, name: str, progress: Any, tried: list[str]) -> Path:
+        requests.append((root, one, name))
         (tmp_path / "arrived").write_bytes(CONTENT)
         return tmp_path / "arrived"
 
-    monkeypatch.setattr(fetching, "_arrived", arrived)
+    monkeypatch.setattr(fetching, "_fetch_url", fetch_url)
     addressed = Stated(size=len(CONTENT), url="https://example.org/x")
     fetching.fetch_stated(tmp_path, folder, {"y": addressed})
-    assert asked == [(tmp_path, addressed, "y")] and (folder / "y").read_bytes() == CONTENT
+    assert requests == [(tmp_path, addressed, "y")] and (folder / "y").read_bytes() == CONTENT

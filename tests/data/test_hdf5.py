@@ -40,7 +40,7 @@ def test_a_variable_that_is_not_there_is_told_with_those_that_are(tmp_path: Path
         for name in ("c", "group"):
             with pytest.raises(DataError, match=rf"x\.mat has no variable '{name}'; it has a, b, group"):
                 hdf5.variable(file, name, tmp_path / "x.mat")
-        with pytest.raises(DataError, match=r"'a' is no cell array of MATLAB 7\.3 but int64 \(1,\)"):
+        with pytest.raises(DataError, match=r"'a' is not a MATLAB 7\.3 cell array, but int64 \(1,\)"):
             hdf5.cells(file, "a", tmp_path / "x.mat")
 
 

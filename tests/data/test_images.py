@@ -99,7 +99,7 @@ def test_floating_point_images_are_refused() -> None:
 
 def test_integers_beyond_sixteen_bits_are_refused_not_clipped() -> None:
     data = encoded(Image.fromarray(RAMP.astype(np.int32) * 1000), "TIFF")
-    with pytest.raises(DataError, match="holds values from 0 to"):
+    with pytest.raises(DataError, match="has values from 0 to"):
         decode(data, "a")
 
 

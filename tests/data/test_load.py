@@ -11,7 +11,7 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.validate import _contents
-from neuroledger.data.load import _Declared, _spanning, load_dataset
+from neuroledger.data.load import _DeclaredFiles, _with_degrees, load_dataset
 from neuroledger.data.package import expectations_text
 from neuroledger.errors import DataError, UnavailableError
 from tests.engine.lab import REPETITIONS, Lab
@@ -19,10 +19,10 @@ from tests.models.drawn_stimuli import drawn
 
 
 def test_stimuli_span_what_they_say_and_else_what_the_data_set_says() -> None:
-    assert _spanning(drawn(2), 8.0).degrees == 8.0
-    assert _spanning(drawn(2, degrees=4.0), 8.0).degrees == 4.0
-    assert _spanning(drawn(2, columns={"degrees": [4.0, 5.0]}), 8.0).degrees is None
-    assert _spanning(drawn(2), None).degrees is None
+    assert _with_degrees(drawn(2), 8.0).degrees == 8.0
+    assert _with_degrees(drawn(2, degrees=4.0), 8.0).degrees == 4.0
+    assert _with_degrees(drawn(2, columns={"degrees": [4.0, 5.0]}), 8.0).degrees is None
+    assert _with_degrees(drawn(2), None).degrees is None
 
 
 @pytest.mark.parametrize("degrees", [None, 6.0])
@@ -37,7 +37,7 @@ def test_a_data_set_is_called_by_its_id_and_its_degrees_reach_its_stimuli(
 
 
 def test_a_file_that_a_reader_lacks_is_told_with_those_that_are_pinned() -> None:
-    files = _Declared({"b": Path("b"), "a": Path("a")})
+    files = _DeclaredFiles({"b": Path("b"), "a": Path("a")})
     assert files["a"] == Path("a")
     with pytest.raises(
         DataError, match="the reader needs the file 'c'; the spec's `files` are a, b: correct"

@@ -57,7 +57,7 @@ def test_truths_and_numbers_as_objects_become_double_precision(values: Any) -> N
 )  # fmt: skip
 def test_what_is_no_number_is_refused_by_its_type(values: Any, type_: str) -> None:
     with pytest.raises(
-        AssemblyError, match=rf"^mine holds values of type {type_}.*; responses are real numbers$"
+        AssemblyError, match=rf"^mine has values of type {type_}.*; responses must be real numbers$"
     ):
         received(given(values), name="mine")
 
@@ -69,7 +69,7 @@ def test_what_is_no_assembly_or_empty_is_refused() -> None:
         received(np.zeros((2, 2)), name="mine")
     with pytest.raises(RequestError, match=r"^mine is a pandas\.DataFrame, not"):
         received(pd.DataFrame(), name="mine")
-    with pytest.raises(AssemblyError, match=r"^mine is empty: it has no neuroid; check how it was selected$"):
+    with pytest.raises(AssemblyError, match=r"^mine is empty: it has no neuroid; check the selection$"):
         received(given(np.zeros((2, 0))), name="mine")
 
 

@@ -332,7 +332,7 @@ def test_a_new_data_set_without_terms_is_refused_before_anything_is_written(
         lambda: package_trials(open_catalog(own), "mine", long_table(), terms),
     ):
         with pytest.raises(
-            RequestError, match=f"'mine' is new, and nothing states its licence and access: give {lost} "
+            RequestError, match=f"'mine' is new, and its licence and access are not stated: give {lost} "
         ):
             package()
     assert not (own / "data").exists() and not (own / "specs" / "datasets").exists()
@@ -340,7 +340,7 @@ def test_a_new_data_set_without_terms_is_refused_before_anything_is_written(
 
 def test_files_outside_their_folder_or_without_one_are_refused(own: Path, files: Path) -> None:
     for folder in (None, files / "nowhere"):
-        with pytest.raises(RequestError, match="name the folder of the files with --files FOLDER"):
+        with pytest.raises(RequestError, match="give the folder of the files with --files FOLDER"):
             package_stimuli(open_catalog(own), "mine", table(), folder, TERMS)
     (files / "secret.png").write_bytes(image(0))
     away = table().assign(filename=["../secret.png", *table()["filename"][1:]])
@@ -378,7 +378,7 @@ def test_private_files_are_never_tracked_where_all_others_are(
 
 def test_dvc_is_asked_for_and_its_last_words_are_told(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        RequestError, match=r"is no DVC repository, .*`dvc init` there first .*nothing was written$"
+        RequestError, match=r"is not a DVC repository, .*`dvc init` there first .*nothing was written$"
     ):
         require_dvc(own)
     (own / ".dvc").mkdir()

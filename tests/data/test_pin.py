@@ -214,10 +214,7 @@ def test_others_bring_the_files_by_hand_through_their_own_folder(
     pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
     shutil.rmtree(place / "data")
     assert main(["fetch", "Rest"]) == 1
-    assert (
-        "has no address to be fetched from: get it as the data set's access_steps say"
-        in capsys.readouterr().err
-    )
+    assert "has no address: follow the data set's access_steps" in capsys.readouterr().err
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tree))
     assert main(["fetch", "Rest"]) == 0
 
@@ -439,5 +436,5 @@ def test_scoring_what_was_never_fetched_says_how_to_fetch_it(
     assert main(["check", "--write-schemas"]) == 0
     assert main(["validate"]) == 0
     assert main(["run", "dummy", "--benchmark", "Rest-group"]) == 1
-    assert "data set 'Rest': 18 of 18 files are not here" in (said := "".join(capsys.readouterr()))
+    assert "data set 'Rest': 18 of 18 files are missing" in (said := "".join(capsys.readouterr()))
     assert "`neuroledger fetch Rest`" in said

@@ -220,7 +220,7 @@ def test_a_file_of_which_only_sha1_is_known_is_compared_with_it(service: str, tm
     fetch_stated(tmp_path, tmp_path / "out", {"a.bin": Stated(url="s3://open/a.bin", sha1=right)})
     assert (tmp_path / "out" / "a.bin").read_bytes() == CONTENT
     with pytest.raises(
-        IntegrityError, match=f"SHA-1 {right} where its publisher states {wrong}.*nothing was kept"
+        IntegrityError, match=f"SHA-1 {right} where its publisher states {wrong}.*the download was deleted"
     ):
         fetch_stated(tmp_path, tmp_path / "other", {"a.bin": Stated(url="s3://open/a.bin", sha1=wrong)})
     assert not list((tmp_path / "other").iterdir()) and not list(
@@ -387,7 +387,7 @@ def test_an_object_that_was_tampered_with_is_called_so(
     configure(str(remote))
     with pytest.raises(IntegrityError, match="tampered"):
         pull()
-    with pytest.raises(UnavailableError, match="the remote does not hold it"):
+    with pytest.raises(UnavailableError, match="the remote does not have it"):
         pull()
 
 

@@ -298,10 +298,10 @@ def _cyclic(file: Any, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_external, "group/data keeps its values in another file"),
-        (_virtual, "group/data keeps its values in another file"),
+        (_external, "group/data stores its values in another file"),
+        (_virtual, "group/data stores its values in another file"),
         (_linked, "group/data is a link to another file"),
-        (_cyclic, "the group /group/inner/again is also elsewhere"),
+        (_cyclic, "the group /group/inner/again occurs more than once"),
     ],
 )
 @pytest.mark.parametrize("block", [0, 512])
@@ -384,7 +384,7 @@ def test_an_endless_pattern_of_a_spec_is_one_finding(monkeypatch: pytest.MonkeyP
 def test_a_row_with_more_fields_than_the_header_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "stimuli.csv"
     path.write_text("stimulus_id,filename\nimg0,b.png\nimg1,a.png,x\n")
-    with pytest.raises(DataError, match=r"stimuli\.csv, line 3: 3 fields where the header names 2"):
+    with pytest.raises(DataError, match=r"stimuli\.csv, line 3: 3 fields where the header has 2"):
         read_table(path)
     path.write_text('stimulus_id,filename\nimg1,"a,\nb.png"\n')
     require_even_rows(path)
@@ -458,21 +458,21 @@ def test_limits_grow_with_the_files_and_leave_a_tenth_of_the_memory(
         limits_for([])
 
 
-def answered(said: bytes | None, status: int = 0, name: bytes = b"") -> Any:
+def receive(message: bytes | None, status: int = 0, name: bytes = b"") -> Any:
     with mmap.mmap(-1, sandbox.NOTE_BYTES) as note:
         note[: len(name)] = name
         result = os.memfd_create("test")
         try:
-            return sandbox._received(said, status, result, note, Limits(seconds=2), None, "it")
+            return sandbox._receive(message, status, result, note, Limits(seconds=2), None, "it")
         finally:
             os.close(result)
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "words"),
+    ("message", "status", "expected"),
     [
-        (None, 0, "@ did not end in 40 s; if the files are meant to take longer, set NEUROLEDGER_READER_SECONDS"),
-        (b"", -signal.SIGXCPU, "@ took more than 2 s of CPU time; if the files are meant to take longer, set "
+        (None, 0, "@ did not end in 40 s; if the files need more time, set NEUROLEDGER_READER_SECONDS"),
+        (b"", -signal.SIGXCPU, "@ took more than 2 s of CPU time; if the files need more time, set "
                                "NEUROLEDGER_READER_SECONDS"),
         (b"", -signal.SIGKILL, "@ crashed the process that parses it (signal SIGKILL): the file is damaged; "
                                "free memory and try again"),
@@ -484,33 +484,33 @@ def answered(said: bytes | None, status: int = 0, name: bytes = b"") -> Any:
         (b'{"error": ["SpecError", "x", ""]}', 0, "@ failed (SpecError: x): a file is damaged or of another "
                                                   "format"),
         (b'{"error": ["DataError", "x", ""]}', 0, "x"),
-        (b"{}", 0, "@ gave an invalid result (KeyError: 'imported'): the file is damaged; fetch it again"),
+        (b"{}", 0, "@ returned an invalid result (KeyError: 'imported'): the file is damaged; fetch it again"),
         (b"[]", 0, None), (b"no JSON", 0, None), (b'{"error": 3}', 0, None), (b'{"imported": [3], "buffers": []}', 0, None),
     ],
 )  # fmt: skip
-def test_what_a_child_ends_with_is_one_error_in_words(
-    said: bytes | None, status: int, words: str | None
+def test_every_end_of_a_child_is_one_error_that_says_what_to_do(
+    message: bytes | None, status: int, expected: str | None
 ) -> None:
     with pytest.raises(DataError) as caught:
-        answered(said, status, b"a.mat")
-    said_so = str(caught.value).replace("it: reading a.mat", "@", 1)
-    assert said_so == words or (words is None and "gave an invalid result (" in said_so)
+        receive(message, status, b"a.mat")
+    text = str(caught.value).replace("it: reading a.mat", "@", 1)
+    assert text == expected or (expected is None and "returned an invalid result (" in text)
     with pytest.raises(DataError) as caught:
-        answered(None)
+        receive(None)
     assert str(caught.value).startswith("it did not end in 40 s")
 
 
 def test_libraries_that_a_child_imported_are_imported_before_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wanted: set[str] = set()
-    monkeypatch.setattr(sandbox, "_WANTED", wanted)
-    monkeypatch.setattr(sandbox, "_unpacked", lambda *_: 5)
-    assert answered(b'{"imported": ["scipy.io", "os", "mne", "evil.scipy"], "buffers": []}') == 5
-    assert wanted == {"scipy.io", "mne"}
+    names: set[str] = set()
+    monkeypatch.setattr(sandbox, "_TO_IMPORT", names)
+    monkeypatch.setattr(sandbox, "_unpack", lambda *_: 5)
+    assert receive(b'{"imported": ["scipy.io", "os", "mne", "evil.scipy"], "buffers": []}') == 5
+    assert names == {"scipy.io", "mne"}
     imported: list[str] = []
     monkeypatch.undo()
-    monkeypatch.setattr(sandbox, "_WANTED", {"first", "second"})
+    monkeypatch.setattr(sandbox, "_TO_IMPORT", {"first", "second"})
     monkeypatch.setattr(sandbox, "import_module", imported.append)
     assert run(lambda: 3) == 3 and sorted(imported) == ["first", "second"]
 
@@ -518,7 +518,7 @@ def test_libraries_that_a_child_imported_are_imported_before_the_next_one(
 def test_a_path_is_below_a_folder_where_it_resolves_to(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    below = sandbox._below
+    below = sandbox._is_below
     assert below(tmp_path / "link" / "x", [tmp_path / "b", tmp_path / "a"]) and below(
         tmp_path / "a", [tmp_path / "link"]
     )
@@ -532,8 +532,8 @@ def test_values_that_are_written_come_back_aligned_and_only_those_that_may_be_na
     def through(value: Any) -> tuple[Any, list[list[int]]]:
         result = os.memfd_create("test")
         try:
-            parts = sandbox._packed(value, result, [tmp_path], tmp_path / "scratch")
-            return sandbox._unpacked(result, parts, [tmp_path], None), parts
+            parts = sandbox._pack(value, result, [tmp_path], tmp_path / "scratch")
+            return sandbox._unpack(result, parts, [tmp_path], None), parts
         finally:
             os.close(result)
 

@@ -96,9 +96,9 @@ def test_degrees_may_differ_between_stimuli() -> None:
 
 
 def test_unknown_or_doubly_declared_degrees_are_refused() -> None:
-    with pytest.raises(RequestError, match="does not say how many degrees"):
+    with pytest.raises(RequestError, match="does not state how many degrees"):
         place(drawn(1), 8)
-    with pytest.raises(RequestError, match="as a whole and per stimulus"):
+    with pytest.raises(RequestError, match="for the whole set and per stimulus"):
         place(drawn(1, degrees=4.0, columns={"degrees": [4.0]}), 8)
     with pytest.raises(RequestError, match="positive"):
         place(drawn(1, degrees=4.0), -1)
@@ -108,16 +108,16 @@ def test_unknown_or_doubly_declared_degrees_are_refused() -> None:
 
 @pytest.mark.parametrize("degrees", [0.0, -2.0, float("nan"), "wide"])
 def test_degrees_of_a_stimulus_are_positive_numbers(degrees: object) -> None:
-    with pytest.raises(DataError, match="`degrees` of 's001' is no positive number"):
+    with pytest.raises(DataError, match="`degrees` of 's001' is not a positive number"):
         place(drawn(2, columns={"degrees": [4.0, degrees]}), 8)
 
 
 def test_screens_that_show_nothing_or_are_absurdly_large_are_refused() -> None:
     with pytest.raises(
-        DataError, match="'s000', 16 x 16 pixels for 80 degrees, leaves nothing on a screen of 2"
+        DataError, match="'s000', 16 x 16 pixels for 80 degrees, has no pixels on a screen of 2"
     ):
         list(shown(place(drawn(1, degrees=80.0), 2), ["s000"]))
-    with pytest.raises(DataError, match="needs a screen of 12800 x 12800 pixels for 8, the limit"):
+    with pytest.raises(DataError, match="needs a screen of 12800 x 12800 pixels for 8 degrees, the limit"):
         list(shown(place(drawn(1, degrees=0.01), 8), ["s000"]))
 
 
@@ -126,5 +126,5 @@ def test_degrees_are_said_once_or_alike() -> None:
     assert spanning(drawn(1, degrees=8.0), 8).degrees == 8
     assert spanning(drawn(1, degrees=8.0), None).degrees == 8
     assert spanning(drawn(1, columns={"degrees": [4.0]}), 8).degrees is None
-    with pytest.raises(RequestError, match="spans 8 degrees, the benchmark says 4: correct one of them"):
+    with pytest.raises(RequestError, match="spans 8 degrees, the benchmark states 4: correct one of them"):
         spanning(drawn(1, degrees=8.0), 4)

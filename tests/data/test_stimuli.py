@@ -39,7 +39,8 @@ def test_ids_are_text_and_files_are_asked_for_by_them(tmp_path: Path) -> None:
     numbered = of(stimulus_id=[3, 1])
     assert len(numbered) == 2 and numbered.ids == ["3", "1"]
     with pytest.raises(
-        AssemblyError, match=r"^stimulus set 's' has no files \('filename'\): only stored answers"
+        AssemblyError,
+        match=r"^stimulus set 's' has no files \(no column 'filename'\): score stored responses",
     ):
         numbered.bytes("3")
     with pytest.raises(AssemblyError, match=r"^stimulus set 's' has no archive of files$"):
@@ -133,7 +134,7 @@ def test_members_are_files_of_plausible_size_and_may_repeat_where_that_is_meant(
     monkeypatch.setattr(module, "MAX_MEMBER_BYTES", 2)
     assert len(safe_members(path)) == 2
     monkeypatch.setattr(module, "MAX_ARCHIVE_BYTES", 3)
-    with pytest.raises(AssemblyError, match=r"^x\.zip: the files together are larger than 0 GiB$"):
+    with pytest.raises(AssemblyError, match=r"^x\.zip: the files are larger than 0 GiB in total$"):
         safe_members(path)
     monkeypatch.setattr(module, "MAX_MEMBER_BYTES", 1)
     with pytest.raises(AssemblyError, match=r"^x\.zip: member 'b' is larger than 0 MiB$"):

@@ -266,7 +266,7 @@ def where(job: Job) -> tuple[str, str]:
     time.sleep(0.5)  # so that both workers get one
     return os.environ.get(
         "CUDA_VISIBLE_DEVICES", ""
-    ), f"{os.environ['OMP_NUM_THREADS']} {threads._granted[0]}"
+    ), f"{os.environ['OMP_NUM_THREADS']} {threads._process_limit[0]}"
 
 
 @pytest.mark.slow

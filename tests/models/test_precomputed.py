@@ -118,5 +118,5 @@ def test_a_file_of_weights_that_keeps_its_values_elsewhere_is_refused(lab: Lab) 
     content = (folder / "r.nc").read_bytes()
     pin = {"url": "https://example.org/r.nc", "size": len(content), "sha256": sha256(content).hexdigest()}
     lab.spec("models", "p", license="CC0-1.0", builder={"name": "precomputed"}, weights={"r.nc": pin})
-    with pytest.raises(DataError, match="keeps its values in another file"):
+    with pytest.raises(DataError, match="stores its values in another file"):
         _build(Session(lab.open(), Request()), "p")

@@ -1,4 +1,4 @@
-"""Assemblies: conventions on plain xarray, checked, averaged, hashed, read and written."""
+"""Assemblies are plain xarray arrays with conventions: check, average, select, hash, read and write them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.memory import mapped, require_memory, row_blocks
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import exclusive
@@ -24,9 +24,7 @@ __all__ = [
     "average_repetitions", "check", "content_sha256", "read", "read_blocks", "rows_of", "select", "write",
 ]  # fmt: skip
 
-Array = npt.NDArray[Any]
-
-# Which coordinate names the items of a dimension.
+# The coordinate that identifies the items of a dimension.
 KEYS: Mapping[str, str] = {
     "presentation": "stimulus_id",
     "neuroid": "neuroid_id",
@@ -41,18 +39,16 @@ SHAPES = (
 
 
 def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
-    """Return ``assembly`` if it keeps the conventions.
+    """Return ``assembly`` if it follows the conventions.
 
-    Dimensions are one of ``(presentation, neuroid)``, ``(presentation, neuroid, time_bin)``, ``(presentation,)``,
-    ``(presentation, choice)``, ``(presentation, channel, sample)``, ``(stimulus, stimulus_b)`` or
-    ``(subject, stimulus, stimulus_b)``. A ``presentation`` has ``stimulus_id``, a ``neuroid`` has ``neuroid_id``
-    (unique), a ``time_bin`` has ``time_bin_start`` and ``time_bin_end`` in ms. Coordinates have one dimension
-    each and have no missing values.
+    The dimensions are one of `SHAPES`, in any order. A ``presentation`` has ``stimulus_id``, a ``neuroid`` has
+    ``neuroid_id`` (unique), a ``time_bin`` has ``time_bin_start`` and ``time_bin_end`` in ms. Every coordinate has one
+    dimension, and identifiers, ``repetition`` and ``subject`` have no missing values.
 
     Raises
     ------
     AssemblyError
-        Naming every broken rule.
+        The assembly breaks the conventions; the message lists every broken rule.
     """
     problems: list[str] = []
     dims = tuple(str(dim) for dim in assembly.dims)
@@ -78,7 +74,7 @@ def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
         elif _missing(values.values) and coordinate in {*KEYS.values(), "repetition", "subject"}:
             problems.append(f"coordinate {coordinate!r} has missing values")
     if not (np.issubdtype(assembly.dtype, np.number) or assembly.dtype.kind in "UTSOb"):
-        problems.append(f"values are {assembly.dtype}, neither numbers nor text")
+        problems.append(f"values have type {assembly.dtype}, which is neither numeric nor text")
     if problems:
         raise AssemblyError(f"{name}: " + "; ".join(problems))
     return assembly
@@ -95,27 +91,22 @@ def _missing(values: Array) -> bool:
 
 
 def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
-    """Mean over presentations that differ only in ``repetition``, missing values skipped.
+    """Average presentations that differ only in ``repetition``; missing values are skipped.
 
     Parameters
     ----------
     assembly
-        ``(presentation, …)`` with ``stimulus_id``; presentations of one stimulus that differ in other
-        coordinates beside ``repetition`` stay apart.
+        ``(presentation, …)`` with ``stimulus_id``. Presentations of one stimulus that differ in any coordinate other
+        than ``repetition`` are not averaged.
 
     Returns
     -------
     xr.DataArray
-        One row per distinct tuple of presentation coordinates, sorted by that tuple in coordinate order. This
-        row order is Brain-Score's, on which its splits are drawn.
+        One row per distinct tuple of presentation coordinates, sorted by that tuple in coordinate order. Brain-Score
+        uses the same row order, and draws its splits on it.
     """
     names = [str(n) for n, c in assembly.coords.items() if c.dims == ("presentation",) and n != "repetition"]
-    other = (
-        assembly.dims[1:]
-        if assembly.dims[0] == "presentation"
-        else tuple(d for d in assembly.dims if d != "presentation")
-    )
-    array = assembly.transpose("presentation", *other)
+    array = assembly.transpose("presentation", ...)
     codes = [_codes(array[name].values) for name in names]
     order = np.lexsort(codes[::-1]) if codes else np.arange(array.sizes["presentation"])
     stacked = np.stack(codes, axis=1)[order]
@@ -136,15 +127,13 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
     return xr.DataArray(mean, dims=array.dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name)
 
 
-def _codes(values: Array) -> npt.NDArray[np.intp]:
+def _codes(values: Array) -> Indices:
     if values.dtype.kind == "O":
         values = values.astype(str)
     return np.unique(values, return_inverse=True)[1].astype(np.intp).ravel()
 
 
-def rows_of(
-    assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "source"
-) -> npt.NDArray[np.intp]:
+def rows_of(assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "source") -> Indices:
     """Row of ``assembly`` for each stimulus id in ``ids``.
 
     The k-th occurrence of an id is matched with its k-th row, or with its only row.
@@ -154,70 +143,75 @@ def rows_of(
     AssemblyError
         An id is not in ``assembly``, or occurs there a different number of times.
     """
-    own, wanted = as_text(assembly["stimulus_id"].values), as_text(ids)
     rows: dict[str, list[int]] = {}
-    for row, id in enumerate(own):
+    for row, id in enumerate(as_text(assembly["stimulus_id"].values).tolist()):
         rows.setdefault(id, []).append(row)
-    missing = [id for id in dict.fromkeys(wanted.tolist()) if id not in rows]
+    requested = as_text(ids).tolist()
+    counts = Counter(requested)
+    missing = [id for id in counts if id not in rows]
     if missing:
-        shown = ", ".join(repr(id) for id in missing[:3]) + (", …" if len(missing) > 3 else "")
+        examples = ", ".join(repr(id) for id in missing[:3]) + (", …" if len(missing) > 3 else "")
         raise AssemblyError(
-            f"{name} has no rows for {len(missing)} of {len(set(wanted.tolist()))} stimuli ({shown}); "
-            "both sides must hold the same stimulus_id values"
+            f"{name} has no rows for {len(missing)} of {len(counts)} stimuli ({examples}); "
+            "both sides must have the same stimulus_id values"
         )
-    seen: dict[str, int] = {}
-    found = np.empty(len(wanted), dtype=np.intp)
-    asked = Counter(wanted.tolist())
-    torn = next((id for id, count in asked.items() if 1 < len(rows[id]) != count), None)
-    if torn is not None:
+    uneven = next((id for id, count in counts.items() if 1 < len(rows[id]) != count), None)
+    if uneven is not None:
         raise AssemblyError(
-            f"{name}: stimulus {torn!r} has {len(rows[torn])} rows, but {asked[torn]} on the other side; "
+            f"{name}: stimulus {uneven!r} has {len(rows[uneven])} rows, but {counts[uneven]} on the other side; "
             "average repetitions first"
         )
-    for i, id in enumerate(wanted.tolist()):
-        at = seen.get(id, 0)
-        seen[id] = at + 1
-        places = rows[id]
-        found[i] = places[0] if len(places) == 1 else places[at]
-    return found
+    occurrences: Counter[str] = Counter()
+    result = np.empty(len(requested), dtype=np.intp)
+    for i, id in enumerate(requested):
+        result[i] = rows[id][occurrences[id] if len(rows[id]) > 1 else 0]
+        occurrences[id] += 1
+    return result
 
 
 def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly") -> xr.DataArray:
-    """Keep where every coordinate has one of the given values, none of ``{not: […]}``, or is within ``{min, max}``.
+    """Select the items that meet every condition: coordinate to allowed value(s), ``{not: […]}``, or ``{min, max}``.
 
-    Every value that is named must occur, so that a misspelt condition is not dropped silently.
+    Limits may also be exclusive: ``{above, below}``. Every listed value must occur in the assembly, so that a misspelt
+    condition is an error instead of having no effect.
 
     Raises
     ------
     AssemblyError
-        A coordinate or a named value is absent, or nothing is left.
+        A coordinate or a listed value does not occur, or the selection is empty.
     """
-    for coordinate, wanted in conditions.items():
+    for coordinate, condition in conditions.items():
         if coordinate not in assembly.coords:
             known = ", ".join(str(c) for c in assembly.coords)
             raise AssemblyError(f"{name}: cannot select by {coordinate!r}; coordinates are {known}")
         values = assembly[coordinate]
         if values.ndim != 1:
-            raise AssemblyError(f"{name}: cannot select by {coordinate!r}, which is not on one dimension")
-        if isinstance(wanted, Mapping) and set(wanted) == {"not"}:
-            without = wanted["not"] if isinstance(wanted["not"], (list, tuple)) else [wanted["not"]]
-            keep = ~_among(values.values, list(without), f"{name}: select {coordinate}: not")
-        elif isinstance(wanted, Mapping):
-            keep = _within(values.values, wanted, coordinate)
+            raise AssemblyError(
+                f"{name}: cannot select by {coordinate!r}, which has {values.ndim} dimensions, not 1"
+            )
+        if isinstance(condition, Mapping) and set(condition) == {"not"}:
+            keep = ~_among(values.values, _as_list(condition["not"]), f"{name}: select {coordinate}: not")
+        elif isinstance(condition, Mapping):
+            keep = _within(values.values, condition, coordinate)
         else:
-            several = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
-            keep = _among(values.values, several, f"{name}: select {coordinate}")
+            keep = _among(values.values, _as_list(condition), f"{name}: select {coordinate}")
         if not keep.any():
-            raise AssemblyError(f"{name}: nothing has {coordinate} = {wanted!r}; {_present(values.values)}")
-        assembly = assembly.isel({values.dims[0]: _rows(assembly, keep, coordinate)})
+            raise AssemblyError(
+                f"{name}: nothing has {coordinate} = {condition!r}; {_describe_values(values.values)}"
+            )
+        assembly = assembly.isel({values.dims[0]: _row_index(assembly, keep, coordinate)})
     return assembly
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
     unknown = set(limits) - {"min", "max", "above", "below"}
     if unknown:
         raise AssemblyError(
-            f"select {coordinate}: unknown {sorted(unknown)}; use min, max, above, below, or `not` alone"
+            f"select {coordinate}: unknown keys {sorted(unknown)}; use min, max, above, below, or `not` alone"
         )
     keep = np.ones(values.size, dtype=bool)
     keep &= values >= limits["min"] if "min" in limits else True
@@ -227,17 +221,17 @@ def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
     return keep
 
 
-def _among(values: Array, wanted: Sequence[Any], where: str) -> Array:
-    """Which values are among the wanted ones; a wanted value that does not occur is an error with near misses.
+def _among(values: Array, allowed: Sequence[Any], where: str) -> Array:
+    """Mask of the values that are among ``allowed``; an allowed value that does not occur is an error with near misses.
 
-    Numbers are compared as numbers, also where one side writes them as text: ``"3.0"`` is 3.
+    Numbers are compared as numbers, even if one side writes them as text: ``"3.0"`` equals 3.
     """
-    own = as_text(values)
-    labels = np.unique(own).tolist()
+    texts = as_text(values)
+    labels = np.unique(texts).tolist()
     numbers = {_as_number(label): label for label in labels}
     numeric = values.dtype.kind in "iuf"
     chosen, absent = [], []
-    for value in wanted:
+    for value in allowed:
         text = str(as_text([value])[0])
         number = _as_number(text)
         if text in labels:
@@ -247,15 +241,16 @@ def _among(values: Array, wanted: Sequence[Any], where: str) -> Array:
         else:
             absent.append((text, numbers.get(number) if number is not None else None))
     if absent:
-        words = []
-        for text, same in absent:
+        descriptions = []
+        for text, equal in absent:
             near = (
-                [same] if same is not None else [label for label in labels if label.lower() == text.lower()]
+                [equal] if equal is not None else [label for label in labels if label.lower() == text.lower()]
             )
             near = near or difflib.get_close_matches(text, labels, 2, 0.6)
-            words.append(repr(text) + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""))
-        raise AssemblyError(f"{where}: no row has {', '.join(words)}; {_present(values)}")
-    return np.isin(own, chosen)
+            hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+            descriptions.append(repr(text) + hint)
+        raise AssemblyError(f"{where}: no row has {', '.join(descriptions)}; {_describe_values(values)}")
+    return np.isin(texts, chosen)
 
 
 def _as_number(text: str) -> float | None:
@@ -265,13 +260,16 @@ def _as_number(text: str) -> float | None:
         return None
 
 
-def _present(values: Array) -> str:
+def _describe_values(values: Array) -> str:
     labels = np.unique(as_text(values)).tolist()
     return "the values are " + ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
 
 
-def _rows(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:
-    """Where to keep: of a memory map neighbours as a slice, which copies nothing, and others if memory has room."""
+def _row_index(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:
+    """Index of the rows to keep; for a memory map, contiguous rows are a slice, which copies nothing.
+
+    Other rows of a memory map are copied, if the copy fits into memory.
+    """
     rows = np.flatnonzero(keep)
     if mapped(assembly.variable._data) is None:
         return rows
@@ -279,14 +277,14 @@ def _rows(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array
         return slice(int(rows[0]), int(rows[-1]) + 1)
     require_memory(
         assembly.nbytes // len(keep) * len(rows),
-        f"a copy of where {coordinate!r} is as selected",
-        "say in the spec's reader what is to be read, so that only that is kept",
+        f"a copy of the rows selected by {coordinate!r}",
+        "restrict in the spec's reader what is read, so that fewer rows are stored",
     )
     return rows
 
 
 def content_sha256(assembly: xr.DataArray) -> str:
-    """Hash of the values, dimensions and coordinates (not of attributes or the name)."""
+    """SHA-256 of the values, dimensions and coordinates (not of the attributes or the name)."""
     digest = hashlib.sha256()
     digest.update("|".join(map(str, assembly.dims)).encode())
     for name in ("", *sorted(map(str, assembly.coords))):
@@ -309,21 +307,21 @@ def read(path: Path) -> xr.DataArray:
     Raises
     ------
     AssemblyError
-        The file is not netCDF, is truncated, or holds several variables none of which is ``data``.
+        The file is not netCDF, is truncated, or contains several variables none of which is ``data``.
     """
-    with _in_file(path) as array:
+    with _opened(path) as array:
         return array.load()
 
 
 def read_blocks(path: Path, dim: str, whole: int) -> Iterator[xr.DataArray]:
-    """The assembly of a netCDF file in one piece of up to ``whole`` bytes, or, if it is larger, in blocks along ``dim``.
+    """Yield the assembly of a netCDF file: in one piece if it has at most ``whole`` bytes, else in blocks along ``dim``.
 
     Raises
     ------
     AssemblyError
-        As `read`.
+        See `read`.
     """
-    with _in_file(path) as array:
+    with _opened(path) as array:
         if array.nbytes <= whole or dim not in array.dims:
             yield array.load()
             return
@@ -333,40 +331,40 @@ def read_blocks(path: Path, dim: str, whole: int) -> Iterator[xr.DataArray]:
 
 
 @contextmanager
-def _in_file(path: Path) -> Iterator[xr.DataArray]:
-    """The assembly of a netCDF file, while it is open and before it is read."""
+def _opened(path: Path) -> Iterator[xr.DataArray]:
+    """The assembly of an open netCDF file, whose values are not loaded yet."""
     try:
         with xr.open_dataset(path, engine="netcdf4", decode_times=False, cache=False) as dataset:
             variables = [str(name) for name in dataset.data_vars]
             chosen = "data" if "data" in variables else (variables[0] if len(variables) == 1 else None)
             if chosen is None:
                 raise AssemblyError(
-                    f"{path.name} holds {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
+                    f"{path.name} contains {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
                 )
             array = dataset[chosen]
-            counted = [
+            index_coords = [
                 name
                 for name in array.coords
                 if name in array.dims and array[name].dtype.kind == "i" and name not in KEYS.values()
             ]
-            array = array.drop_vars(counted)
+            array = array.drop_vars(index_coords)
             array.name = "data"
             yield array
     except (OSError, ValueError, RuntimeError) as error:
         raise AssemblyError(
-            f"{path.name} cannot be read as netCDF ({error}); fetch it again or write it anew"
+            f"{path.name} cannot be read as netCDF ({error}); fetch it again or rewrite it"
         ) from error
 
 
 def write(assembly: xr.DataArray, path: Path) -> None:
-    """Write one assembly as netCDF-4, compressed losslessly; the same assembly gives the same bytes.
+    """Write one assembly as netCDF-4 with lossless compression; the same assembly gives the same bytes.
 
     Raises
     ------
     AssemblyError
         An attribute or coordinate cannot be stored.
     DataError
-        The disk is full or read-only; what was there is still there.
+        The disk is full or read-only; an earlier file is left unchanged.
     """
     array = assembly.copy()
     array.name = "data"
@@ -381,5 +379,7 @@ def write(assembly: xr.DataArray, path: Path) -> None:
         raise AssemblyError(
             f"{path.name} cannot be written: {error}; use plain coordinates of one type without None"
         ) from error
-    except RuntimeError as error:  # of the HDF5 library, which does not say what the disk said
-        raise DataError(f"{path} cannot be written ({error}); free space or rights on that disk") from error
+    except RuntimeError as error:  # the HDF5 library does not pass on the operating system's error
+        raise DataError(
+            f"{path} cannot be written ({error}); free space on that disk or correct its permissions"
+        ) from error

@@ -1,4 +1,4 @@
-"""What a reader returns: stimuli, an assembly, or both."""
+"""`Dataset`: the stimuli, the assembly, or both, that a reader returns."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ class Dataset:
     Attributes
     ----------
     stimuli
-        The stimulus set, or None where the stimuli are not part of the data.
+        The stimulus set, or None if the stimuli are not part of the data.
     assembly
-        Brain or behaviour data, or None for a set of stimuli alone.
+        Neural or behavioural data, or None for a stimulus set alone.
+    id
+        Id of the data set.
     degrees
-        Size of the stimuli in degrees of visual angle, where known.
+        Size of the stimuli in degrees of visual angle, if known.
     extras
-        Further assemblies by name (training trials, stimulus sets' own properties).
-    metadata
-        Arrays that came with the assembly, of whatever dimensions: nothing is scored on them, and they are exported again.
+        Further assemblies by name (training trials, properties of stimuli).
     extra_stimuli
         Further stimulus sets by name (those a readout is fitted on).
+    metadata
+        Arrays of any dimensions that came with the assembly. They are not scored, and they are exported again.
     notes
-        What a reader left out or could not decide, in words; it stands in the notes of every score of what is decoded.
+        What a reader left out or could not decide; every score of decoded data repeats these notes.
     content
-        SHA-256 of the assembly as the reader gave it, before anything is selected (`core.assembly.content_sha256`); of
-        signals only.
+        SHA-256 of the assembly as the reader returned it, before any selection (`assembly.content_sha256`); signals only.
     """
 
     stimuli: StimulusSet | None
@@ -49,5 +50,5 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [(f"note {i}", note) for i, note in enumerate(self.notes, 1)]
-        shown = [part._repr_html_() for part in (self.stimuli, self.assembly) if part is not None]
-        return card(self.id or "data set", rows, "".join(shown))
+        parts = [part._repr_html_() for part in (self.stimuli, self.assembly) if part is not None]
+        return card(self.id or "data set", rows, "".join(parts))

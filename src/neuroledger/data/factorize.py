@@ -1,4 +1,4 @@
-"""Labels as integers: text columns of trials are encoded once, and everything after that is counting."""
+"""Encode columns of labels as integers, so that trials are counted and compared as integers."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Indices as Codes
 from neuroledger.data.normalise_input import as_text
 
 __all__ = ["Coded", "coordinate", "encode", "first_rows", "locate", "repeated", "words"]
 
-Array = npt.NDArray[Any]
-Codes = npt.NDArray[np.intp]
-
 
 class Coded(NamedTuple):
-    """A column of labels: ``labels[codes]`` is the column; labels are sorted and distinct."""
+    """An encoded column: ``labels[codes]`` is the column; labels are sorted and distinct."""
 
     codes: Codes
     labels: Array
 
 
 def encode(values: Any) -> Coded:
-    """The column as codes into its sorted distinct labels.
+    """Encode a column as indices into its sorted distinct labels.
 
-    Fixed-width text is hashed as a row of integers and the result verified, so no Python object is made per row;
-    numbers that mix with text are compared as text, and bytes are text in UTF-8.
+    Fixed-width text is hashed as rows of integers and the result is verified, so that no Python object is created per
+    row. Numbers mixed with text are sorted as text. Bytes are decoded as UTF-8.
     """
     column = np.asarray(values).ravel()
     if column.dtype.kind == "S":
@@ -39,17 +38,17 @@ def encode(values: Any) -> Coded:
             return hashed
     if column.dtype.kind not in "biufO":
         column = column.astype(object)
-    codes, found = pd.factorize(column, use_na_sentinel=False)
-    labels = np.asarray(found)
+    codes, uniques = pd.factorize(column, use_na_sentinel=False)
+    labels = np.asarray(uniques)
     try:
         order = np.argsort(labels, kind="stable")
-    except TypeError:  # numbers and text together have no order of their own
+    except TypeError:  # numbers and text cannot be compared with each other
         order = np.argsort(labels.astype(str), kind="stable")
     return Coded(np.argsort(order)[codes].astype(np.intp), labels[order])
 
 
 def _hash_encode(column: Array) -> Coded | None:
-    """``encode`` for fixed-width text; ``None`` in the (never yet seen) case that two labels share a hash."""
+    """``encode`` for fixed-width text; ``None`` if two labels share a hash."""
     width = column.dtype.itemsize // 4
     width += width % 2  # two letters make one 64-bit word
     letters = words(column.astype(f"U{width}", copy=False))
@@ -68,7 +67,7 @@ def _hash_encode(column: Array) -> Coded | None:
 
 
 def words(column: Array) -> npt.NDArray[np.unsignedinteger[Any]] | None:
-    """Fixed-width text as rows of integers, one or two letters in each; ``None`` for anything else."""
+    """Fixed-width text as rows of integers, one or two letters per integer; ``None`` for anything else."""
     width = column.dtype.itemsize // 4
     if column.dtype.kind != "U" or width == 0:
         return None
@@ -78,14 +77,14 @@ def words(column: Array) -> npt.NDArray[np.unsignedinteger[Any]] | None:
 
 
 def first_rows(codes: Codes, count: int) -> Codes:
-    """Row where each of ``count`` codes occurs first."""
+    """First row of each of ``count`` codes."""
     first = np.empty(count, dtype=np.intp)
     first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
     return first
 
 
 def locate(values: Any, labels: Any) -> Codes:
-    """Position of each value in ``labels``, -1 where it is not there; values of different types meet as text."""
+    """Position of each value in ``labels``, -1 if it is not among them; values and labels are compared as text."""
     coded = encode(values)
     known = {text: position for position, text in enumerate(as_text(labels).tolist())}
     table = np.asarray([known.get(text, -1) for text in as_text(coded.labels).tolist()], dtype=np.intp)
@@ -93,13 +92,13 @@ def locate(values: Any, labels: Any) -> Codes:
 
 
 def repeated(*columns: Codes) -> Codes:
-    """Rows whose combination of codes occurred in an earlier row."""
+    """Rows whose combination of codes already occurred in an earlier row."""
     key = np.zeros(columns[0].size, dtype=np.int64)
     for codes in columns:
         key = key * (int(codes.max(initial=0)) + 2) + codes
-    found, labels = pd.factorize(key)
+    codes, labels = pd.factorize(key)
     mask = np.ones(key.size, dtype=bool)
-    mask[first_rows(found, len(labels))] = False
+    mask[first_rows(codes, len(labels))] = False
     return np.flatnonzero(mask)
 
 

@@ -1,4 +1,4 @@
-"""Files to data/: from a mirror folder, a public url or the DVC remote; atomic, resumable, hash-checked."""
+"""Fetch pinned files into data/ from a mirror folder, a public URL or the DVC remote; atomic, resumable, verified."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -33,18 +34,18 @@ from neuroledger.store.files import replacing
 __all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mirror_folder"]
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file's name, the bytes that are there and the bytes in all."""
+"""Called with a file's name, the bytes received so far, and the total bytes."""
 
 Pin = SourceFile | Stated
 BLOCK = 1 << 18
 MOST: Final = 1 << 38
-"""Bytes of a file whose size nobody states, at most: 256 GiB."""
+"""Size limit of a file without a stated size, in bytes: 256 GiB."""
 ATTEMPTS = 5
 TIMEOUT_S = 60
-"""Longest silence of a server."""
+"""Seconds to wait for a server that sends nothing."""
 GRACE_S = 300
 SLOWEST = 1 << 14
-"""Bytes per second below which a whole transfer is given up, after ``GRACE_S``."""
+"""Average bytes per second below which a transfer is cancelled, after ``GRACE_S`` seconds."""
 LONGEST_WAIT_S = 60
 REDIRECTS = 10
 TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -53,30 +54,30 @@ KINDS = {"datasets": Path("data"), "models": Path("data") / "models"}
 
 
 def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
-    """What of a data set's or model's files is not here, with the command that fetches it; None where all are here."""
+    """A finding that counts the missing files of a data set or model and gives the command that fetches them, or None."""
     pins = catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
     folder = folder_of(catalog.root, kind, id)
-    away = [name for name in pins if not (folder / name).exists()]
-    if not away:
+    missing = [name for name in pins if not (folder / name).exists()]
+    if not missing:
         return None
-    size = sum(pins[name].size for name in away) / 1e6
+    size = sum(pins[name].size for name in missing) / 1e6
     where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
-    what = f"{len(away)} of {len(pins)} files are not here, {size:,.1f} MB"
+    what = f"{len(missing)} of {len(pins)} files are missing, {size:,.1f} MB"
     return Finding("data.missing", "error", where, what, f"run `neuroledger fetch {id}`")
 
 
 def folder_of(root: Path, kind: str, id: str) -> Path:
-    """Where the files of a data set or model lie."""
+    """The folder of a data set's or model's files."""
     return root / KINDS[kind] / id
 
 
 def mirror_folder() -> Path | None:
-    """The folder ``NEUROLEDGER_MIRROR`` points to, where pinned files are looked up by SHA-256 before any download.
+    """The folder that ``NEUROLEDGER_MIRROR`` names, which is searched by SHA-256 before any download; None if unset.
 
     Raises
     ------
     DataError
-        The variable names something that is not a folder.
+        The variable does not name a folder.
     """
     value = os.environ.get("NEUROLEDGER_MIRROR")
     if not value:
@@ -95,39 +96,41 @@ def fetch_files(
     progress: Progress | None = None,
     force: bool = False,
 ) -> list[Path]:
-    """Bring every pinned file to ``folder``; what is there and right is left alone.
+    """Fetch every pinned file into ``folder`` and return the paths that were fetched; verified files are left alone.
 
-    A file is written beside its place, checked, and renamed: what was there is replaced by the right bytes or
-    not at all. Returns the paths that were brought.
+    A file is written next to its final path, verified, and renamed, so that an existing file is replaced by the pinned
+    bytes or not at all.
 
     Raises
     ------
     IntegrityError
-        A file is there with other bytes (and ``force`` is not set), or a source gave other bytes than pinned.
+        An existing file has other bytes (and ``force`` is not set), or a source returned other bytes than pinned.
     UnavailableError
         No source could be reached; the message lists what was tried.
+    DataError
+        The disk is full or read-only, or the DVC files are invalid.
     """
     memory = root / ".cache"
     mirror = _Mirror(mirror_folder())
-    brought: list[Path] = []
+    fetched: list[Path] = []
     with remembering(memory):
         for name, pin in sorted(files.items()):
             path = folder / name
-            if _is_right(path, pin, memory, force):
+            if _is_verified(path, pin, memory, force):
                 continue
-            with _written(path):
+            with _disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if not _from_mirror(mirror, path, pin, name, progress or _silent):
-                    with _alone(root, pin, name):
-                        if not _is_right(path, pin, memory, force):  # another process may have been faster
-                            _bring(root, path, name, pin, progress or _silent, force, mirror)
+                if not _copy_from_mirror(mirror, path, pin, name, progress or _silent):
+                    with _locked(root, pin, name):
+                        if not _is_verified(path, pin, memory, force):  # another process may have fetched it
+                            _fetch(root, path, name, pin, progress or _silent, force, mirror)
             verify_file(path, pin, memory=memory)
-            brought.append(path)
-    return brought
+            fetched.append(path)
+    return fetched
 
 
-def _is_right(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool:
-    """Whether the file is there with the pinned bytes; a file with others is replaced with ``force`` only."""
+def _is_verified(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool:
+    """Whether the file exists with the pinned bytes; one with other bytes is an error unless ``force`` is set."""
     if not path.exists():
         return False
     try:
@@ -142,8 +145,8 @@ def _is_right(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool:
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """Within it, a disk that refuses is one error."""
+def _disk_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into one `DataError` about this path."""
     try:
         yield
     except OSError as error:
@@ -153,30 +156,31 @@ def _written(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(root: Path, pin: SourceFile, name: str) -> Iterator[None]:
-    """Within it, no other process fetches the same bytes."""
+def _locked(root: Path, pin: SourceFile, name: str) -> Iterator[None]:
+    """Prevent other processes from fetching the same bytes at the same time."""
     locks = root / ".cache" / "locks"
     locks.mkdir(parents=True, exist_ok=True)
+    timeout = _time_limit(pin.size)
     try:
-        with FileLock(locks / f"{pin.sha256}.lock", timeout=_patience(pin)):
+        with FileLock(locks / f"{pin.sha256}.lock", timeout=timeout):
             yield
     except Locked:
         raise UnavailableError(
-            f"{name} is being fetched by another process, which has not finished in {_patience(pin):.0f} s: end that "
+            f"{name} is being fetched by another process, which has not finished in {timeout:.0f} s: end that "
             "process, then fetch again"
         ) from None
 
 
-def _patience(pin: SourceFile) -> float:
+def _time_limit(size: int | None) -> float:
     """Seconds that the whole transfer of a file may take."""
-    return GRACE_S + pin.size / SLOWEST
+    return GRACE_S + (MOST if size is None else size) / SLOWEST
 
 
-def _silent(name: str, there: int, total: int) -> None:
+def _silent(name: str, received: int, total: int) -> None:
     """Report nothing."""
 
 
-def _bring(
+def _fetch(
     root: Path, path: Path, name: str, pin: SourceFile, progress: Progress, force: bool, mirror: _Mirror
 ) -> None:
     tried = [] if mirror.folder is None else [f"no file with these bytes in the mirror {mirror.folder}"]
@@ -188,129 +192,126 @@ def _bring(
             if source is None:
                 raise
             from_source = pin.model_copy(update={"url": source, "dvc": False})
-            _arrived(root, from_source, name, progress, tried).replace(path)
+            _fetch_url(root, from_source, name, progress, tried).replace(path)
         return
     if pin.by_hand:
-        looked = f" ({'; '.join(tried)})" if tried else ""
+        reason = f" ({'; '.join(tried)})" if tried else ""
         raise UnavailableError(
-            f"{name} has no address to be fetched from{looked}: get it as the data set's access_steps say, then set "
-            "NEUROLEDGER_MIRROR to the folder that holds it and fetch again"
+            f"{name} has no address{reason}: follow the data set's access_steps to get it, then set "
+            "NEUROLEDGER_MIRROR to the folder that contains it and fetch again"
         )
-    _arrived(root, pin, name, progress, tried).replace(path)
+    _fetch_url(root, pin, name, progress, tried).replace(path)
 
 
-def _arrived(root: Path, pin: Pin, name: str, progress: Progress, tried: list[str]) -> Path:
-    """The file from its url, in the folder of downloads, checked."""
+def _fetch_url(root: Path, pin: Pin, name: str, progress: Progress, tried: list[str]) -> Path:
+    """Download the file from its URL into the download folder, and verify it."""
     try:
-        return _download(root, _https(pin), pin, name, progress)
+        return _download(root, _resolve_url(pin), pin, name, progress)
     except _RefusedError as error:
         tried.append(str(error))
         fix = "connect to the network"
         if isinstance(error, _ForbiddenError):
             fix = (
-                "its owner gives it to some: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to "
+                "access to it is restricted: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to "
                 "credentials that may read it"
             )
         raise UnavailableError(
             f"{name} could not be fetched ({'; '.join(tried)}); {fix}, or point NEUROLEDGER_MIRROR "
-            "to a folder that holds the file"
+            "to a folder that contains the file"
         ) from error
 
 
 def fetch_stated(
     root: Path, folder: Path, stated: Mapping[str, Stated], *, progress: Progress | None = None
 ) -> None:
-    """Bring files of which only what their publisher states is known to ``folder``, each compared with that.
+    """Fetch files that are not pinned yet into ``folder``, and compare each with what its publisher states.
 
-    In the mirror such a file is found by its own name, and taken if it is what is stated. One that is in ``folder`` already
-    and right is kept, so that a fetch that was interrupted goes on.
+    In the mirror such a file is looked up by name, and used if it matches the statement. A file in ``folder`` that
+    matches already is kept, so that an interrupted fetch continues.
 
     Raises
     ------
     IntegrityError
-        A source gave other bytes than stated.
+        A source returned other bytes than stated.
     UnavailableError
         A file has no address, or its source could not be reached or refused it.
     """
     mirror = mirror_folder()
-    for name, said in stated.items():
+    for name, statement in stated.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             with suppress(IntegrityError):
-                compare(path, said)
+                compare(path, statement)
                 continue
-        found = [] if mirror is None else sorted(mirror.rglob(Path(name).name))
-        wrong = []
-        for candidate in (one for one in found if one.is_file()):
+        candidates = [] if mirror is None else sorted(mirror.rglob(Path(name).name))
+        differences = []
+        for candidate in filter(Path.is_file, candidates):
             try:
-                compare(candidate, said)
+                compare(candidate, statement)
             except IntegrityError as error:
-                wrong.append(str(error))
+                differences.append(str(error))
                 continue
-            with _written(path), replacing(path) as temporary:
+            with _disk_errors(path), replacing(path) as temporary:
                 shutil.copyfile(candidate, temporary)
             break
         else:
-            if said.url is None:
-                reason = "; ".join(wrong) or "its publisher states no address"
+            if statement.url is None:
+                reason = "; ".join(differences) or "its publisher states no address"
                 raise UnavailableError(
-                    f"{name} cannot be fetched ({reason}): get it as the data set's access_steps say, and point "
-                    "NEUROLEDGER_MIRROR to the folder that holds it"
+                    f"{name} cannot be fetched ({reason}): follow the data set's access_steps to get it, and point "
+                    "NEUROLEDGER_MIRROR to the folder that contains it"
                 )
-            with _written(path):
-                _arrived(root, said, name, progress or _silent, wrong).replace(path)
-
-
-def _from_mirror(mirror: _Mirror, path: Path, pin: SourceFile, name: str, progress: Progress) -> bool:
-    found = mirror.find(pin) if mirror.folder is not None else None
-    if found is not None:
-        _install(found, path, pin, name, progress)
-    return found is not None
+            with _disk_errors(path):
+                _fetch_url(root, statement, name, progress or _silent, differences).replace(path)
 
 
 class _Mirror:
-    """The files below a folder, listed when the first one is looked for, and hashed once, when their size is asked for."""
+    """The files below a folder: listed at the first search, hashed when a file of their size is searched."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._unread: dict[int, list[Path]] | None = None
-        self._read: dict[str, Path] = {}
+        self._by_sha256: dict[str, Path] = {}
+
+    @cached_property
+    def _unhashed_by_size(self) -> dict[int, list[Path]]:
+        paths: dict[int, list[Path]] = {}
+        for path in self.folder.rglob("*") if self.folder is not None else ():
+            if path.is_file():
+                paths.setdefault(path.stat().st_size, []).append(path)
+        return paths
 
     def find(self, pin: SourceFile) -> Path | None:
-        """A file with the pinned bytes anywhere below the folder: candidates by size, the right one by SHA-256."""
-        candidates = self._listed().get(pin.size, [])
-        while candidates and pin.sha256 not in self._read:
+        """A file with the pinned bytes anywhere below the folder, or None: candidates by size, confirmed by SHA-256."""
+        candidates = self._unhashed_by_size.get(pin.size, [])
+        while candidates and pin.sha256 not in self._by_sha256:
             candidate = candidates.pop()
-            self._read.setdefault(sha256_of_file(candidate), candidate)
-        return self._read.get(pin.sha256)
-
-    def _listed(self) -> dict[int, list[Path]]:
-        if self._unread is None:
-            self._unread = {}
-            for path in self.folder.rglob("*") if self.folder is not None else ():
-                if path.is_file():
-                    self._unread.setdefault(path.stat().st_size, []).append(path)
-        return self._unread
+            self._by_sha256.setdefault(sha256_of_file(candidate), candidate)
+        return self._by_sha256.get(pin.sha256)
 
 
-def _install(found: Path, path: Path, pin: SourceFile, name: str, progress: Progress) -> None:
+def _copy_from_mirror(mirror: _Mirror, path: Path, pin: SourceFile, name: str, progress: Progress) -> bool:
+    """Copy the pinned file from the mirror; returns whether the mirror has it."""
+    source = mirror.find(pin)
+    if source is None:
+        return False
     with replacing(path) as temporary:
-        shutil.copyfile(found, temporary)
+        shutil.copyfile(source, temporary)
         verify_file(temporary, pin)
     progress(name, pin.size, pin.size)
+    return True
 
 
-# What DVC's last words leave unsaid.
+# Advice that DVC's own messages do not give.
 DVC_HINTS: Final = {
-    "missing-files": "; the remote does not hold it: who added the file runs `dvc push`, or, where another remote "
-    "holds it, `dvc pull --remote NAME` brings it",
-    "not a git repository": "; a clone made by git is needed, or `git init` in this folder",
+    "missing-files": "; the remote does not have it: the person who added the file must run `dvc push`; if another "
+    "remote has it, run `dvc pull --remote NAME`",
+    "not a git repository": "; make a clone with git, or run `git init` in this folder",
 }
 
 
-# Options of a data set's own DVC repository that say where its files come from. All others (caches, links, other
-# remotes' programs, plots, …) could change where DVC writes or what it runs.
+# Options of a data set's own DVC repository that only name its source. All others (caches, links, other remotes'
+# programs, plots, …) could change where DVC writes or what it runs.
 CONFIG: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset({"remote", "analytics", "check_update", "autostage"}),
     "remote": frozenset({"url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login",
@@ -324,91 +325,95 @@ def _pull(root: Path, path: Path, force: bool) -> None:
     pointer = path.with_name(path.name + ".dvc")
     if not pointer.is_file():
         raise DataError(
-            f"{pointer} is missing: the file is said to be tracked by DVC; restore the pointer from git"
+            f"{pointer} is missing, although the spec says that DVC tracks the file; restore the pointer from git"
         )
-    _require_plain(pointer, path.name)
+    _require_plain_pointer(pointer, path.name)
     for folder in pointer.parents:
         if folder == root:
             break
         for config in sorted((folder / ".dvc").glob("config*")):
-            _require_harmless(config)
-    # From the pointer's own folder: a data set on a remote of its own is a DVC repository inside this one.
-    held = _held_nearby(root, pointer)
-    done = _dvc(pointer, "pull", *(["--force"] if force else []), pointer.name)
-    if done.returncode != 0 or not path.exists():
-        if "missing-files" in f"{done.stderr}{done.stdout}" and (held or _held_afar(pointer)):
+            _require_harmless_config(config)
+    in_local_remote = _is_in_local_remote(root, pointer)
+    # In the pointer's own folder: a data set with its own remote is a DVC repository inside this one.
+    process = _run_dvc(pointer, "pull", *(["--force"] if force else []), pointer.name)
+    if process.returncode != 0 or not path.exists():
+        output = f"{process.stderr}{process.stdout}"
+        if "missing-files" in output and (in_local_remote or _is_in_cloud_remote(pointer)):
             raise IntegrityError(
-                f"the remote's object of {pointer.relative_to(root)} holds other bytes than its name says: it is damaged, "
-                "or somebody tampered with it; who has the right file replaces it with `dvc push`"
+                f"the remote's object of {pointer.relative_to(root)} has other bytes than its name states: it is damaged "
+                "or was tampered with; somebody who has the right file must replace it with `dvc push`"
             )
-        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        words = " ".join(lines[-2:]) or "no message"
-        hint = next((hint for sign, hint in DVC_HINTS.items() if sign in words), "")
-        raise UnavailableError(f"`dvc pull {pointer.relative_to(root)}` failed: {words}{hint}")
+        lines = [line for line in (process.stderr or process.stdout).splitlines() if line.strip()]
+        message = " ".join(lines[-2:]) or "no message"
+        hint = next((hint for sign, hint in DVC_HINTS.items() if sign in message), "")
+        raise UnavailableError(f"`dvc pull {pointer.relative_to(root)}` failed: {message}{hint}")
 
 
-def _dvc(pointer: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "dvc", *words]
+def _run_dvc(pointer: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "dvc", *arguments]
     return subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
 
 
 def _imported_from(path: Path) -> str | None:
-    """The address from which `dvc import-url` took a file, if it did: DVC itself asks remotes alone."""
+    """The source address that `dvc import-url` wrote, or None; DVC itself only asks its remotes."""
     pointer = yaml.safe_load(path.with_name(path.name + ".dvc").read_text(encoding="utf-8"))
     sources = pointer.get("deps", [])
     return str(sources[0]["path"]) if sources else None
 
 
-def _held_nearby(root: Path, pointer: Path) -> bool:
-    """Whether a remote that is a folder holds the pointer's object; DVC removes one of other bytes when it meets it."""
-    config = next(
-        (one / ".dvc" / "config" for one in pointer.parents if (one / ".dvc" / "config").is_file()), None
-    )
-    if config is None or not config.is_relative_to(root):
+def _is_in_local_remote(root: Path, pointer: Path) -> bool:
+    """Whether a remote that is a folder has the pointer's object; to be asked before DVC, which deletes damaged objects."""
+    configs = (folder / ".dvc" / "config" for folder in pointer.parents)
+    path = next((config for config in configs if config.is_file()), None)
+    if path is None or not path.is_relative_to(root):
         return False
-    read = configparser.ConfigParser(interpolation=None)
     try:
-        read.read_string("\n".join(line.strip() for line in config.read_text(encoding="utf-8").splitlines()))
-        name = read["core"]["remote"]
-        place = config.parent / read[f"'remote \"{name}\"'"]["url"]
+        config = _read_dvc_config(path)
+        name = config["core"]["remote"]
+        remote = path.parent / config[f"'remote \"{name}\"'"]["url"]
         md5 = str(yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["md5"])
     except (configparser.Error, yaml.YAMLError, LookupError, TypeError, UnicodeDecodeError):
         return False
-    return (place / "files" / "md5" / md5[:2] / md5[2:]).is_file()
+    return (remote / "files" / "md5" / md5[:2] / md5[2:]).is_file()
 
 
-def _held_afar(pointer: Path) -> bool:
-    """Whether the remote says that it holds the pointer's object, which could not be fetched."""
-    done = _dvc(pointer, "status", "--cloud", "--json", pointer.name)
-    return '"deleted"' in done.stdout  # from this machine, that is: the remote has it
+def _is_in_cloud_remote(pointer: Path) -> bool:
+    """Whether the remote reports that it has the pointer's object, which could not be fetched."""
+    process = _run_dvc(pointer, "status", "--cloud", "--json", pointer.name)
+    return '"deleted"' in process.stdout  # deleted locally, present in the remote
 
 
-def _require_plain(pointer: Path, name: str) -> None:
-    """Return if a pointer names one file beside itself, and nothing that DVC would run or fetch from elsewhere."""
+def _read_dvc_config(path: Path) -> configparser.ConfigParser:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read_string("\n".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
+    return config
+
+
+def _require_plain_pointer(pointer: Path, name: str) -> None:
+    """Refuse a pointer unless it names one file in its own folder, and nothing that DVC would run or fetch elsewhere."""
     try:
-        said = yaml.safe_load(pointer.read_text(encoding="utf-8"))
-        (out,) = said["outs"]
-        plain = set(said) <= {"outs", "md5", "meta", "desc", "frozen", "deps"} and out["path"] == name
-        # What `dvc import-url` writes: the one address that the file is from, which is not looked at again.
-        sources = said.get("deps", [])
-        plain &= not sources or (said.get("frozen") is True and len(sources) == 1)
-        plain &= all(re.match(r"(https?|s3)://", one["path"]) is not None for one in sources)
+        content = yaml.safe_load(pointer.read_text(encoding="utf-8"))
+        (out,) = content["outs"]
+        plain = set(content) <= {"outs", "md5", "meta", "desc", "frozen", "deps"} and out["path"] == name
+        # `dvc import-url` writes one source address, and freezes the stage so that DVC does not check it again.
+        sources = content.get("deps", [])
+        plain &= not sources or (content.get("frozen") is True and len(sources) == 1)
+        plain &= all(re.match(r"(https?|s3)://", source["path"]) is not None for source in sources)
     except (yaml.YAMLError, UnicodeDecodeError, LookupError, TypeError, ValueError):
         plain = False
     if not plain:
         raise DataError(
-            f"{pointer} does not point to {name} beside it alone: restore it from git, or track the file anew with "
+            f"{pointer} does not point to {name} in its folder alone: restore it from git, or track the file again with "
             f"`dvc add {name}`"
         )
 
 
-def _require_harmless(path: Path) -> None:
-    """Return if the configuration of a data set's own DVC repository only says where its files come from."""
-    config = configparser.ConfigParser(interpolation=None)
+def _require_harmless_config(path: Path) -> None:
+    """Refuse a configuration of a data set's own DVC repository that does more than name the source of its files."""
     try:
-        config.read_string("\n".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
+        config = _read_dvc_config(path)
     except (configparser.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a configuration of DVC ({error}): restore it from git") from error
+        raise DataError(f"{path} is not a DVC configuration ({error}): restore it from git") from error
     for section in config.sections():
         allowed = CONFIG.get(section.strip("'").partition(" ")[0], frozenset())
         for option in config[section]:
@@ -419,20 +424,20 @@ def _require_harmless(path: Path) -> None:
                 )
 
 
-def _https(pin: Pin) -> str:
+def _resolve_url(pin: Pin) -> str:
     return address_of(str(pin.url), pin.version_id, pin.endpoint)
 
 
 class _RefusedError(Exception):
-    """A server did not give the file; the message says which and why."""
+    """A server did not return the file; the message gives its address and the reason."""
 
 
 class _ForbiddenError(_RefusedError):
-    """Whoever asks has no right to it."""
+    """The request is not authorised."""
 
 
 class _TransientError(_RefusedError):
-    """It may give it later."""
+    """The server may return the file later, after ``wait`` seconds."""
 
     def __init__(self, message: str, wait: float = 0.0) -> None:
         super().__init__(message)
@@ -440,22 +445,21 @@ class _TransientError(_RefusedError):
 
 
 def _download(root: Path, url: str, pin: Pin, name: str, progress: Progress) -> Path:
-    """Download to .cache/downloads, resuming where an earlier attempt stopped; checked before it is returned."""
+    """Download to .cache/downloads, resume an earlier attempt, and verify the file before returning its path."""
     key = pin.sha256 or pin.sha1 or hashlib.sha256(url.encode()).hexdigest()
     partial = root / ".cache" / "downloads" / f"{key}.part"
     partial.parent.mkdir(parents=True, exist_ok=True)
-    run = _Transfer(url, partial, pin, name, progress)
-    failures = 0  # one after the other, without a byte in between
+    transfer = _Transfer(url, partial, pin, name, progress)
+    failures = 0  # consecutive attempts that received nothing
     while True:
-        before = partial.stat().st_size if partial.exists() else 0
+        before = transfer.received
         try:
-            _continue(run)
+            _continue(transfer)
             break
         except _TransientError as error:
-            moved = partial.exists() and partial.stat().st_size > before
-            failures = 1 if moved else failures + 1
+            failures = 1 if transfer.received > before else failures + 1
             wait = min(max(2.0**failures, error.wait), LONGEST_WAIT_S)
-            if failures == ATTEMPTS or time.monotonic() + wait > run.deadline:
+            if failures == ATTEMPTS or time.monotonic() + wait > transfer.deadline:
                 raise
             time.sleep(wait)
     try:
@@ -465,53 +469,66 @@ def _download(root: Path, url: str, pin: Pin, name: str, progress: Progress) -> 
             compare(partial, pin)
     except IntegrityError as error:
         partial.unlink()
-        raise IntegrityError(f"{url} gave other bytes than {run.known} ({error}); nothing was kept") from None
+        raise IntegrityError(
+            f"{url} returned other bytes than {transfer.known} ({error}); the download was deleted"
+        ) from None
     return partial
 
 
 class _Transfer:
-    """One file on its way: where it comes from and goes, and its size, which the server states if the spec does not."""
+    """One download: its source, its target, and its size, which the server states if the spec does not."""
 
     def __init__(self, url: str, partial: Path, pin: Pin, name: str, progress: Progress) -> None:
         self.url, self.partial, self.pin, self.name, self.progress = url, partial, pin, name, progress
         self.known = "pinned" if isinstance(pin, SourceFile) else "stated"
-        self.begun = time.monotonic()
+        self.started = time.monotonic()
         self.size = pin.size
 
     @property
+    def received(self) -> int:
+        """Bytes received so far, by earlier attempts too."""
+        return self.partial.stat().st_size if self.partial.exists() else 0
+
+    @property
     def deadline(self) -> float:
-        return self.begun + GRACE_S + (MOST if self.size is None else self.size) / SLOWEST
+        return self.started + _time_limit(self.size)
+
+    @property
+    def limit(self) -> int:
+        """The size, or the largest accepted one if the size is unknown."""
+        return MOST if self.size is None else self.size
 
 
-def _continue(run: _Transfer) -> None:
-    url, partial = run.url, run.partial
-    there = partial.stat().st_size if partial.exists() else 0
-    if run.size is not None and there > run.size:
+def _continue(transfer: _Transfer) -> None:
+    """Request the remaining bytes and append them to the partial file."""
+    url, partial = transfer.url, transfer.partial
+    received = transfer.received
+    if transfer.size is not None and received > transfer.size:
         partial.unlink()
-        there = 0
-    if there == run.size and partial.exists():
+        received = 0
+    if received == transfer.size and partial.exists():
         return
     try:
-        answer, address = _answer(url, there, run.pin)
+        response, address = _request(url, received, transfer.pin)
         try:
-            there = _start(answer, address, there, run)
-            with partial.open("ab" if there else "wb") as file:
-                # As it arrives: a block that is filled drop by drop would keep us from looking at the clock.
-                while block := answer.read1(BLOCK):
+            received = _check_response(response, address, received, transfer)
+            with partial.open("ab" if received else "wb") as file:
+                # `read1` returns what has arrived: waiting for a full block would delay the check of the deadline.
+                while block := response.read1(BLOCK):
                     file.write(block)
-                    there += len(block)
-                    if there > (MOST if run.size is None else run.size):
+                    received += len(block)
+                    if received > transfer.limit:
                         raise IntegrityError(
-                            f"{address} gives more than the {run.size or MOST:,} bytes that are {run.known}"
+                            f"{address} sends more than the {transfer.limit:,} bytes that are {transfer.known}"
                         )
-                    run.progress(run.name, there, run.size or there)
-                    if time.monotonic() > run.deadline:
-                        seconds = run.deadline - run.begun
+                    transfer.progress(transfer.name, received, transfer.size or received)
+                    if time.monotonic() > transfer.deadline:
+                        seconds = transfer.deadline - transfer.started
                         raise _RefusedError(
-                            f"{address}: {there:,} of {run.size or MOST:,} bytes in {seconds:.0f} s"
+                            f"{address}: {received:,} of {transfer.limit:,} bytes in {seconds:.0f} s"
                         )
         finally:
-            answer.close()
+            response.close()
     except (urllib3.exceptions.LocationValueError, UnicodeError) as error:
         raise _RefusedError(f"{url}: not an address ({error})") from error
     except (
@@ -522,92 +539,92 @@ def _continue(run: _Transfer) -> None:
         ValueError,
     ) as error:
         raise _TransientError(f"{url}: {_reason(error)}") from error
-    if run.size is not None and there < run.size:
-        raise _TransientError(f"{url}: the connection ended after {there:,} of {run.size:,} bytes")
+    if transfer.size is not None and received < transfer.size:
+        raise _TransientError(f"{url}: the connection ended after {received:,} of {transfer.size:,} bytes")
 
 
-def _answer(url: str, there: int, pin: Pin) -> tuple[Any, str]:
-    """The answer to a request for the bytes from ``there`` on, behind redirects, and the address that gave it.
+def _request(url: str, start: int, pin: Pin) -> tuple[Any, str]:
+    """Request the bytes from ``start`` on, follow redirects, and return the response and its address.
 
-    A request to S3 is signed where somebody has credentials, and repeated without if these have no right to the object.
+    A request to S3 is signed if there are credentials, and repeated unsigned if these may not read the object.
     """
     secure, address = url.startswith("https://"), url
-    plain = {"Accept-Encoding": "identity", **({"Range": f"bytes={there}-"} if there else {})}
-    own, region = credentials(), pin.region
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+    own, stated_region = credentials(), pin.region
     for _ in range(REDIRECTS):
         parts = urlsplit(address)
         if parts.scheme not in ({"https"} if secure else {"https", "http"}) or not parts.hostname:
             raise _RefusedError(
-                f"{url} leads to {address[:200]!r}, which is no {'https' if secure else 'web'} address"
+                f"{url} redirects to {address[:200]!r}, which is not {'an https' if secure else 'a web'} address"
             )
         proxy = urllib.request.getproxies().get(parts.scheme)
-        through = proxy is not None and not urllib.request.proxy_bypass(parts.hostname)
-        pool = urllib3.ProxyManager(str(proxy)) if through else urllib3.PoolManager()
-        place = region_of(address, region)
-        signs = own is not None and place is not None
-        answer = pool.request(
+        use_proxy = proxy is not None and not urllib.request.proxy_bypass(parts.hostname)
+        pool = urllib3.ProxyManager(str(proxy)) if use_proxy else urllib3.PoolManager()
+        region = region_of(address, stated_region)
+        sign = own is not None and region is not None
+        response = pool.request(
             "GET",
             address,
-            headers=signed(address, plain, own, place) if own is not None and place is not None else plain,
+            headers=signed(address, headers, own, region) if own and region else headers,
             redirect=False,
             retries=False,
             preload_content=False,
             decode_content=False,
             timeout=urllib3.Timeout(TIMEOUT_S),
         )
-        there_region = answer.headers.get("x-amz-bucket-region")
-        if signs and there_region not in (None, place) and answer.status in {301, 307, 400, 403}:
-            answer.close()
-            region = there_region
+        bucket_region = response.headers.get("x-amz-bucket-region")
+        if sign and bucket_region not in (None, region) and response.status in {301, 307, 400, 403}:
+            response.close()
+            stated_region = bucket_region
             continue
-        if signs and answer.status == 403:
-            answer.close()
+        if sign and response.status == 403:
+            response.close()
             own = None
             continue
-        if answer.status not in MOVED:
-            return answer, address
-        answer.close()
-        address = urljoin(address, answer.headers.get("Location", ""))
+        if response.status not in MOVED:
+            return response, address
+        response.close()
+        address = urljoin(address, response.headers.get("Location", ""))
     raise _RefusedError(f"{url}: more than {REDIRECTS} redirects")
 
 
-def _start(answer: Any, address: str, there: int, run: _Transfer) -> int:
-    """Where in the file the answer begins: where we asked for, or at 0."""
-    if answer.status == 416 or (answer.status == 206 and not _continues(answer, there, run.size)):
-        run.partial.unlink(missing_ok=True)
-        raise _TransientError(f"{address}: it does not continue at byte {there:,}")
-    if answer.status in TRANSIENT:
-        said = answer.headers.get("Retry-After", "")
+def _check_response(response: Any, address: str, start: int, transfer: _Transfer) -> int:
+    """Check status and size of a response; returns the position of its first byte in the file: ``start``, or 0."""
+    if response.status == 416 or (response.status == 206 and not _continues(response, start, transfer.size)):
+        transfer.partial.unlink(missing_ok=True)
+        raise _TransientError(f"{address}: the response does not continue at byte {start:,}")
+    if response.status in TRANSIENT:
+        wait = response.headers.get("Retry-After", "")
         raise _TransientError(
-            f"{address}: HTTP {answer.status}", float(said) if said.isdecimal() and len(said) < 6 else 0
+            f"{address}: HTTP {response.status}", float(wait) if wait.isdecimal() and len(wait) < 6 else 0
         )
-    if answer.status in {401, 403}:
-        raise _ForbiddenError(f"{address}: HTTP {answer.status} {answer.reason or ''}".rstrip())
-    if answer.status not in {200, 206}:
-        raise _RefusedError(f"{address}: HTTP {answer.status} {answer.reason or ''}".rstrip())
-    begin = there if answer.status == 206 else 0
-    said = answer.headers.get("Content-Length", "")
-    if said.isdecimal() and len(said) < 20:
-        if run.size is None and int(said) + begin <= MOST:
-            run.size = int(said) + begin
-        elif int(said) > (MOST if run.size is None else run.size) - begin:
+    if response.status not in {200, 206}:
+        error = _ForbiddenError if response.status in {401, 403} else _RefusedError
+        raise error(f"{address}: HTTP {response.status} {response.reason or ''}".rstrip())
+    first = start if response.status == 206 else 0
+    length = response.headers.get("Content-Length", "")
+    if length.isdecimal() and len(length) < 20:
+        total = first + int(length)
+        if total > transfer.limit:
             raise IntegrityError(
-                f"{address} gives more than the {run.size or MOST:,} bytes that are {run.known} ({begin + int(said):,})"
+                f"{address} sends more than the {transfer.limit:,} bytes that are {transfer.known} ({total:,})"
             )
-    return begin
+        if transfer.size is None:
+            transfer.size = total
+    return first
 
 
-def _continues(answer: Any, there: int, size: int | None) -> bool:
-    """Whether a partial answer is of the bytes asked for; a server that does not say is believed, and hashed."""
-    said = answer.headers.get("Content-Range")
-    if said is None:
+def _continues(response: Any, start: int, size: int | None) -> bool:
+    """Whether a partial response has the requested range; if the server does not state it, the hash decides later."""
+    content_range = response.headers.get("Content-Range")
+    if content_range is None:
         return True
-    whole = ("/*",) if size is None else (f"/{size}", "/*")
-    return said.startswith(f"bytes {there}-") and (size is None or said.endswith(whole))
+    totals = ("/*",) if size is None else (f"/{size}", "/*")
+    return content_range.startswith(f"bytes {start}-") and (size is None or content_range.endswith(totals))
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost reason in one line: libraries wrap it several times."""
+    """The innermost reason of an error in one line; libraries wrap it several times."""
     inner = getattr(error, "reason", None) or error.__context__ or error
-    said = " ".join(str(inner).split())
-    return f"{type(inner).__name__}: {said[:200]}" if said else type(inner).__name__
+    message = " ".join(str(inner).split())
+    return f"{type(inner).__name__}: {message[:200]}" if message else type(inner).__name__

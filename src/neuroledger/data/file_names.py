@@ -1,4 +1,4 @@
-"""Patterns of file names: `{subject}` is a named part, `{subject:2}` one of two characters, `*` and `?` are wildcards."""
+"""File name patterns: `{subject}` is a placeholder, `{subject:2}` one of two characters, `*` and `?` are wildcards."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["PLACEHOLDER", "Pattern", "expression", "fields_of", "matching", "tai
 PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)(?::(\d+))?\}|([?*])")
 
 
-def _readable(pattern: str) -> str:
+def _require_valid_placeholders(pattern: str) -> str:
     rest = PLACEHOLDER.sub("", pattern)
     if "{" in rest or "}" in rest:
         raise ValueError(
-            f"{pattern!r}: a placeholder is {{name}} or {{name:2}}, with a name in small letters"
+            f"{pattern!r}: write a placeholder as {{name}} or {{name:2}}, with the name in lower case"
         )
     return pattern
 
 
-Pattern = Annotated[str, AfterValidator(_readable)]
-"""A pattern whose placeholders are well formed."""
+Pattern = Annotated[str, AfterValidator(_require_valid_placeholders)]
+"""A pattern with well-formed placeholders."""
 
 
 @lru_cache(maxsize=512)
@@ -39,62 +39,62 @@ def expression(
     again: bool = True,
     flags: int = 0,
 ) -> re.Pattern[str]:
-    """The pattern as a regular expression with a group for each placeholder.
+    """Translate the pattern to a regular expression with a group for each placeholder.
 
     Parameters
     ----------
     pattern
-        What whole names, or their last folders, are compared with.
+        The pattern, for a whole name or its last folders.
     known
-        Placeholders whose value is put in their place.
+        Placeholders to replace by these values.
     values, value
-        What placeholders of these names, and all others, stand for.
+        Regular expressions for placeholders of these names, and for all others.
     many, one
-        What `*` and `?` stand for.
+        Regular expressions for `*` and `?`.
     again
-        Whether a placeholder that occurs twice must have the same value; else its further groups are called name1, ….
+        Whether a placeholder that occurs twice must have the same value; if not, its further groups are named name1, ….
     flags
-        As of `re.compile`.
+        See `re.compile`.
     """
-    given, kinds = dict(known), dict(values)
-    parts, place, seen = [], 0, set[str]()
+    known_values, expressions = dict(known), dict(values)
+    parts, position, seen = [], 0, set[str]()
     for match in PLACEHOLDER.finditer(pattern):
-        parts.append(re.escape(pattern[place : match.start()]))
-        name, count, wild = match.groups()
-        kind = f"[^/]{{{count}}}" if count else kinds.get(name, value)
-        if wild:
-            parts.append(one if wild == "?" else many)
-        elif name in given:
-            parts.append(re.escape(given[name]))
+        parts.append(re.escape(pattern[position : match.start()]))
+        name, count, wildcard = match.groups()
+        group = f"[^/]{{{count}}}" if count else expressions.get(name, value)
+        if wildcard:
+            parts.append(one if wildcard == "?" else many)
+        elif name in known_values:
+            parts.append(re.escape(known_values[name]))
         elif name not in seen:
-            parts.append(f"(?P<{name}>{kind})")
+            parts.append(f"(?P<{name}>{group})")
         else:
-            parts.append(f"(?P={name})" if again else f"(?P<{name}{len(parts)}>{kind})")
+            parts.append(f"(?P={name})" if again else f"(?P<{name}{len(parts)}>{group})")
         seen.add(name)
-        place = match.end()
-    return re.compile("".join([*parts, re.escape(pattern[place:])]), flags)
+        position = match.end()
+    return re.compile("".join([*parts, re.escape(pattern[position:])]), flags)
 
 
 def tail(pattern: str, name: str) -> tuple[str, str]:
-    """The folders of `name` that the pattern does not mention, and the rest."""
+    """Split `name` into the leading folders that the pattern does not cover, and the rest."""
     parts = name.split("/")
     depth = min(pattern.count("/") + 1, len(parts))
     return "/".join(parts[:-depth]), "/".join(parts[-depth:])
 
 
 def fields_of(pattern: str, name: str) -> dict[str, str] | None:
-    """The values of the placeholders in a name that is written as a pattern; None where it is written otherwise."""
+    """The values of the placeholders in a name; None if the name does not match the pattern."""
     match = expression(pattern).fullmatch(tail(pattern, name)[1])
     return None if match is None else match.groupdict()
 
 
 def written(pattern: str, known: Mapping[str, str], name: str) -> bool:
-    """Whether a name is written as a pattern in which what is known is put in its place."""
-    found = expression(pattern, known=tuple(sorted(known.items())))
-    return found.fullmatch(tail(pattern, name)[1]) is not None
+    """Whether a name matches the pattern after known placeholders are replaced by their values."""
+    expected = expression(pattern, known=tuple(sorted(known.items())))
+    return expected.fullmatch(tail(pattern, name)[1]) is not None
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that a pattern of `*` (anything, folders too) and `?` fits, in their order."""
+    """The names that match a pattern with `*` (any text, including folders) and `?`, in their original order."""
     fits = expression(pattern, many=".*", one=".").fullmatch
     return [name for name in names if fits(name)]

@@ -1,4 +1,4 @@
-"""HDF5 files and the variables in them, MATLAB's among them, with one clear error for what is not there."""
+"""Read variables from HDF5 files, including MATLAB 7.3, with clear errors for missing variables and unsafe files."""
 
 from __future__ import annotations
 
@@ -10,33 +10,32 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
 
 __all__ = ["array", "cell", "cells", "opened", "refuse_outside_storage", "text", "variable"]
 
-Array = npt.NDArray[Any]
-
 SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
 GZIP: Final = b"\x1f\x8b"
 MAX_RATIO: Final = 200
-"""Bytes that one byte of a compressed file may become: recordings seldom shrink to a tenth, bombs to a thousandth."""
+"""Highest accepted compression ratio: recordings rarely exceed 10, decompression bombs reach 1000."""
 MIN_UNPACKED: Final = 1 << 28
 MAX_OBJECTS: Final = 5_000_000
+SELF_CONTAIN: Final = "copy the values into the file (h5repack does this) and pin it again"
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """An HDF5 file open for reading; one whose name ends in ``.gz`` is unpacked to a file without a name first.
+    """Open an HDF5 file for reading; a file with the suffix ``.gz`` is first unpacked to an anonymous temporary file.
 
     Raises
     ------
     UnavailableError
         h5py is not installed.
     DataError
-        The file is not HDF5, is incomplete, unpacks to an implausible size, or keeps values in other files.
+        The file is not HDF5, is incomplete, unpacks to an implausible size, or stores values in other files.
     """
     h5py = _h5py()
     with parsing(path, "HDF5"):
@@ -45,9 +44,9 @@ def opened(path: Path) -> Iterator[Any]:
             with h5py.File(path, "r") as file:
                 yield file
             return
-        with tempfile.TemporaryFile(prefix="neuroledger-") as held:
-            _unpack(path, held)
-            with h5py.File(held, "r") as file:
+        with tempfile.TemporaryFile(prefix="neuroledger-") as unpacked:
+            _unpack(path, unpacked)
+            with h5py.File(unpacked, "r") as file:
                 _refuse_links(file.id, path)
                 yield file
 
@@ -60,26 +59,26 @@ def _h5py() -> Any:
     return h5py
 
 
-def _unpack(path: Path, held: IO[bytes]) -> None:
+def _unpack(path: Path, target: IO[bytes]) -> None:
     limit = max(MIN_UNPACKED, MAX_RATIO * path.stat().st_size)
     with gzip.open(path) as packed:
         while block := packed.read(1 << 20):
-            held.write(block)
-            if held.tell() > limit:
+            target.write(block)
+            if target.tell() > limit:
                 raise DataError(f"{path.name} unpacks to more than {limit:,} bytes: it is not a recording")
-    held.seek(0)
+    target.seek(0)
 
 
 def refuse_outside_storage(path: Path) -> None:
-    """Return if an HDF5 or netCDF-4 file holds all of its values itself; files of other formats are passed over.
+    """Refuse an HDF5 or netCDF-4 file that takes values from other files; files of other formats are ignored.
 
     A pin fixes the bytes of one file. External storage, virtual data sets and external links take values from other
-    files that no pin covers; a group inside itself makes readers recurse without end.
+    files that no pin covers. A group that contains itself makes readers recurse endlessly.
 
     Raises
     ------
     DataError
-        It refers to another file, or a group is reached twice.
+        The file refers to another file, or a group is reached twice.
     """
     if not _is_hdf5(path):
         return
@@ -93,121 +92,127 @@ def refuse_outside_storage(path: Path) -> None:
 
 
 def _is_hdf5(path: Path) -> bool:
-    """Whether the signature stands at one of the places where HDF5 looks for it: 0, 512, 1024, 2048 and so on."""
-    size, at = path.stat().st_size, 0
+    """Whether the signature is at one of the offsets where HDF5 looks for it: 0, 512, 1024, 2048 and so on."""
+    size, offset = path.stat().st_size, 0
     with path.open("rb") as file:
-        while at + len(SIGNATURE) <= size:
-            file.seek(at)
+        while offset + len(SIGNATURE) <= size:
+            file.seek(offset)
             if file.read(len(SIGNATURE)) == SIGNATURE:
                 return True
-            at = max(512, 2 * at)
+            offset = max(512, 2 * offset)
     return False
 
 
 def _refuse_links(file: Any, path: Path) -> None:
-    """Walk over the hard links of an open file, without following any other link and without reading values."""
+    """Walk the hard links of an open file, without following other links and without reading values."""
     from h5py import h5d, h5g, h5l, h5o
 
     root = h5g.open(file, b"/")
-    waiting, seen, count = [(root, "")], {h5o.get_info(root).addr}, 0
-    while waiting:
-        group, place = waiting.pop()
+    pending, seen, count = [(root, "")], {h5o.get_info(root).addr}, 0
+    while pending:
+        group, parent = pending.pop()
         links = group.links
         for name in list(group):
-            where = f"{place}/{name.decode(errors='replace')}"
+            where = f"{parent}/{name.decode(errors='replace')}"
             count += 1
             if count > MAX_OBJECTS:
                 raise DataError(f"{path.name} has more than {MAX_OBJECTS:,} objects: it is not a recording")
             kind = links.get_info(name).type
             if kind == h5l.TYPE_EXTERNAL:
-                raise DataError(f"{path.name}: {where} is a link to another file, which no pin covers: {DO}")
+                raise DataError(
+                    f"{path.name}: {where} is a link to another file, which no pin covers: {SELF_CONTAIN}"
+                )
             if kind != h5l.TYPE_HARD:
                 continue
-            held = h5o.open(group, name)
-            if isinstance(held, h5g.GroupID):
-                address = h5o.get_info(held).addr
+            member = h5o.open(group, name)
+            if isinstance(member, h5g.GroupID):
+                address = h5o.get_info(member).addr
                 if address in seen:
                     raise DataError(
-                        f"{path.name}: the group {where} is also elsewhere in the file, so that reading it may never "
-                        "end: write the file anew with every group once"
+                        f"{path.name}: the group {where} occurs more than once in the file, so that reading it may never "
+                        "end: rewrite the file with every group once"
                     )
                 seen.add(address)
-                waiting.append((held, where))
-            elif isinstance(held, h5d.DatasetID):
-                _refuse_elsewhere(held, where, path)
+                pending.append((member, where))
+            elif isinstance(member, h5d.DatasetID):
+                _refuse_external_values(member, where, path)
 
 
-def _refuse_elsewhere(held: Any, where: str, path: Path) -> None:
-    layout = held.get_create_plist()
+def _refuse_external_values(dataset: Any, where: str, path: Path) -> None:
+    layout = dataset.get_create_plist()
     if layout.get_layout() == _h5py().h5d.VIRTUAL or layout.get_external_count():
-        raise DataError(f"{path.name}: {where} keeps its values in another file, which no pin covers: {DO}")
-
-
-DO: Final = "copy the values into the file (h5repack does) and pin it anew"
+        raise DataError(
+            f"{path.name}: {where} stores its values in another file, which no pin covers: {SELF_CONTAIN}"
+        )
 
 
 def variable(file: Any, name: str, path: Path) -> Any:
-    """A variable, not read yet.
+    """A variable of an open file; its values are not read yet.
 
     Raises
     ------
     DataError
-        The file has none of this name.
+        The file has no variable of this name.
     """
-    held = file.get(name)
-    if held is None or not hasattr(held, "dtype"):
-        there = ", ".join(sorted(key for key in file if not key.startswith("#"))) or "nothing"
-        raise DataError(f"{path.name} has no variable {name!r}; it has {there}")
-    return held
+    dataset = file.get(name)
+    if dataset is None or not hasattr(dataset, "dtype"):
+        names = ", ".join(sorted(key for key in file if not key.startswith("#"))) or "nothing"
+        raise DataError(f"{path.name} has no variable {name!r}; it has {names}")
+    return dataset
 
 
-def array(held: Any, path: Path) -> Array:
+def array(dataset: Any, path: Path) -> Array:
     """All values of a variable.
 
     Raises
     ------
     DataError
-        They cannot be read: the file is damaged.
+        The values cannot be read: the file is damaged.
     """
     try:
-        return np.asarray(held[()])
+        return np.asarray(dataset[()])
     except (OSError, RuntimeError) as error:
-        raise DataError(f"{path.name}: {held.name} cannot be read ({error}); fetch the file again") from error
+        raise DataError(
+            f"{path.name}: {dataset.name} cannot be read ({error}); fetch the file again"
+        ) from error
 
 
 def cells(file: Any, name: str, path: Path) -> Array:
-    """The references of a cell array of MATLAB, transposed back to rows and columns as MATLAB shows them.
+    """The references in a MATLAB cell array, transposed to MATLAB's order of rows and columns.
 
     Raises
     ------
     DataError
-        The variable is not there, or is no cell array.
+        The variable is missing, or is not a cell array.
     """
     import h5py
 
-    held = variable(file, name, path)
-    if h5py.check_ref_dtype(held.dtype) is not h5py.Reference or held.ndim != 2:
-        raise DataError(f"{path.name}: {name!r} is no cell array of MATLAB 7.3 but {held.dtype} {held.shape}")
-    return array(held, path).T
+    dataset = variable(file, name, path)
+    if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or dataset.ndim != 2:
+        raise DataError(
+            f"{path.name}: {name!r} is not a MATLAB 7.3 cell array, but {dataset.dtype} {dataset.shape}"
+        )
+    return array(dataset, path).T
 
 
 def cell(file: Any, reference: Any, path: Path) -> Array:
-    """The values of one cell in one row; none where it is empty, whose size MATLAB writes in place of values.
+    """The values of one cell, flattened; empty for an empty cell, in which MATLAB stores the size instead of values.
 
     Raises
     ------
     DataError
-        The reference leads nowhere.
+        The reference has no target.
     """
     try:
-        held = file[reference]
-        _refuse_elsewhere(held.id, "a cell", path)  # it may be in no group, where nobody looked before
-        empty = bool(held.attrs.get("MATLAB_empty", 0))
+        dataset = file[reference]
+        # A cell may be outside every group, where `refuse_outside_storage` does not see it.
+        _refuse_external_values(dataset.id, "a cell", path)
+        empty = bool(dataset.attrs.get("MATLAB_empty", 0))
     except (ValueError, KeyError, RuntimeError, OSError, AttributeError) as error:
         raise DataError(f"{path.name}: a cell refers to nothing ({error}); fetch the file again") from error
-    return np.empty(0) if empty else array(held, path).ravel()
+    return np.empty(0) if empty else array(dataset, path).ravel()
 
 
 def text(values: Array) -> str:
-    """Characters that MATLAB stores as numbers."""
+    """Decode text that MATLAB stores as character codes."""
     return "".join(map(chr, values.astype(np.int64).tolist()))

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 64 * 1024**2
 MAX_PIXELS: Final = 64_000_000
 FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-_BEGINNINGS: Final = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\x00", b"MM\x00*", b"RIFF")
+_SIGNATURES: Final = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\x00", b"MM\x00*", b"RIFF")
 _SIXTEEN_BIT: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 def decode(data: bytes, name: str) -> Image:
-    """The image in ``data`` as 8-bit RGB, upright.
+    """Decode the image in ``data`` as upright 8-bit RGB.
 
-    Grey and palette images become RGB, transparency is dropped (the colour stored under it stays, as in Brain-Score),
-    16-bit grey is divided by 257, an EXIF orientation is applied. ``name`` says in errors which stimulus it was.
+    Grey and palette images become RGB. Transparency is dropped; the colour stored under it stays, as in Brain-Score.
+    16-bit grey is divided by 257. An EXIF orientation is applied. ``name`` is the stimulus id for error messages.
 
     Raises
     ------
     DataError
-        Not an image of a known format, truncated, empty, animated, in floating point or beyond 16 bits, or beyond
-        ``MAX_BYTES`` / ``MAX_PIXELS``.
+        The data are not an image of a known format, or the image is truncated, empty, animated, has floating-point
+        values or more than 16 bits, or exceeds ``MAX_BYTES`` or ``MAX_PIXELS``.
     """
     import PIL.Image
     from PIL import ImageOps, UnidentifiedImageError
@@ -44,14 +44,14 @@ def decode(data: bytes, name: str) -> Image:
             opened.load()
             upright = ImageOps.exif_transpose(opened)
     except UnidentifiedImageError as error:
-        if data.startswith(_BEGINNINGS):
+        if data.startswith(_SIGNATURES):
             raise DataError(f"image of {name!r} is truncated or damaged: fetch it again") from error
         raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
     except DataError:
         raise
-    except Exception as error:  # decoders raise nearly anything on damaged files
+    except Exception as error:  # decoders raise nearly every kind of exception on damaged files
         raise DataError(f"image of {name!r} is truncated or damaged ({error}): fetch it again") from error
     return _to_rgb(upright, name)
 
@@ -66,9 +66,9 @@ def thumbnail(data: bytes, name: str, side: int) -> bytes:
     """
     image = decode(data, name)
     image.thumbnail((side, side))
-    held = io.BytesIO()
-    image.save(held, format="PNG", optimize=True)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def _check_header(image: Image, name: str) -> None:
@@ -86,25 +86,25 @@ def _check_header(image: Image, name: str) -> None:
 
 def _to_rgb(image: Image, name: str) -> Image:
     if image.mode in _SIXTEEN_BIT:
-        return _halve(image, name)
+        return _sixteen_bit_to_rgb(image, name)
     if image.mode == "F":
         raise DataError(
-            f"image of {name!r} holds floating-point values: store it with 8 or 16 bits per channel"
+            f"image of {name!r} has floating-point values: store it with 8 or 16 bits per channel"
         )
-    # Pillow would warn, for all threads, that the transparency of a palette's colours is lost: it is dropped here.
+    # Pillow would otherwise warn, in all threads, that the transparency of a palette is lost.
     image.info.pop("transparency", None)
     return image.convert("RGB")
 
 
-def _halve(image: Image, name: str) -> Image:
-    """A 16-bit grey image as 8-bit RGB, rounded: 65535 becomes 255."""
+def _sixteen_bit_to_rgb(image: Image, name: str) -> Image:
+    """Convert a 16-bit grey image to 8-bit RGB, rounded: 65535 becomes 255."""
     import numpy as np
     import PIL.Image
 
     values = np.asarray(image).astype(np.float64)
     if values.min() < 0 or values.max() > 65535:
         raise DataError(
-            f"image of {name!r} holds values from {values.min():.0f} to {values.max():.0f}: "
+            f"image of {name!r} has values from {values.min():.0f} to {values.max():.0f}: "
             "store it with 8 or 16 bits per channel"
         )
     grey = np.clip(np.rint(values / 257), 0, 255).astype(np.uint8)

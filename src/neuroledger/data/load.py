@@ -1,4 +1,4 @@
-"""A dataset id to verified, checked stimuli and assembly."""
+"""Load a data set by id: verify its files, run its reader, check the result."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
 
 
 def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True) -> dict[str, Path]:
-    """Paths of a data set's or model's files, each verified against its pin.
+    """Paths of the files of a data set or model by name, each verified against its pin.
 
     Raises
     ------
     DataError, IntegrityError
-        A file is missing or differs; the message names the command that fixes it.
+        A file is missing or differs; the message gives the command that fixes it.
     """
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
@@ -43,9 +43,9 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
         sweep(parent)
     with remembering(memory):
         for name, pin in sorted(pins.items()):
-            fix = f"bring it with `neuroledger fetch {id}`"
+            fix = f"run `neuroledger fetch {id}`"
             if (folder / name).exists():
-                fix = f"move it away, then `neuroledger fetch {id}`"
+                fix = f"move it away, then {fix}"
             verify_file(folder / name, pin, memory=memory, fix=fix)
     return {name: folder / name for name in pins}
 
@@ -55,7 +55,7 @@ def _pins(catalog: Catalog, kind: str, id: str) -> dict[str, SourceFile]:
 
 
 def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
-    """The first file of a data set or model that is here and differs from its pin, or None."""
+    """The first file of a data set or model that exists locally and differs from its pin, or None."""
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
     for name, pin in sorted(pins.items()):
@@ -67,8 +67,8 @@ def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
     return None
 
 
-class _Declared(dict[str, Path]):
-    """The files of a data set by their names; the error for any other name says which there are."""
+class _DeclaredFiles(dict[str, Path]):
+    """The files of a data set by name; the error for any other name lists the declared names."""
 
     def __missing__(self, name: str) -> Path:
         raise DataError(
@@ -78,12 +78,16 @@ class _Declared(dict[str, Path]):
 
 
 def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
-    """Run the data set's reader on its verified files.
+    """Run the data set's reader on its verified files, in a confined child process.
 
     Raises
     ------
+    UnavailableError
+        The spec declares the data unavailable, or names no reader.
+    SpecError
+        The reader's parameters are invalid.
     DataError
-        The files do not hold what the reader expects.
+        The files do not contain what the reader expects.
     """
     entry = catalog.entry("datasets", id)
     spec = catalog.dataset(id)
@@ -100,11 +104,11 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
         for path in files.values():
             refuse_outside_storage(path)
         with store_at(catalog.root):
-            read_by: Dataset = component.function(_Declared(files), **parameters)
-            return read_by
+            dataset: Dataset = component.function(_DeclaredFiles(files), **parameters)
+            return dataset
 
-    store.require_own()  # the child can run no git
-    with suppress(OSError):  # where it may only be read, little is kept
+    store.require_own()  # the child process cannot run git
+    with suppress(OSError):  # in a read-only repository, prepared data are not stored
         store.folder.mkdir(parents=True, exist_ok=True)
     data = confined(
         read,
@@ -115,35 +119,35 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     degrees = spec.degrees if spec.degrees is not None else data.degrees
     stimuli = data.stimuli
     if stimuli is not None:
-        stimuli = replace(_spanning(stimuli, degrees), id=id)
-    further = {name: _spanning(one, degrees) for name, one in data.extra_stimuli.items()}
-    content = _content(data) if component.prepares else ""
-    return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=further, content=content)
+        stimuli = replace(_with_degrees(stimuli, degrees), id=id)
+    extra = {name: _with_degrees(stimulus_set, degrees) for name, stimulus_set in data.extra_stimuli.items()}
+    content = _content_sha256(data) if component.prepares else ""
+    return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=extra, content=content)
 
 
-def _content(data: Dataset) -> str:
-    """SHA-256 of an assembly as it was prepared; a reader that keeps it knows it."""
+def _content_sha256(data: Dataset) -> str:
+    """SHA-256 of the prepared assembly; computed only if the reader did not store it with the assembly."""
     if data.assembly is None:
         return ""
-    known = data.assembly.encoding.pop("content_sha256", "")
-    return str(known) or content_sha256(data.assembly)
+    stored = data.assembly.encoding.pop("content_sha256", "")
+    return str(stored) or content_sha256(data.assembly)
 
 
-def _spanning(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
-    """The set with the degrees of the data set, where it does not say its own."""
+def _with_degrees(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
+    """The stimulus set with the degrees of the data set, unless it has its own."""
     own = stimuli.degrees if "degrees" in stimuli.table.columns else (stimuli.degrees or degrees)
     return replace(stimuli, degrees=own)
 
 
 def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dataset:
-    """Verified, read, and checked against the conventions.
+    """Verify and read a data set, and check it against the conventions.
 
     Raises
     ------
     UnavailableError
-        The data are not available here.
+        The spec declares the data unavailable.
     DataError, IntegrityError, AssemblyError
-        They are missing, changed or break the conventions.
+        The data are missing, changed, or break the conventions.
     """
     spec = catalog.dataset(id)
     if spec.closed is not None:
@@ -152,23 +156,23 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
     data = read_dataset(catalog, id, files)
     if data.assembly is not None:
         check(data.assembly, name=f"data set {id!r}")
-        _as_pinned(spec, data)
+        _require_pinned_content(spec, data)
     return data
 
 
-def _as_pinned(spec: DatasetSpec, data: Dataset) -> None:
-    """Return if the assembly has the content that the spec pins, where it pins one."""
+def _require_pinned_content(spec: DatasetSpec, data: Dataset) -> None:
+    """Refuse an assembly whose content differs from the SHA-256 that the spec pins, if it pins one."""
     pins = [
-        one.sha256
-        for one in spec.expectations.assembly
-        if isinstance(one, Content) and one.severity == "error"
+        expectation.sha256
+        for expectation in spec.expectations.assembly
+        if isinstance(expectation, Content) and expectation.severity == "error"
     ]
     if not pins or data.assembly is None:
         return
-    found = data.content or content_sha256(data.assembly)
-    if found != pins[0]:
+    sha256 = data.content or content_sha256(data.assembly)
+    if sha256 != pins[0]:
         raise DataError(
-            f"data set {spec.id!r}: its files are what is pinned, but what was read and prepared from them has the SHA-256 "
-            f"{found}, and {pins[0]} is pinned: prepare it with the library versions and on the platform that it was "
-            "pinned with, or renew the pin (`check: content` under `expectations`) if the difference is meant"
+            f"data set {spec.id!r}: its files match their pins, but the assembly prepared from them has the SHA-256 "
+            f"{sha256}, and {pins[0]} is pinned: prepare it with the library versions and on the platform that it was "
+            "pinned with, or renew the pin (`check: content` under `expectations`) if the difference is intended"
         )

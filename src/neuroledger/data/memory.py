@@ -1,4 +1,4 @@
-"""What does not fit into memory: refused before it is begun, or rows of the disk taken when they are asked for."""
+"""Data larger than memory: refuse work that does not fit, and read rows from disk only when they are requested."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Indices as Rows
 from neuroledger.errors import RequestError
 
 __all__ = [
@@ -21,39 +23,46 @@ __all__ = [
 
 MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
+WHOLE: Final = 1 << 28
+"""Bytes up to which rows are passed on as one array."""
+BLOCK: Final = 1 << 24
+
+T = TypeVar("T")
+_CACHE: WeakKeyDictionary[mmap.mmap, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 def available_bytes() -> int | None:
-    """Memory that a process may still take: of the machine, or of its control group where that is less.
+    """Bytes that this process may still allocate: the machine's free memory, or its control group's if that is less.
 
-    None where the system does not say (it is then left to the system to refuse).
+    None if the system reports neither; the system must then refuse an allocation itself.
     """
-    known = [value for value in (_machine(), _group()) if value is not None]
+    known = [value for value in (_machine_bytes(), _group_bytes()) if value is not None]
     return min(known) if known else None
 
 
 def require_memory(needed: int, what: str, change: str) -> None:
-    """Return if ``needed`` bytes are available.
+    """Refuse work that needs more bytes than are available.
 
     Raises
     ------
     RequestError
-        They are not; the message says for what, how much there is, and the ``change`` that would help.
+        Fewer than ``needed`` bytes are available; the message says for ``what``, both numbers, and the ``change`` that
+        would help.
     """
-    there = available_bytes()
-    if there is not None and needed > there:
+    available = available_bytes()
+    if available is not None and needed > available:
         raise RequestError(
-            f"{what} needs about {needed / 1024**3:.1f} GiB of memory, {there / 1024**3:.1f} GiB are free: {change}"
+            f"{what} needs about {needed / 1024**3:.1f} GiB of memory, {available / 1024**3:.1f} GiB are free: {change}"
         )
 
 
-def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change: str) -> npt.NDArray[Any]:
-    """An array that is still to be filled.
+def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change: str) -> Array:
+    """Allocate an uninitialised array.
 
     Raises
     ------
     RequestError
-        Memory has no room for it, by what the system says or by what it does; the message is `require_memory`'s.
+        The array does not fit into the available memory, or its allocation fails; see `require_memory`.
     """
     needed = math.prod(shape) * np.dtype(dtype).itemsize
     require_memory(needed, what, change)
@@ -65,98 +74,87 @@ def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change:
         ) from error
 
 
-def _machine() -> int | None:
+def _machine_bytes() -> int | None:
     try:
         lines = MEMINFO.read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(found[0]) * 1024 if found else None
+    kilobytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(kilobytes[0]) * 1024 if kilobytes else None
 
 
-def _group() -> int | None:
-    """What is left of the control group's limit; memory that only caches files counts as free."""
+def _group_bytes() -> int | None:
+    """Remaining bytes of the control group's limit; memory that only caches files counts as free."""
     try:
         limit = (GROUP / "memory.max").read_text(encoding="ascii").strip()
         used = int((GROUP / "memory.current").read_text(encoding="ascii"))
-        described = (GROUP / "memory.stat").read_text(encoding="ascii").split()
+        statistics = (GROUP / "memory.stat").read_text(encoding="ascii").split()
     except (OSError, ValueError):
         return None
     if not limit.isdigit():
         return None
-    cached = int(described[described.index("file") + 1]) if "file" in described else 0
+    cached = int(statistics[statistics.index("file") + 1]) if "file" in statistics else 0
     return max(0, int(limit) - used + cached)
 
 
-Array = npt.NDArray[Any]
-Rows = npt.NDArray[np.intp]
-
-WHOLE: Final = 1 << 28
-"""Bytes up to which rows are handed over as one array."""
-BLOCK: Final = 1 << 24
-
-T = TypeVar("T")
-_FOUND: WeakKeyDictionary[mmap.mmap, dict[Hashable, Any]] = WeakKeyDictionary()
-
-
 def row_blocks(values: Array | LazyRows) -> Iterator[slice]:
-    """Slices of the first axis that hold about 16 MiB each, in order; one of everything where there is no axis."""
+    """Slices of the first axis, about 16 MiB each, in order; one full slice for an array without axes."""
     if values.ndim == 0:
         yield slice(None)
         return
     count = len(values)
-    each = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
-    step = max(1, BLOCK // max(1, each))
+    row_bytes = values.dtype.itemsize * math.prod(values.shape[1:])
+    step = max(1, BLOCK // max(1, row_bytes))
     for start in range(0, count, step):
         yield slice(start, min(count, start + step))
 
 
 def mapped(values: Any) -> mmap.mmap | None:
-    """The memory map that an array lies in; None where it lies elsewhere."""
-    held = values
-    while isinstance(held, np.ndarray):
-        held = held.base
-    return held if isinstance(held, mmap.mmap) else None
+    """The memory map that contains an array's data; None if there is none."""
+    base = values
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def release(values: Any) -> None:
-    """Pages of a memory map that were read stay in the system's cache, not in this process."""
-    held = mapped(values)
-    if held is not None and hasattr(mmap, "MADV_DONTNEED"):
-        held.madvise(mmap.MADV_DONTNEED)
+    """Drop the pages of an array's memory map from this process; they stay in the system's cache."""
+    memory_map = mapped(values)
+    if memory_map is not None and hasattr(mmap, "MADV_DONTNEED"):
+        memory_map.madvise(mmap.MADV_DONTNEED)
 
 
 def found_once(values: Array, what: Hashable, make: Callable[[], T]) -> T:
-    """What `make` finds in the values; found once for those in a read-only memory map, which cannot change."""
-    held = mapped(values)
-    if held is None or values.flags.writeable:
+    """The result of ``make()`` on the values; cached for values in a read-only memory map, which cannot change."""
+    memory_map = mapped(values)
+    if memory_map is None or values.flags.writeable:
         return make()
-    known = _FOUND.setdefault(held, {})
-    place = values.__array_interface__["data"][0]
-    key = (what, place, values.shape, values.strides, values.dtype.str)
-    if key not in known:
-        known[key] = make()
-    found: T = known[key]
-    return found
+    results = _CACHE.setdefault(memory_map, {})
+    address = values.__array_interface__["data"][0]
+    key = (what, address, values.shape, values.strides, values.dtype.str)
+    if key not in results:
+        results[key] = make()
+    result: T = results[key]
+    return result
 
 
 class LazyRows:
-    """Some rows of an array as a view that behaves like the array where it is read.
+    """A view of some rows of an array, which are read when they are indexed.
 
-    It has the ``shape``, ``dtype`` and length of the array that it stands for. Slices and row numbers give arrays;
-    ``numpy.asarray`` gives all of it, if memory has room. Of data on the disk no more is in memory than what was asked
-    for last.
+    It has the ``shape``, ``dtype`` and length of the selected rows. Indexing with a slice or with row numbers returns an
+    array; ``numpy.asarray`` returns all rows, if they fit into memory. For data on disk, only the rows that were
+    requested last are in memory.
 
     Parameters
     ----------
     values
         (row, …), in memory or a memory map.
     rows
-        Numbers of the rows that it stands for, in their order.
+        Numbers of the selected rows, in the order of the view.
     dtype
-        Of what is handed over; that of the values unless given.
+        Type of the returned arrays; by default that of the values.
     change
-        What is done to rows that were taken, given them (a copy) and their numbers; it keeps shape and type.
+        Function applied to rows that were read; it is given a copy of them and their numbers, and keeps shape and type.
     """
 
     def __init__(
@@ -177,39 +175,36 @@ class LazyRows:
 
     @property
     def nbytes(self) -> int:
-        """What all of it would take in memory."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        """Bytes of all rows in memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, at: slice | Rows) -> Array:
-        """The rows at these places, as an array."""
-        return self._taken(self._rows[at])
+        """The rows at these positions, as an array."""
+        rows = self._rows[at]
+        copied = np.asarray(self._values[rows], dtype=self.dtype)  # indexing by numbers copies
+        release(self._values)
+        return copied if self._change is None else self._change(copied, rows)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All of it in one array, filled block by block."""
-        wanted = np.dtype(self.dtype if dtype is None else dtype)
+        """All rows in one array, filled block by block."""
         whole = empty_array(
             self.shape,
-            wanted,
+            self.dtype if dtype is None else dtype,
             f"one array of {self.shape[0]:,} rows of {self.shape[1:]} values",
-            "use a model that learns by batches, or take fewer or shorter ones",
+            "use a model that learns in batches, or use fewer or shorter rows",
         )
         for rows in row_blocks(self):
             whole[rows] = self[rows]
         return whole
 
     def part(self, at: Rows) -> LazyRows:
-        """A view of some of these rows."""
+        """A view of the rows at these positions."""
         return LazyRows(self._values, self._rows[at], self.dtype, self._change)
-
-    def _taken(self, rows: Rows) -> Array:
-        taken = np.asarray(self._values[rows], dtype=self.dtype)  # by numbers, so that it is a copy
-        release(self._values)
-        return taken if self._change is None else self._change(taken, rows)
 
 
 def part_of(values: Array | LazyRows, at: Rows) -> Array | LazyRows:
-    """These rows: of an array as an array, of a view as a view."""
+    """The rows at these positions: an array for an array, a view for a view."""
     return values.part(at) if isinstance(values, LazyRows) else values[at]

@@ -1,4 +1,4 @@
-"""Assemblies as people hand them over, made plain: numbers on named dimensions, one coordinate each, nothing empty."""
+"""Normalise assemblies that users pass in: real numbers, plain coordinates, no empty dimension, ids as text."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Strings
 from neuroledger.errors import AssemblyError, RequestError
 
 __all__ = ["as_text", "received"]
 
 
 def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
-    """``assembly`` of responses with plain coordinates and real numbers.
+    """Normalise an assembly of responses to plain coordinates and real numbers.
 
-    A MultiIndex (as on the dimensions of BrainIO's assemblies) becomes one coordinate for each of its levels, a
-    single ``time_bin`` is dropped (kept where ``bins``), true/false and numbers held as objects become float64.
-    Values that are numbers already are not copied.
+    A MultiIndex (as in BrainIO's assemblies) becomes one coordinate per level. A single ``time_bin`` is dropped unless
+    ``bins`` is true. Booleans and numbers stored as objects become float64. Values that are numbers already are not
+    copied.
 
     Raises
     ------
     RequestError
-        It is not an ``xarray.DataArray``.
+        The argument is not an ``xarray.DataArray``.
     AssemblyError
-        It is empty, or holds text or complex numbers.
+        The assembly is empty, or contains text or complex numbers.
     """
     if not isinstance(assembly, xr.DataArray):
         raise RequestError(
@@ -35,7 +36,7 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
     plain: xr.DataArray = assembly
     for dim, size in plain.sizes.items():
         if size == 0:
-            raise AssemblyError(f"{name} is empty: it has no {dim}; check how it was selected")
+            raise AssemblyError(f"{name} is empty: it has no {dim}; check the selection")
     levels = [dim for dim in plain.dims if getattr(plain.indexes.get(dim), "nlevels", 1) > 1]
     if levels:
         plain = plain.reset_index(levels)
@@ -50,11 +51,11 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
             pass
         else:
             return numbers
-    raise AssemblyError(f"{name} holds values of type {plain.dtype}; responses are real numbers")
+    raise AssemblyError(f"{name} has values of type {plain.dtype}; responses must be real numbers")
 
 
-def as_text(ids: Any) -> np.ndarray[Any, np.dtype[np.str_]]:
-    """Ids as text, so that 7, 7.0, "7" and b"7" are one stimulus."""
+def as_text(ids: Any) -> Strings:
+    """Ids as text, so that 7, 7.0, "7" and b"7" identify the same stimulus."""
     values = np.asarray(ids)
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all():
         values = values.astype(np.int64)

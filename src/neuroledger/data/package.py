@@ -1,4 +1,4 @@
-"""From a lab's files to a pinned data set: a table and zip of stimuli, an assembly as netCDF, and their spec."""
+"""Package a lab's files as a pinned data set: a table and zip of stimuli, an assembly as netCDF, and their spec."""
 
 from __future__ import annotations
 
@@ -31,26 +31,24 @@ __all__ = [
     "require_dvc", "track",
 ]  # fmt: skip
 
-UNTRACKED = (
-    "Nobody else can fetch these files yet: `dvc init`, `dvc add` and `dvc: true`, or give their `url`."
-)
+UNTRACKED = "Others cannot fetch these files yet: run `dvc init` and `dvc add` and set `dvc: true`, or give their `url`."
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
-# Every member of a zip gets this time, so that the same files give the same bytes.
+# A fixed time for every member of a zip, so that the same files give the same bytes.
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What files cannot state themselves.
+    """Fields of the spec that do not follow from the files.
 
     Attributes
     ----------
     reader
-        The `reader` field of the spec, from the names of all its files and the field as it is.
+        Returns the `reader` field of the spec, given the names of all its files and the current field.
     license, access
-        An SPDX expression, and who may see values; a spec that is there already states them.
+        An SPDX expression, and who may see values; not needed if the spec exists and states them.
     title, notes, fields
-        Of a new spec: its title, its notes, and further fields.
+        Title, notes and further fields of a new spec.
     """
 
     reader: Callable[[set[str], dict[str, Any] | None], dict[str, Any]]
@@ -66,12 +64,12 @@ def package_stimuli(
 ) -> list[Path]:
     """Write ``stimuli.csv`` (and ``stimuli.zip``) of data set ``id``, track them with DVC and pin them in its spec.
 
-    ``table`` has ``stimulus_id``, and ``filename`` relative to the folder ``files``. Returns what was written.
+    ``table`` has ``stimulus_id``, and ``filename`` relative to the folder ``files``. Returns the files written.
 
     Raises
     ------
     RequestError
-        ``files`` is missing or lacks a file, or the data set is new and ``terms`` lack its licence or access.
+        ``files`` is missing or lacks a file, or the data set is new and ``terms`` do not state its licence and access.
     AssemblyError
         The table breaks the conventions.
     """
@@ -81,29 +79,24 @@ def package_stimuli(
     folder = folder_of(catalog.root, "datasets", id)
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "stimuli.csv"]
-    expectations: list[dict[str, Any]] = [
-        {"check": "row_count", "count": len(frame)},
-        {"check": "unique", "column": "stimulus_id"},
-    ]
-    if "filename" in frame.columns:
+    has_files = "filename" in frame.columns
+    if has_files:
         if files is None or not files.is_dir():
             raise RequestError(
-                "the table has a column 'filename': name the folder of the files with --files FOLDER"
+                "the table has a column 'filename': give the folder of the files with --files FOLDER"
             )
         _zip(frame, files, folder / "stimuli.zip")
         written.append(folder / "stimuli.zip")
-        images = frame["filename"].astype(str).str.lower().str.endswith(IMAGES)
-        expectations += [{"check": "files_exist"}, *([{"check": "files_decode"}] if images.all() else [])]
     write_text(folder / "stimuli.csv", frame.to_csv(index=False, lineterminator="\n"))
-    _track_and_pin(catalog, id, written, {"stimuli": expectations}, terms)
+    _track_and_pin(catalog, id, written, {"stimuli": _of_stimuli(frame, has_files=has_files)}, terms)
     return written
 
 
 def _zip(frame: pd.DataFrame, files: Path, path: Path) -> None:
     names = frame["filename"].astype(str)
-    lost = [name for name in names if not (files / name).is_file()]
-    if lost:
-        raise RequestError(f"{files} lacks {len(lost)} of {len(names)} files, first {lost[0]!r}")
+    missing = [name for name in names if not (files / name).is_file()]
+    if missing:
+        raise RequestError(f"{files} lacks {len(missing)} of {len(names)} files, first {missing[0]!r}")
     outside = [name for name in names if not (files / name).resolve().is_relative_to(files.resolve())]
     if outside:
         raise RequestError(f"file name {outside[0]!r} points outside {files}")
@@ -118,7 +111,7 @@ def package_assembly(catalog: Catalog, id: str, assembly: xr.DataArray, terms: T
     Raises
     ------
     RequestError
-        The data set is new and ``terms`` lack its licence or access.
+        The data set is new and ``terms`` do not state its licence and access.
     AssemblyError
         The assembly breaks the conventions.
     """
@@ -137,7 +130,7 @@ def package_trials(catalog: Catalog, id: str, trials: pd.DataFrame, terms: Terms
     Raises
     ------
     RequestError
-        The data set is new and ``terms`` lack its licence or access.
+        The data set is new and ``terms`` do not state its licence and access.
     """
     _require_terms(catalog, id, terms)
     path = folder_of(catalog.root, "datasets", id) / "trials.csv"
@@ -150,12 +143,12 @@ def package_trials(catalog: Catalog, id: str, trials: pd.DataFrame, terms: Terms
 
 
 def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
-    """Assembly ``(presentation, neuroid)`` from a table with one row per value.
+    """Convert a table with one row per value to an assembly ``(presentation, neuroid)``.
 
     Raises
     ------
     AssemblyError
-        A column is missing, or a value is given twice.
+        A column is missing, or a presentation of a neuroid has two values.
     """
     needed = {"stimulus_id", "neuroid_id", "value"}
     if not needed <= set(frame.columns):
@@ -189,63 +182,72 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
 
 
 def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
-    """What holds of the assembly today, as expectations of tomorrow."""
-    found: list[dict[str, Any]] = [
+    """Expectations that the assembly meets now: dimensions, shape, alignment, missing values, repetitions."""
+    expectations: list[dict[str, Any]] = [
         {"check": "dims", "dims": [str(d) for d in assembly.dims]},
         {"check": "shape", "sizes": {str(d): int(n) for d, n in assembly.sizes.items()}},
         {"check": "aligned"},
     ]
     if "neuroid_id" in assembly.coords:
-        found.append({"check": "unique", "column": "neuroid_id"})
+        expectations.append({"check": "unique", "column": "neuroid_id"})
     if assembly.dtype.kind == "f":
         missing = int(np.isnan(assembly.values).sum())
-        found.append({"check": "values_finite", **({"missing": missing} if missing else {})})
+        expectations.append({"check": "values_finite", **({"missing": missing} if missing else {})})
     if "repetition" in assembly.coords:
         counts = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)[1]
         low, high = int(counts.min()), int(counts.max())
-        found.append(
+        expectations.append(
             {"check": "repetitions", "count": low}
             if low == high
             else {"check": "repetitions", "low": low, "high": high}
         )
-    return found
+    return expectations
+
+
+def _of_stimuli(table: pd.DataFrame, *, has_files: bool) -> list[dict[str, Any]]:
+    """Expectations that a table of stimuli meets now."""
+    expectations: list[dict[str, Any]] = [
+        {"check": "row_count", "count": len(table)},
+        {"check": "unique", "column": "stimulus_id"},
+    ]
+    if has_files:
+        expectations.append({"check": "files_exist"})
+        if table["filename"].astype(str).str.lower().str.endswith(IMAGES).all():
+            expectations.append({"check": "files_decode"})
+    return expectations
 
 
 def expectations_text(data: Dataset) -> str:
-    """What holds of a data set today, as the field `expectations` of its spec."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """YAML text of the spec's field `expectations`, with the expectations that a data set meets now."""
+    expectations: dict[str, list[dict[str, Any]]] = {}
     if data.stimuli is not None:
-        found["stimuli"] = [
-            {"check": "row_count", "count": len(data.stimuli)},
-            {"check": "unique", "column": "stimulus_id"},
-        ]
-        if data.stimuli.archive is not None:
-            found["stimuli"].append({"check": "files_exist"})
-            if data.stimuli.table["filename"].astype(str).str.lower().str.endswith(IMAGES).all():
-                found["stimuli"].append({"check": "files_decode"})
+        has_files = data.stimuli.archive is not None
+        expectations["stimuli"] = _of_stimuli(data.stimuli.table, has_files=has_files)
     if data.assembly is not None:
-        known = data.stimuli is not None and "stimulus_id" in data.assembly.coords
-        found["assembly"] = [item for item in observed(data.assembly) if known or item["check"] != "aligned"]
+        alignable = data.stimuli is not None and "stimulus_id" in data.assembly.coords
+        expectations["assembly"] = [
+            item for item in observed(data.assembly) if alignable or item["check"] != "aligned"
+        ]
     lines = [
         line
-        for part, items in found.items()
+        for part, items in expectations.items()
         for line in (f"  {part}:", *(f"    - {inline(item)}" for item in items))
     ]
     return "\n".join(["expectations:", *lines]) + "\n"
 
 
 def require_dvc(root: Path) -> None:
-    """Return if DVC can track files of this repository.
+    """Refuse a repository in which DVC is not set up.
 
     Raises
     ------
     RequestError
-        It was never set up here.
+        The folder has no ``.dvc``.
     """
     if not (root / ".dvc").is_dir():
         raise RequestError(
-            f"{root} is no DVC repository, so that nobody could pull these files: `dvc init` there first "
-            "(--no-scm where it is no git repository, --subdir in a folder of one); nothing was written"
+            f"{root} is not a DVC repository, so that others could not pull these files: run `dvc init` there first "
+            "(with --no-scm outside git, with --subdir in a subfolder of a git repository); nothing was written"
         )
 
 
@@ -255,20 +257,20 @@ def track(root: Path, written: list[Path]) -> None:
     Raises
     ------
     RequestError
-        DVC refuses.
+        `dvc add` failed.
     """
     command = [sys.executable, "-P", "-m", "dvc", "add", "--quiet", *map(str, written)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
+    process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        lines = process.stderr.strip().splitlines()
         raise RequestError(f"`dvc add` failed: {lines[-1] if lines else 'no message'}")
 
 
 def _require_terms(catalog: Catalog, id: str, terms: Terms) -> None:
-    lost = [f"--{name}" for name in ("license", "access") if getattr(terms, name) is None]
-    if lost and not catalog.has("datasets", id):
+    missing = [f"--{name}" for name in ("license", "access") if getattr(terms, name) is None]
+    if missing and not catalog.has("datasets", id):
         raise RequestError(
-            f"data set {id!r} is new, and nothing states its licence and access: give {' and '.join(lost)} "
+            f"data set {id!r} is new, and its licence and access are not stated: give {' and '.join(missing)} "
             "(--license CC-BY-4.0, or LicenseRef-unstated; --access public or private), or describe it first with "
             f"`neuroledger new dataset {id}`"
         )
@@ -281,10 +283,10 @@ def _track_and_pin(
     expectations: dict[str, list[dict[str, Any]]],
     terms: Terms,
 ) -> None:
-    """Track files, and write their pins, the reader and expectations that are not declared yet into the spec.
+    """Track files with DVC, and write their pins, the reader, and missing expectations into the spec.
 
-    Private files without a remote of their own (`dvc push` would publish them) and all files where DVC is not set up are not
-    tracked, and their spec says how to get them.
+    Files are not tracked if they are private without their own remote (`dvc push` would publish them), or if DVC is not
+    set up; the spec then says how to get them.
     """
     path = catalog.path("datasets", id) or catalog.root / "specs" / "datasets" / f"{id}.yaml"
     head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"
@@ -293,38 +295,38 @@ def _track_and_pin(
     text = path.read_text(encoding="utf-8") if path.is_file() else head
     data = parse(text, catalog.shown(path)).data
     private = (terms.access or data.get("access")) == "private"
-    stays = not (written[0].parent / ".dvc").is_dir() and (private or not (catalog.root / ".dvc").is_dir())
-    if not stays:
+    has_own_remote = (written[0].parent / ".dvc").is_dir()
+    tracked = has_own_remote or ((catalog.root / ".dvc").is_dir() and not private)
+    if tracked:
         track(catalog.root, written)
     elif not data.get("access_steps"):
-        asked = "Ask the owner of these private data for the files." if private else UNTRACKED
-        text = with_field(text, ("access_steps",), [asked])
-    said = {
+        step = "Ask the owner of these private data for the files." if private else UNTRACKED
+        text = with_field(text, ("access_steps",), [step])
+    fields = {
         "license": terms.license,
         "access": terms.access,
         **terms.fields,
         "notes": list(terms.notes) or None,
     }
-    for name, value in said.items():
+    for name, value in fields.items():
         if value is not None and data.get(name) != value:
             text = with_field(text, (name,), value)
-    held: dict[str, Any] = dict(data.get("files") or {})
-    pins = {file.name: _pin(file, tracked=not stays) for file in written}
-    same = {name: held[name] for name in pins if name in held and pins[name].items() <= held[name].items()}
-    text = with_entries(without(text, "unavailable"), ("files",), held | pins | same, before="reader")
-    text = with_field(
-        text, ("reader",), terms.reader({*held, *pins}, data.get("reader")), before="expectations"
-    )
+    old: dict[str, Any] = dict(data.get("files") or {})
+    new = {file.name: _pin(file, tracked=tracked) for file in written}
+    unchanged = {name: old[name] for name in new if name in old and new[name].items() <= old[name].items()}
+    text = with_entries(without(text, "unavailable"), ("files",), old | new | unchanged, before="reader")
+    reader = terms.reader({*old, *new}, data.get("reader"))
+    text = with_field(text, ("reader",), reader, before="expectations")
     declared = data.get("expectations") or {}
-    for part, found in expectations.items():
+    for part, items in expectations.items():
         if part in declared:
             continue
         if not declared:
             text = without(text, "expectations") + f"expectations:\n  {part}:\n"
-            text += "".join(f"    - {inline(item)}\n" for item in found)
+            text += "".join(f"    - {inline(item)}\n" for item in items)
         else:
-            text = with_entries(text, ("expectations", part), {str(i): one for i, one in enumerate(found)})
-        declared = {**declared, part: found}
+            text = with_entries(text, ("expectations", part), {str(i): item for i, item in enumerate(items)})
+        declared = {**declared, part: items}
     write_text(path, text)
 
 

@@ -1,4 +1,4 @@
-"""Objects of S3 by https: their address, and the signature of a request where somebody has credentials (SigV4)."""
+"""Objects in S3: their https address, and the signature (SigV4) of a request if there are credentials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_REGION: Final = "us-east-1"
 
 
 class Credentials(NamedTuple):
-    """Whose requests are signed."""
+    """An AWS access key, its secret, and a session token."""
 
     key: str
     secret: str
@@ -31,15 +31,15 @@ class Credentials(NamedTuple):
 
 
 def credentials() -> Credentials | None:
-    """Those of the environment, as the AWS tools read them: its variables, else the profile of the shared file; or None."""
-    own = [os.environ.get(f"AWS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")]
-    if own[0] and own[1]:
-        return Credentials(own[0], own[1], own[2])
+    """Credentials from AWS's environment variables, else from the profile in the shared credentials file, else None."""
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if key and secret:
+        return Credentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
     path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
-    held = configparser.ConfigParser(interpolation=None)
+    profiles = configparser.ConfigParser(interpolation=None)
     try:
-        held.read(path, encoding="utf-8")
-        section = held[os.environ.get("AWS_PROFILE", "default")]
+        profiles.read(path, encoding="utf-8")
+        section = profiles[os.environ.get("AWS_PROFILE", "default")]
         return Credentials(
             section["aws_access_key_id"], section["aws_secret_access_key"], section.get("aws_session_token")
         )
@@ -48,12 +48,12 @@ def credentials() -> Credentials | None:
 
 
 def own_endpoint() -> str | None:
-    """The service that the environment names in the place of Amazon's."""
+    """The S3 endpoint that the environment sets in place of Amazon's, or None."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
 
 
 def address_of(url: str, version_id: str | None = None, endpoint: str | None = None) -> str:
-    """The https address of ``s3://bucket/key``, at ``endpoint`` or where the environment says, else Amazon's.
+    """The https address of ``s3://bucket/key`` at ``endpoint``, else the environment's endpoint, else Amazon's.
 
     >>> address_of("s3://lab/a b.nc", "v1")
     'https://lab.s3.amazonaws.com/a%20b.nc?versionId=v1'
@@ -62,57 +62,54 @@ def address_of(url: str, version_id: str | None = None, endpoint: str | None = N
     """
     if url.startswith("s3://"):
         parts = urlsplit(url)
-        place = endpoint or own_endpoint()
+        endpoint = endpoint or own_endpoint()
         key = quote(parts.path.lstrip("/"))
         url = (
-            f"{place.rstrip('/')}/{parts.netloc}/{key}"
-            if place
+            f"{endpoint.rstrip('/')}/{parts.netloc}/{key}"
+            if endpoint
             else f"https://{parts.netloc}.s3.amazonaws.com/{key}"
         )
     return f"{url}?versionId={quote(version_id)}" if version_id else url
 
 
 def region_of(address: str, stated: str | None = None) -> str | None:
-    """The region in which a request to this address is signed; None where none of ours may be signed.
+    """The region for signing a request to this address; None if requests to it must not be signed.
 
-    Only Amazon's hosts and the endpoint of the environment are trusted with a signature: a spec is a stranger's text.
+    Only Amazon's hosts and the environment's endpoint receive a signature, because specs may come from strangers.
     """
     host = urlsplit(address).netloc
     endpoint = own_endpoint()
-    known = HOST.fullmatch(host)
-    if known is None and (endpoint is None or host != urlsplit(endpoint).netloc):
+    amazon = HOST.fullmatch(host)
+    if amazon is None and (endpoint is None or host != urlsplit(endpoint).netloc):
         return None
-    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return stated or (known and known["region"]) or named or DEFAULT_REGION
+    default = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+    return stated or (amazon and amazon["region"]) or default
 
 
 def signed(
     address: str, headers: Mapping[str, str], own: Credentials, region: str, *, now: datetime | None = None
 ) -> dict[str, str]:
-    """The headers of a GET request with AWS's signature, version 4, of an empty body.
+    """The headers of a GET request with an empty body, with AWS's signature version 4 added.
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
     """
     parts = urlsplit(address)
-    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
-    whole = {**headers, "Host": parts.netloc, "x-amz-content-sha256": EMPTY, "x-amz-date": stamp}
+    timestamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    result = {**headers, "x-amz-content-sha256": EMPTY, "x-amz-date": timestamp}
     if own.token:
-        whole["x-amz-security-token"] = own.token
-    lower = {
-        name.lower(): value.strip() for name, value in sorted(whole.items(), key=lambda one: one[0].lower())
-    }
-    names = ";".join(sorted(lower))
+        result["x-amz-security-token"] = own.token
+    signed_headers = {name.lower(): value.strip() for name, value in result.items()} | {"host": parts.netloc}
+    names = ";".join(sorted(signed_headers))
+    lines = "".join(f"{name}:{signed_headers[name]}\n" for name in sorted(signed_headers))
     pairs = sorted(parse_qsl(parts.query, keep_blank_values=True))
     query = "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in pairs)
-    lines = "".join(f"{name}:{lower[name]}\n" for name in sorted(lower))
     request = "\n".join(("GET", parts.path or "/", query, lines, names, EMPTY))
-    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
-    text = "\n".join(("AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(request.encode()).hexdigest()))
+    scope = f"{timestamp[:8]}/{region}/s3/aws4_request"
+    text = "\n".join(("AWS4-HMAC-SHA256", timestamp, scope, hashlib.sha256(request.encode()).hexdigest()))
     key = f"AWS4{own.secret}".encode()
     for step in scope.split("/"):
         key = hmac.new(key, step.encode(), hashlib.sha256).digest()
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    del whole["Host"]
-    return whole | {
+    return result | {
         "Authorization": f"AWS4-HMAC-SHA256 Credential={own.key}/{scope}, SignedHeaders={names}, Signature={signature}"
     }

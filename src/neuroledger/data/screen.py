@@ -1,4 +1,4 @@
-"""Stimuli are placed on a model's screen so that they span the same visual angle as in the experiment."""
+"""Place stimuli on a model's screen so that they span the same visual angle as in the experiment."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ AHEAD: Final = 4 * THREADS
 
 
 class Placement(NamedTuple):
-    """Where an image lands: the size of the result and the box that it shows of, or gives to, the original, in pixels.
+    """The size of the screen in pixels, and the box of the image.
 
-    ``padded`` is true when the screen is larger than the image: the box is then where the image lies on the screen.
-    Otherwise the box is the part of the image that the screen shows.
+    If ``padded`` is true, the screen is larger than the image, and ``box`` is the position of the image on the screen.
+    Otherwise ``box`` is the part of the image that the screen shows.
     """
 
     size: tuple[int, int]
@@ -40,10 +40,15 @@ class Placement(NamedTuple):
 
 
 def placement(size: tuple[int, int], source_degrees: float, target_degrees: float) -> Placement:
-    """The geometry for an image of ``size`` (width, height) shown at ``source_degrees`` on a ``target_degrees`` screen.
+    """The placement of an image of ``size`` (width, height) that spans ``source_degrees``, on a ``target_degrees`` screen.
 
-    The result measures ``round(size * target / source)`` pixels, rounded half to even; the image stays centred and is
-    never resampled.
+    The screen has ``round(size * target / source)`` pixels, rounded half to even. The image is centred and never
+    resampled.
+
+    Raises
+    ------
+    ValueError
+        A visual angle is not positive.
 
     >>> placement((256, 256), source_degrees=8, target_degrees=10)
     Placement(size=(320, 320), box=(32, 32, 288, 288), padded=True)
@@ -60,44 +65,44 @@ def placement(size: tuple[int, int], source_degrees: float, target_degrees: floa
 
 
 def place_image(image: Image, source_degrees: float, target_degrees: float) -> Image:
-    """``image`` centred on a grey (128, 128, 128) screen, or its centre where the screen is the smaller of the two."""
+    """``image`` centred on a grey (128, 128, 128) screen, or its centre if the screen is smaller than the image."""
     import PIL.Image
 
     if source_degrees == target_degrees:
         return image
-    where = placement(image.size, source_degrees, target_degrees)
-    if not where.padded:
-        return image.crop(where.box)
-    screen = PIL.Image.new("RGB", where.size, GREY)
-    screen.paste(image, where.box[:2])
+    geometry = placement(image.size, source_degrees, target_degrees)
+    if not geometry.padded:
+        return image.crop(geometry.box)
+    screen = PIL.Image.new("RGB", geometry.size, GREY)
+    screen.paste(image, geometry.box[:2])
     return screen
 
 
 def _check_size(size: tuple[int, int], name: str, source: float, target: float) -> None:
     width, height = placement(size, source, target).size
-    told = f"image of {name!r}, {size[0]} x {size[1]} pixels for {source:g} degrees, "
+    image = f"image of {name!r}, {size[0]} x {size[1]} pixels for {source:g} degrees,"
     if width * height == 0:
-        raise DataError(f"{told}leaves nothing on a screen of {target:g}: are the degrees right?")
+        raise DataError(f"{image} has no pixels on a screen of {target:g} degrees: check the degrees")
     if width * height > MAX_PIXELS:
         raise DataError(
-            f"{told}needs a screen of {width} x {height} pixels for {target:g}, the limit is {MAX_PIXELS:,}: "
-            "are the degrees right?"
+            f"{image} needs a screen of {width} x {height} pixels for {target:g} degrees, the limit is "
+            f"{MAX_PIXELS:,}: check the degrees"
         )
 
 
 @dataclass(frozen=True)
 class ScreenedSet(StimulusSet):
-    """A stimulus set as it appears on a screen of ``target_degrees``; images are placed when they are read."""
+    """A stimulus set on a screen of ``target_degrees``; images are placed when they are read."""
 
     target_degrees: float = 0.0
 
     def images(self, ids: Sequence[str]) -> Iterator[Image]:
-        """The placed images of ``ids``, RGB, one at a time."""
+        """Yield the placed images of ``ids``, in RGB."""
         for name, data in zip(ids, super().read(ids), strict=True):
             yield self.placed(name, data)
 
     def placed(self, name: str, data: bytes) -> Image:
-        """The image in ``data``, the file of stimulus ``name``, as it appears on the screen."""
+        """The image in ``data``, the file of stimulus ``name``, placed on the screen."""
         image, source = decode(data, name), self._sources[name]
         _check_size(image.size, name, source, self.target_degrees)
         return place_image(image, source, self.target_degrees)
@@ -107,7 +112,7 @@ class ScreenedSet(StimulusSet):
         return source_degrees(self)
 
     def read(self, ids: Sequence[str] | None = None) -> Iterator[bytes]:
-        """The placed images as PNG files, which lose nothing (Brain-Score compresses JPEG images a second time)."""
+        """Yield the placed images as PNG files, which are lossless (Brain-Score compresses JPEG images a second time)."""
         for image in self.images(self.ids if ids is None else ids):
             file = io.BytesIO()
             image.save(file, format="PNG")
@@ -115,40 +120,40 @@ class ScreenedSet(StimulusSet):
 
     @cached_property
     def content_sha256(self) -> str:
-        """Hash of the original set and of the degrees on both sides."""
-        named = {field.name: getattr(self, field.name) for field in fields(StimulusSet)}
+        """SHA-256 of the original set and of the degrees of stimuli and screen."""
+        original = {field.name: getattr(self, field.name) for field in fields(StimulusSet)}
         sources = [repr(value) for value in source_degrees(self).values()]
-        text = f"{StimulusSet(**named).content_sha256} on {self.target_degrees!r} from {' '.join(sources)}"
+        text = f"{StimulusSet(**original).content_sha256} on {self.target_degrees!r} from {' '.join(sources)}"
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
-    """Degrees that each stimulus spanned in the experiment: the set's own, or its table's column ``degrees``.
+    """Degrees that each stimulus spanned in the experiment: those of the set, or its table's column ``degrees``.
 
     Raises
     ------
     RequestError
         Neither is known, or both are given.
     DataError
-        Degrees of a stimulus are missing or not positive.
+        The degrees of a stimulus are missing or not positive.
     """
     column = "degrees" in stimuli.table.columns
     if column and stimuli.degrees is not None:
         raise RequestError(
-            f"stimulus set {stimuli.id!r} has degrees as a whole and per stimulus: keep one of them"
+            f"stimulus set {stimuli.id!r} has degrees for the whole set and per stimulus: keep one of them"
         )
     if column:
         values = pd.to_numeric(stimuli.table["degrees"], errors="coerce").to_numpy(dtype=float)
         wrong = [id for id, value in zip(stimuli.ids, values, strict=True) if not 0 < value < float("inf")]
         if wrong:
             raise DataError(
-                f"stimulus set {stimuli.id!r}: `degrees` of {wrong[0]!r} is no positive number"
-                + (f", nor that of {len(wrong) - 1} more" if len(wrong) > 1 else "")
+                f"stimulus set {stimuli.id!r}: `degrees` of {wrong[0]!r} is not a positive number"
+                + (f", nor of {len(wrong) - 1} more" if len(wrong) > 1 else "")
             )
         return dict(zip(stimuli.ids, values.tolist(), strict=True))
     if stimuli.degrees is None:
         raise RequestError(
-            f"stimulus set {stimuli.id!r} does not say how many degrees it spans: add `visual_degrees` to the benchmark"
+            f"stimulus set {stimuli.id!r} does not state how many degrees it spans: add `visual_degrees` to the benchmark"
         )
     return dict.fromkeys(stimuli.ids, stimuli.degrees)
 
@@ -156,12 +161,12 @@ def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
 def spanning(
     stimuli: StimulusSet, degrees: float | None, screen: Literal["visual_degrees", "as_is"] = "visual_degrees"
 ) -> StimulusSet:
-    """The set with the degrees that a benchmark says, where it does not say its own; ``as_is`` places nothing.
+    """The stimulus set with the degrees of a benchmark, unless it has its own; with ``as_is`` no image is placed.
 
     Raises
     ------
     RequestError
-        The benchmark and the set give different degrees, or degrees are given for stimuli that are shown as they are.
+        The benchmark and the set state different degrees, or degrees are given together with ``as_is``.
     """
     if screen == "as_is":
         if degrees is not None:
@@ -171,16 +176,21 @@ def spanning(
         return stimuli
     if stimuli.degrees is not None and stimuli.degrees != degrees:
         raise RequestError(
-            f"stimulus set {stimuli.id!r} spans {stimuli.degrees:g} degrees, the benchmark says {degrees:g}: "
+            f"stimulus set {stimuli.id!r} spans {stimuli.degrees:g} degrees, the benchmark states {degrees:g}: "
             "correct one of them"
         )
     return replace(stimuli, degrees=degrees)
 
 
 def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
-    """``stimuli`` as they appear on a model's screen; the set itself where they fill it exactly.
+    """``stimuli`` placed on a model's screen; the set itself if every stimulus has the size of the screen.
 
-    ``target_degrees`` None stands for a model that is shown the images as they are; stimuli without files have no size.
+    With ``target_degrees`` None the model is shown the images as they are. Stimuli without files are returned unchanged.
+
+    Raises
+    ------
+    RequestError
+        The screen is not positive, the set is on a screen already, or its degrees are unknown.
     """
     if target_degrees is None or stimuli.as_is or "filename" not in stimuli.table:
         return stimuli
@@ -188,40 +198,42 @@ def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
         return stimuli
     if target_degrees <= 0:
         raise RequestError(
-            f"a screen of {target_degrees} degrees cannot show anything: visual degrees are positive"
+            f"the model's screen has {target_degrees} degrees: visual degrees must be positive"
         )
     if isinstance(stimuli, ScreenedSet):
         raise RequestError(f"stimulus set {stimuli.id!r} is on a screen already")
-    named = {field.name: getattr(stimuli, field.name) for field in fields(StimulusSet)}
-    return ScreenedSet(**named, target_degrees=float(target_degrees))
+    original = {field.name: getattr(stimuli, field.name) for field in fields(StimulusSet)}
+    return ScreenedSet(**original, target_degrees=float(target_degrees))
 
 
 def shown(stimuli: StimulusSet, ids: Sequence[str]) -> Iterator[Image]:
-    """The images of ``ids`` as a model sees them, RGB, one at a time."""
+    """Yield the images of ``ids`` as a model sees them, in RGB."""
     yield from shown_as(stimuli, ids, lambda image: image, ahead=1)
 
 
 def shown_as(
     stimuli: StimulusSet, ids: Sequence[str], make: Callable[[Image], T], *, ahead: int = AHEAD
 ) -> Iterator[T]:
-    """What ``make`` gives for each image of ``ids`` as a model sees it, in their order, several made at a time.
+    """Yield ``make(image)`` for each image of ``ids`` as a model sees it, in order, computed in several threads.
 
-    Files are read one after the other; decoding, placing and ``make`` run in threads, at most ``ahead`` images ahead of
-    what was taken. What an image becomes does not depend on how many threads there are.
+    Files are read one after the other. Decoding, placing and ``make`` run in threads, at most ``ahead`` images before the
+    consumer. The results do not depend on the number of threads.
     """
-    see = stimuli.placed if isinstance(stimuli, ScreenedSet) else lambda name, data: decode(data, name)
+    decode_image = (
+        stimuli.placed if isinstance(stimuli, ScreenedSet) else lambda name, data: decode(data, name)
+    )
     files = zip(ids, StimulusSet.read(stimuli, ids), strict=True)
     if ahead <= 1:
-        yield from (make(see(name, data)) for name, data in files)
+        yield from (make(decode_image(name, data)) for name, data in files)
         return
-    waiting: deque[Future[T]] = deque()
+    futures: deque[Future[T]] = deque()
     try:
         for name, data in files:
-            waiting.append(pool().submit(lambda name, data: make(see(name, data)), name, data))
-            if len(waiting) >= ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            futures.append(pool().submit(lambda name, data: make(decode_image(name, data)), name, data))
+            if len(futures) >= ahead:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
     finally:
-        for future in waiting:
+        for future in futures:
             future.cancel()

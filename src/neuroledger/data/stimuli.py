@@ -1,4 +1,4 @@
-"""Stimulus sets: a table with one row per stimulus, and its files in one zip."""
+"""Stimulus sets: a table with one row per stimulus, and the files in one zip."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ __all__ = ["StimulusFiles", "StimulusSet", "further_sets", "read_table", "safe_m
 
 Content = bytes
 MAX_ARCHIVE_BYTES = 64 * 1024**3
-SHOWN = 12  # pictures in a notebook
+SHOWN = 12
+"""Thumbnails that a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,16 @@ class StimulusSet:
     id
         Name of the set.
     table
-        One row per stimulus, with a unique ``stimulus_id`` and, where there are files, ``filename`` (member of the zip).
+        One row per stimulus, with a unique ``stimulus_id`` and, if there are files, ``filename`` (member of the zip).
     archive
-        Zip of the files, or None for stimuli that are described by the table alone; of a set that was joined from
-        several, their zips by the first folder of ``filename``.
+        Zip of the files, or None if the table alone describes the stimuli; for a set joined from several, their zips by
+        the first folder of ``filename``.
     degrees
-        Size on the screen in degrees of visual angle, where known.
+        Size on the screen in degrees of visual angle, if known.
     as_is
-        Shown to every model as the files are, whatever visual angle they and the model's screen span.
+        Whether every model is shown the unchanged files, regardless of visual angles.
     contents
-        The files themselves by ``filename``, where they came out of another container than a zip.
+        Contents of the files by ``filename``, if they do not come from a zip.
     digests
         SHA-256 of the files read so far, by ``filename``; selections share it, so that each file is hashed once.
     """
@@ -76,22 +77,22 @@ class StimulusSet:
     def _filenames(self) -> dict[str, str]:
         if "filename" not in self.table.columns:
             raise AssemblyError(
-                f"stimulus set {self.id!r} has no files ('filename'): only stored answers can be scored"
+                f"stimulus set {self.id!r} has no files (no column 'filename'): score stored responses instead"
             )
         return dict(zip(self.ids, self.table["filename"].astype(str), strict=True))
 
     def _repr_html_(self) -> str:
-        pictures = ""
+        thumbnails = ""
         if "filename" in self.table.columns and (self.archive or self.contents) is not None:
             for id, content in zip(self.ids[:SHOWN], self.read(self.ids[:SHOWN]), strict=True):
                 with suppress(DataError):
                     text = base64.b64encode(thumbnail(content, id, 64)).decode()
-                    pictures += (
+                    thumbnails += (
                         f'<img src="data:image/png;base64,{text}" title="{html.escape(id)}" width="64"> '
                     )
         rows = [("stimuli", f"{len(self):,}"), ("columns", ", ".join(map(str, self.table.columns)))]
         rows += [("size on the screen", f"{self.degrees:g}°")] if self.degrees is not None else []
-        return card(self.id, rows, pictures)
+        return card(self.id, rows, thumbnails)
 
     def bytes(self, stimulus_id: str) -> bytes:
         """Content of one stimulus's file.
@@ -99,15 +100,21 @@ class StimulusSet:
         Raises
         ------
         AssemblyError
-            No such stimulus, no such file, or the file is damaged.
+            The set has no such stimulus, the stimulus has no file, or the file is damaged.
         """
         return next(self.read([stimulus_id]))
 
     def read(self, ids: Sequence[str] | None = None) -> Iterator[Content]:
-        """Contents of the files of ``ids`` (all, in table order, when not given), one at a time."""
+        """Yield the contents of the files of ``ids``, by default of all stimuli in table order.
+
+        Raises
+        ------
+        AssemblyError
+            See :meth:`bytes`.
+        """
         names = self._filenames
         if self.contents is not None:
-            yield from self._held(self.contents, self.ids if ids is None else ids)
+            yield from self._in_memory(self.contents, self.ids if ids is None else ids)
             return
         if self.archive is None:
             raise AssemblyError(f"stimulus set {self.id!r} has no archive of files")
@@ -129,8 +136,7 @@ class StimulusSet:
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
             raise AssemblyError(f"{archive.name} cannot be read ({error}); fetch it again") from error
 
-    def _held(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
-        """Files that are in memory."""
+    def _in_memory(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
         for id in ids:
             if id not in self._filenames:
                 raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
@@ -139,25 +145,24 @@ class StimulusSet:
             yield contents[self._filenames[id]]
 
     def select(self, ids: Sequence[str]) -> StimulusSet:
-        """The stimuli ``ids``, in that order.
+        """The stimulus set of ``ids``, in that order.
 
         Raises
         ------
         AssemblyError
-            One of them is not in the set.
+            A stimulus is not in the set.
         """
-        place = {id: i for i, id in enumerate(self.ids)}
-        missing = [id for id in ids if id not in place]
+        row_of = {id: i for i, id in enumerate(self.ids)}
+        missing = [id for id in ids if id not in row_of]
         if missing:
             raise AssemblyError(
                 f"stimulus set {self.id!r} lacks {len(missing)} stimuli, first {missing[0]!r}"
             )
-        rows = [place[id] for id in ids]
-        return replace(self, table=self.table.iloc[rows].reset_index(drop=True))
+        return replace(self, table=self.table.iloc[[row_of[id] for id in ids]].reset_index(drop=True))
 
     @cached_property
     def content_sha256(self) -> str:
-        """Hash of ids, degrees and file contents (or of the whole table where there are no files)."""
+        """SHA-256 of ids, degrees and file contents, or of the whole table if there are no files."""
         digest = hashlib.sha256(f"{self.degrees}".encode())
         if self.archive is None and self.contents is None:
             columns = sorted(map(str, self.table.columns))
@@ -175,13 +180,13 @@ class StimulusSet:
 
 @lru_cache(maxsize=4)
 def _opened(path: Path, process: int, stamp: tuple[int, ...]) -> zipfile.ZipFile:
-    """The archive, its list of members read once; another one for every process and every state of the file."""
+    """The open archive, cached by process and by state of the file, so that its directory is read once."""
     return zipfile.ZipFile(path)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    state = path.stat()
-    return state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _check_table(table: pd.DataFrame, name: str) -> None:
@@ -194,45 +199,47 @@ def _check_table(table: pd.DataFrame, name: str) -> None:
         raise AssemblyError(
             f"stimulus set {name!r}: stimulus_id is missing in row {int(ids.isna().to_numpy().argmax()) + 1}"
         )
-    twice = ids[ids.astype(str).duplicated()]
-    if len(twice):
+    repeated = ids[ids.astype(str).duplicated()]
+    if len(repeated):
         raise AssemblyError(
-            f"stimulus set {name!r}: stimulus_id {str(twice.iloc[0])!r} occurs more than once"
+            f"stimulus set {name!r}: stimulus_id {str(repeated.iloc[0])!r} occurs more than once"
         )
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A CSV of stimuli, ids and file names kept as text.
+    """Read a CSV table of stimuli, with ids and file names as text.
 
     Raises
     ------
     AssemblyError
         The file is not a CSV table in UTF-8.
     """
-    text = {"stimulus_id": str, "filename": str}
     require_even_rows(path)
     try:
-        return pd.read_csv(path, dtype=text, keep_default_na=True, encoding="utf-8")
+        return pd.read_csv(path, dtype={"stimulus_id": str, "filename": str}, encoding="utf-8")
     except (ValueError, OSError) as error:
         raise AssemblyError(f"{path.name} cannot be read as a CSV table ({error}); fetch it again") from error
 
 
 def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]:
-    """The files of a zip whose names and sizes are harmless; ``repeated``: a name may occur again with the same content.
+    """The members of a zip, checked for harmful names and sizes.
+
+    With ``repeated``, a name may occur again with the same content.
 
     Raises
     ------
     AssemblyError
-        A name leaves the folder, a member is a link, or sizes are absurd.
+        The file is not a zip, a name is empty, repeated or leads out of the archive, a member is a link, or a size
+        exceeds its limit.
     """
     try:
         with zipfile.ZipFile(path) as opened:
-            found = opened.infolist()
+            infos = opened.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise AssemblyError(f"{path.name} is not a readable zip ({error}); fetch it again") from error
-    if not all(info.filename for info in found):
-        raise AssemblyError(f"{path.name}: a member without a name; pack it again")
-    members = [info for info in found if not info.is_dir()]
+    if not all(info.filename for info in infos):
+        raise AssemblyError(f"{path.name}: a member has no name; pack it again")
+    members = [info for info in infos if not info.is_dir()]
     seen: dict[str, tuple[int, int]] = {}
     for info in members:
         name = PurePosixPath(info.filename)
@@ -249,12 +256,12 @@ def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]
                 f"{path.name}: member {info.filename!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
             )
     if sum(info.file_size for info in members) > MAX_ARCHIVE_BYTES:
-        raise AssemblyError(f"{path.name}: the files together are larger than {MAX_ARCHIVE_BYTES >> 30} GiB")
+        raise AssemblyError(f"{path.name}: the files are larger than {MAX_ARCHIVE_BYTES >> 30} GiB in total")
     return members
 
 
 class StimulusFiles(BaseModel):
-    """Names, among the files of the spec, of a CSV of stimuli and of the zip that holds their files."""
+    """Names of a stimulus table (CSV) and of the zip with its files, both among the files of the spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -265,7 +272,7 @@ class StimulusFiles(BaseModel):
 def further_sets(
     files: Mapping[str, Path], named: Mapping[str, StimulusFiles] | None
 ) -> dict[str, StimulusSet]:
-    """The stimulus sets by the names that benchmarks call them by.
+    """Read the further stimulus sets of a data set, by the names that benchmarks use for them.
 
     Raises
     ------
@@ -273,14 +280,14 @@ def further_sets(
         A file is not declared under ``files``.
     """
     sets = {}
-    for name, held in (named or {}).items():
-        for file in (held.stimuli, held.archive):
+    for name, declared in (named or {}).items():
+        for file in (declared.stimuli, declared.archive):
             if file is not None and file not in files:
                 raise DataError(
                     f"the stimulus set {name!r} needs the file {file!r}; the spec's `files` are {', '.join(sorted(files))}"
                 )
-        archive = files[held.archive] if held.archive is not None else None
+        archive = files[declared.archive] if declared.archive is not None else None
         if archive is not None:
             safe_members(archive)
-        sets[name] = StimulusSet(Path(held.stimuli).stem, read_table(files[held.stimuli]), archive)
+        sets[name] = StimulusSet(Path(declared.stimuli).stem, read_table(files[declared.stimuli]), archive)
     return sets

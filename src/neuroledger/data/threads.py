@@ -1,4 +1,4 @@
-"""Threads of a process: a small pool for NumPy's work, and the lock of what a process has only once."""
+"""Threads of this process: a small pool for NumPy work, and a lock for state that is global to the process."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ T = TypeVar("T")
 
 
 def _count(environment: str | None) -> int:
-    """As many as there are processors for this process, and as ``OMP_NUM_THREADS`` grants; never more than eight."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = int(environment) if environment and environment.isdecimal() else here
-    return max(1, min(8, here, granted))
+    """The number of threads: processors of this process, at most ``OMP_NUM_THREADS`` and at most eight."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = int(environment) if environment and environment.isdecimal() else processors
+    return max(1, min(8, processors, allowed))
 
 
 THREADS: Final = _count(os.environ.get("OMP_NUM_THREADS"))
 _limit: ContextVar[int] = ContextVar("limit", default=THREADS)
-_granted = [THREADS]
-_process = [threading.RLock()]
+_process_limit = [THREADS]
+_process_lock = [threading.RLock()]
 
 
-def _renew() -> None:
-    """A forked process has one thread, which cannot wait for a lock that another thread of its parent holds."""
-    _process[0] = threading.RLock()
+def _replace_lock() -> None:
+    """Give a forked process a new lock: a lock held by another thread of its parent would never be released."""
+    _process_lock[0] = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_replace_lock)
 
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Held by one thread at a time, and reentrant: for work that uses what the process has only once.
+    """Hold the reentrant lock of the process, for work that uses its global state.
 
-    Torch's default generator and its settings, hooks on a module, and the limits on BLAS threads belong to the process:
+    Torch's default generator and settings, hooks on a module, and the limits on BLAS threads belong to the process:
     threads that build, run or train modules at once would draw each other's random numbers and record each other's
     layers.
     """
-    with _process[0]:
+    with _process_lock[0]:
         yield
 
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """No more than ``threads`` at a time for :func:`side_by_side` in this context."""
+    """Limit :func:`side_by_side` to ``threads`` threads in this context."""
     before = _limit.set(max(1, threads))
     try:
         yield
@@ -61,20 +61,20 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def limit_process(threads: int) -> None:
-    """No more than ``threads`` from now on in this process, for BLAS, OpenMP, torch and :func:`side_by_side`.
+    """Limit BLAS, OpenMP, torch and :func:`side_by_side` to ``threads`` threads in this process from now on.
 
-    For a worker that shares its machine with others; libraries that are loaded later read the environment.
+    For a worker that shares its machine with others. Libraries that are loaded later read the environment variables.
     """
-    _granted[0] = max(1, threads)
+    _process_limit[0] = max(1, threads)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(_granted[0])
+        os.environ[name] = str(_process_limit[0])
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    threadpool_limits(_granted[0])
+    threadpool_limits(_process_limit[0])
 
 
 def pool() -> ThreadPoolExecutor:
-    """The threads of this process. What they are handed must not wait for them in turn."""
+    """The thread pool of this process. Submitted work must not wait for other work in the pool."""
     return _pool(os.getpid())
 
 
@@ -84,24 +84,24 @@ def _pool(process: int) -> ThreadPoolExecutor:
 
 
 def side_by_side(work: Callable[[T], object], parts: Iterable[T]) -> None:
-    """``work`` on each of ``parts``, several at a time; parts must not touch each other's results.
+    """Call ``work`` on each of ``parts`` in several threads; calls must not write to the same results.
 
-    What is set in the caller's context, such as which floating-point errors NumPy ignores, holds for all.
+    Settings of the caller's context, such as which floating-point errors NumPy ignores, apply in all threads.
     """
-    waiting = list(parts)
-    lanes = min(_limit.get(), THREADS, _granted[0], len(waiting))
+    items = list(parts)
+    threads = min(_limit.get(), THREADS, _process_limit[0], len(items))
 
-    def lane(first: int) -> None:
-        for part in waiting[first::lanes]:
-            work(part)
+    def run(first: int) -> None:
+        for item in items[first::threads]:
+            work(item)
 
-    if lanes <= 1:
-        for part in waiting:
-            work(part)
+    if threads <= 1:
+        for item in items:
+            work(item)
         return
-    others = [pool().submit(copy_context().run, lane, first) for first in range(1, lanes)]
+    futures = [pool().submit(copy_context().run, run, first) for first in range(1, threads)]
     try:
-        lane(0)
+        run(0)
     finally:
-        for other in others:
-            other.result()
+        for future in futures:
+            future.result()

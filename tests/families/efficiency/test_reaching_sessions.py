@@ -234,7 +234,7 @@ def test_other_layouts_are_refused(path, tmp_path):
     with h5py.File(path, "r+") as file:
         del file["spikes"]
         file["spikes"] = np.ones((3, 3))
-    with pytest.raises(DataError, match=r"'spikes' is no cell array of MATLAB 7\.3 but float64"):
+    with pytest.raises(DataError, match=r"'spikes' is not a MATLAB 7\.3 cell array, but float64"):
         read(path)
     with pytest.raises(DataError, match="one MATLAB file, not 2"):
         reaching_sessions({"a": path, "b": path})

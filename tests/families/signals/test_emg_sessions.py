@@ -179,7 +179,7 @@ def test_tables_that_do_not_list_the_sessions_are_refused(typed):
     with pytest.raises(DataError, match=r"line 3: 's1' is listed twice"):
         typing_sessions(files, window=TYPED, core=4.0)
     table.write_text("session,user\n0200,s1\ns3\n")
-    with pytest.raises(DataError, match=r"line 3: 1 fields where the header names"):
+    with pytest.raises(DataError, match=r"line 3: 1 fields where the header has"):
         typing_sessions(files, window=TYPED, core=4.0)
     table.write_text("user,name\n0200,s1\n")
     with pytest.raises(DataError, match=r"metadata\.csv has no column session; it has user, name"):

@@ -179,7 +179,7 @@ def test_a_cell_of_matlab_reads_no_values_of_another_file(tmp_path: Path) -> Non
         with opened(path) as file:
             return cell(file, variable(file, "cells", path)[0, 0], path)
 
-    with pytest.raises(DataError, match=r"lie\.mat.* keeps its values in another file, which no pin covers"):
+    with pytest.raises(DataError, match=r"lie\.mat.* stores its values in another file, which no pin covers"):
         values()
 
 

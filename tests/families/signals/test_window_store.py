@@ -311,6 +311,6 @@ def test_neighbours_are_selected_without_a_copy_and_others_where_memory_has_room
     xr.testing.assert_identical(select(found, outer), select(join(PARTS), outer))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
     with pytest.raises(
-        RequestError, match=r"a copy of where 'recording' is as selected needs about .*the spec's reader"
+        RequestError, match=r"a copy of the rows selected by 'recording' needs about .*the spec's reader"
     ):
         select(found, outer)
