@@ -155,7 +155,7 @@ def test_all_suites_end_well_without_data_that_are_not_here(
     here.spec("suites", "far", benchmarks=["far.V4-ridge"], models=["pixels4"])
     assert main(["run", "pixels4", "--suite", "all"]) == 0
     said = capsys.readouterr()
-    assert "unavailable: far.V4-ridge: data set 'far': 3 of 3 files are not here" in said.err
+    assert "unavailable: far.V4-ridge: data set 'far': 3 of 3 files are missing" in said.err
     assert "lab.V4-ridge · pixels4" in said.err
     assert main(["run", "pixels4", "--suite", "far"]) == 1
 

@@ -113,7 +113,7 @@ def test_data_that_are_not_here_give_one_line_and_a_record_that_is_there_stays(v
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request(seed=1)).jobs
     assert run(catalog, jobs, Request(seed=1), display) == []
     (line,) = display.said
-    assert line.startswith("unavailable: lab.V4-ridge: data set 'lab': 3 of 3 files are not here")
+    assert line.startswith("unavailable: lab.V4-ridge: data set 'lab': 3 of 3 files are missing")
     assert "`neuroledger fetch lab`" in line
     assert record_path(valid.root, "lab.V4-ridge", "pixels4").read_bytes() == before
 
@@ -133,7 +133,7 @@ def test_weights_that_are_not_here_give_no_record(valid: Lab) -> None:
     jobs = plan(catalog, models=["away"], benchmarks=["lab.V4-ridge"], request=Request()).jobs
     assert run(catalog, jobs, Request(), display) == []
     assert (
-        "model 'away': 1 of 1 files are not here" in display.said[0]
+        "model 'away': 1 of 1 files are missing" in display.said[0]
         and "`neuroledger fetch away`" in display.said[0]
     )
 

@@ -107,8 +107,6 @@ def fetch_files(
         An existing file has other bytes (and ``force`` is not set), or a source returned other bytes than pinned.
     UnavailableError
         No source could be reached; the message lists what was tried.
-    DataError
-        The disk is full or read-only, or the DVC files are invalid.
     """
     memory = root / ".cache"
     mirror = _Mirror(mirror_folder())
@@ -171,9 +169,9 @@ def _locked(root: Path, pin: SourceFile, name: str) -> Iterator[None]:
         ) from None
 
 
-def _time_limit(size: int | None) -> float:
+def _time_limit(size: int) -> float:
     """Seconds that the whole transfer of a file may take."""
-    return GRACE_S + (MOST if size is None else size) / SLOWEST
+    return GRACE_S + size / SLOWEST
 
 
 def _silent(name: str, received: int, total: int) -> None:
@@ -486,17 +484,15 @@ class _Transfer:
 
     @property
     def received(self) -> int:
-        """Bytes received so far, by earlier attempts too."""
         return self.partial.stat().st_size if self.partial.exists() else 0
 
     @property
-    def deadline(self) -> float:
-        return self.started + _time_limit(self.size)
+    def limit(self) -> int:
+        return MOST if self.size is None else self.size
 
     @property
-    def limit(self) -> int:
-        """The size, or the largest accepted one if the size is unknown."""
-        return MOST if self.size is None else self.size
+    def deadline(self) -> float:
+        return self.started + _time_limit(self.limit)
 
 
 def _continue(transfer: _Transfer) -> None:

@@ -45,10 +45,6 @@ def placement(size: tuple[int, int], source_degrees: float, target_degrees: floa
     The screen has ``round(size * target / source)`` pixels, rounded half to even. The image is centred and never
     resampled.
 
-    Raises
-    ------
-    ValueError
-        A visual angle is not positive.
 
     >>> placement((256, 256), source_degrees=8, target_degrees=10)
     Placement(size=(320, 320), box=(32, 32, 288, 288), padded=True)
@@ -186,11 +182,6 @@ def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
     """``stimuli`` placed on a model's screen; the set itself if every stimulus has the size of the screen.
 
     With ``target_degrees`` None the model is shown the images as they are. Stimuli without files are returned unchanged.
-
-    Raises
-    ------
-    RequestError
-        The screen is not positive, the set is on a screen already, or its degrees are unknown.
     """
     if target_degrees is None or stimuli.as_is or "filename" not in stimuli.table:
         return stimuli

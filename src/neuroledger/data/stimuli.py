@@ -27,8 +27,7 @@ __all__ = ["StimulusFiles", "StimulusSet", "further_sets", "read_table", "safe_m
 
 Content = bytes
 MAX_ARCHIVE_BYTES = 64 * 1024**3
-SHOWN = 12
-"""Thumbnails that a notebook shows."""
+SHOWN = 12  # thumbnails in a notebook
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,7 @@ class StimulusSet:
         return next(self.read([stimulus_id]))
 
     def read(self, ids: Sequence[str] | None = None) -> Iterator[Content]:
-        """Yield the contents of the files of ``ids``, by default of all stimuli in table order.
-
-        Raises
-        ------
-        AssemblyError
-            See :meth:`bytes`.
-        """
+        """Yield the contents of the files of ``ids``, by default of all stimuli in table order; errors as in `bytes`."""
         names = self._filenames
         if self.contents is not None:
             yield from self._in_memory(self.contents, self.ids if ids is None else ids)

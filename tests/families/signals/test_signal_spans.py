@@ -179,7 +179,7 @@ def test_names_are_held_against_the_rule() -> None:
     [
         ({"recording": "{name}.edf", "file": "{stem}.rec"}, r"needs \{stem\}, which '\{name\}.edf' does not have"),
         ({"recording": "{name}.edf", "file": "all.rec"}, "every recording would have it"),
-        ({"recording": "{Name}.edf", "file": "{Name}.rec"}, "a placeholder is"),
+        ({"recording": "{Name}.edf", "file": "{Name}.rec"}, "write a placeholder as"),
         ({"recording": "{name}.edf", "file": "{name}.csv", "format": "table"}, "a table needs `columns`"),
         (
             {"recording": "{name}.edf", "file": "{name}.csv", "format": "table",
