@@ -40,18 +40,9 @@ __all__ = [
 def aligned(
     array: xr.DataArray, reference: xr.DataArray, name: str, other: str, *, trials: bool = False
 ) -> xr.DataArray:
-    """Return ``array`` with its rows reordered to match the ``stimulus_id`` of ``reference``.
+    """Return ``array`` with its rows reordered to match the ``stimulus_id`` of ``reference``; unchanged without ids.
 
-    Without ids on both sides, ``array`` is returned unchanged.
-
-    Parameters
-    ----------
-    array, reference
-        Assemblies with dimension ``presentation``.
-    name, other
-        What ``array`` and ``reference`` are called in error messages.
-    trials
-        One row of ``array`` may match several repetitions in ``reference``.
+    With ``trials``, one row of ``array`` may match several repetitions in ``reference``.
 
     Raises
     ------
@@ -110,9 +101,7 @@ def check_repeated(assembly: xr.DataArray, spec: MetricSpec | CeilingSpec) -> No
 
 
 def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
-    """Concatenate train and test rows.
-
-    Both must have the same neuroids; those of ``test`` may be in any order.
+    """Concatenate train and test rows, which must have the same neuroids in any order.
 
     Raises
     ------
@@ -272,10 +261,9 @@ class BoundMetric(_Bound):
         if self.parameters.get("reverse") is True:  # the source is predicted, so splits divide its rows
             target, source = self._matched(target, source, "target", "source")
             # Splits may need coordinates that the model's responses lack.
+            coords = {name: coord for name, coord in target.coords.items() if coord.dims == ("presentation",)}
             new = {
-                name: ("presentation", coord.values)
-                for name, coord in target.coords.items()
-                if coord.dims == ("presentation",) and name not in source.coords
+                name: ("presentation", c.values) for name, c in coords.items() if name not in source.coords
             }
             return self._compute((source, target), splits, source.assign_coords(new))
         source, target = self._matched(source, target)
@@ -324,21 +312,10 @@ def metric(
 ) -> BoundMetric:
     """Return the metric ``id``, with fields of its spec or parameters of its function overridden.
 
-    Nested mappings are merged into the spec; other values replace those of the spec.
-
-    Parameters
-    ----------
-    id
-        Id of a metric, or an override of one.
-    catalog
-        The specs to look in; default: the shipped definitions.
-    workspace
-        The device and precision of computations; metrics with the same workspace share Gram matrices.
-    seed
-        The seed of resampling.
-    overrides
-        ``metric("pls", splits={"folds": 4})`` overrides a nested field, ``metric("i2n", compat="brainscore")`` chooses
-        a compat mode, ``metric("pls", splits="kfold")`` chooses a component by name.
+    ``metric("pls", splits={"folds": 4})`` overrides a nested field, ``metric("pls", splits="kfold")`` chooses a component
+    by name, ``metric("i2n", compat="brainscore")`` chooses a compat mode. Nested mappings are merged into the spec; other
+    values replace those of the spec. ``seed`` is that of resampling. ``workspace`` determines device and precision;
+    metrics with the same workspace share Gram matrices.
 
     Raises
     ------

@@ -70,14 +70,8 @@ def compare(
     Scores of ids are read from records. If a record does not contain the variation of the score, as for private data,
     the model is scored again. Models in memory are scored now.
 
-    Parameters
-    ----------
-    a, b
-        The id of a model, a model in memory, a Score, or Scores by benchmark.
-    suite, benchmark
-        One of the two; default: the suite of ``params.yaml``.
-    tell
-        Called with a line of text for each model that is scored again.
+    ``a`` and ``b`` are ids of models, models in memory, Scores, or Scores by benchmark. The default suite is that of
+    ``params.yaml``. ``tell`` is called with a line of text for each model that is scored again.
 
     Raises
     ------
@@ -116,17 +110,15 @@ def compare(
 def _name(subject: Subject, fallback: str) -> str:
     if isinstance(subject, str):
         return subject
-    return (
-        str(getattr(subject, "id", "") or fallback) if not isinstance(subject, Score | Mapping) else fallback
-    )
+    if isinstance(subject, Score | Mapping):
+        return fallback
+    return str(getattr(subject, "id", "") or fallback)
 
 
 def _of_scores(
     name_a: str, name_b: str, a: Score | Mapping[str, Score], b: Score | Mapping[str, Score]
 ) -> Comparison:
-    first, second = (
-        {scores.id or "score": scores} if isinstance(scores, Score) else dict(scores) for scores in (a, b)
-    )
+    first, second = ({s.id or "score": s} if isinstance(s, Score) else dict(s) for s in (a, b))
     if isinstance(a, Score) and isinstance(b, Score):
         second = dict(zip(first, second.values(), strict=True))
     shared = [name for name in first if name in second]

@@ -34,16 +34,12 @@ __all__ = ["find", "layers", "load", "records", "run", "score"]
 def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
     """Return the specs of one kind as a table, one row each, filtered by fields that equal the given text.
 
-    ``kind`` may be singular or plural.
+    ``find("benchmarks", parent="V4")``; ``kind`` may be singular or plural.
 
     Raises
     ------
     RequestError
         The kind or a field is unknown.
-
-    Examples
-    --------
-    ``find("benchmarks", parent="V4")``
     """
     catalog = open_catalog()
     folder = kind if kind.endswith("s") else f"{kind}s"
@@ -139,10 +135,8 @@ def run(
     models
         Ids, models in memory, or torch modules. Records of objects are returned but not written, since only a model with
         a spec can be reproduced (``neuroledger package model ID CHECKPOINT``).
-    suite, benchmarks
-        The benchmarks to score; default: the suites of ``params.yaml``.
-    seed
-        The seed of the request; default: that of ``params.yaml``.
+    suite, benchmarks, seed
+        What to score; defaults are those of ``params.yaml``.
     declared
         Arguments of :func:`neuroledger.models.torch` for torch modules.
 

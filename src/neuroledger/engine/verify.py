@@ -60,14 +60,9 @@ def verify(
     identity. Its data changed if a file differs from its pin; every file is hashed again. This does not show that the
     numbers are right, because an edited record can be hashed again.
 
-    Parameters
-    ----------
-    recompute
-        Compute everything that the inputs determine again, without a cache, and compare all numbers.
-    signers
-        A file of allowed signers, against which signatures are verified; default: that of the repository, if any.
-    key
-        An SSH key with which reproduced records are signed.
+    With ``recompute``, everything that the inputs determine is computed again, without a cache, and compared. Reproduced
+    records are signed with the SSH key ``key``. Signatures are verified against ``signers``, a file of allowed signers
+    (default: that of the repository, if any).
 
     Raises
     ------

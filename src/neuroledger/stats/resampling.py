@@ -128,7 +128,7 @@ class Cells:
         The item of each row, (row,).
     parts
         One pair for each entry of the samples' dimension ``split`` (a single pair without it): row numbers, and their
-        influence on the samples of this entry, (row, \\*other dimensions of the samples).
+        influence on the samples of this entry, (row, \*other dimensions of the samples).
     factor
         Name of the factor.
     pairs

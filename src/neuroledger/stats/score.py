@@ -1,4 +1,4 @@
-"""A score is never a bare number: value, interval, scale, direction, raw value, ceiling, counts, samples."""
+"""Scores: value, interval, scale, direction, raw value, ceiling, counts and samples; and their normalisation."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["COMMENSURABLE", "LIMITS", "Score", "clipped", "mean_of", "normalise"
 Floats = npt.NDArray[np.float64]
 Status = Literal["scored", "partial", "failed"]
 NAN = float("nan")
-# Scales on which 0 is nothing and 1 is everything, so that a mean over benchmarks means something.
+# Scales from 0 (no agreement) to 1 (perfect), whose values can be averaged over benchmarks.
 COMMENSURABLE: Final = frozenset({
     "correlation", "reliability", "explained_variance", "similarity", "consistency", "accuracy", "fraction",
     "score",
 })  # fmt: skip
-# Between what a number of a scale lies, whatever was measured.
+# Smallest and largest possible value on each scale.
 LIMITS: Final[Mapping[str, tuple[float, float]]] = {
     "accuracy": (0.0, 1.0), "fraction": (0.0, 1.0), "correlation": (-1.0, 1.0), "reliability": (-1.0, 1.0),
     "half_reliability": (-1.0, 1.0), "consistency": (-1.0, 1.0), "explained_variance": (-math.inf, 1.0),
@@ -35,35 +35,35 @@ LIMITS: Final[Mapping[str, tuple[float, float]]] = {
 
 
 class Score:
-    """One number with everything that is needed to read it; immutable.
+    """One number with everything needed to interpret it; immutable.
 
     Attributes
     ----------
     value
-        The number, on ``scale`` (after a ceiling or floor, where there is one).
+        The number on ``scale``, after normalisation by a ceiling or floor, if any.
     error
-        Standard error (or deviation) that the metric declares, on the same scale; NaN where it declares none.
+        Standard error (or deviation) that the metric declares, on the same scale; NaN if it declares none.
     low, high
-        95 % interval; computed when first asked for; NaN where nothing is known of how the score varies.
+        95 % interval, computed on first access; NaN if the variation of the score is unknown.
     spread
-        Joint draws of the score over new items of what is random, shared with every score of the same items; None where
-        nothing is known of it. :attr:`interval_covers` says in words what is random.
+        Joint draws of the score over new random items, shared with all scores of the same items; None if the variation
+        is unknown. :attr:`interval_covers` names the random factors.
     scale, direction, unit
-        What the number is; whether ``higher`` or ``lower`` is better; its unit, where it has one.
+        The scale; whether ``higher`` or ``lower`` is better; the unit, or None.
     raw
-        The metric's value before a ceiling or floor was applied.
+        The metric's value before normalisation by a ceiling or floor.
     ceiling
-        The ceiling as a Score of its own, or None.
+        The ceiling as a Score, or None.
     samples
-        The values before aggregation, labelled, e.g. ``(split, neuroid)``.
+        The labelled values before aggregation, e.g. ``(split, neuroid)``.
     n
         Counts: stimuli, neuroids, splits, …
     limits
-        Between what the value can lie, and so the interval.
+        Smallest and largest possible value, which bound the interval.
     status, reason
-        ``scored``, ``partial`` or ``failed``, and why it is not ``scored``.
+        ``scored``, ``partial`` or ``failed``, and the reason if it is not ``scored``.
     notes
-        What a reader must know (left-out neuroids and the like).
+        Notes for readers (neuroids that were left out and the like).
     """
 
     __slots__ = (
@@ -134,7 +134,7 @@ class Score:
         raise AttributeError(f"a Score is immutable; make a new one with .replace({name}=…)")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything, for another process: what was left for later is computed now."""
+        """Return the state for pickling; lazy values are computed first."""
         made: dict[str, Any] = {
             "_interval": self._bounds(),
             "_samples": self.samples,
@@ -151,7 +151,7 @@ class Score:
 
     @property
     def samples(self) -> xr.DataArray | None:
-        """The values before aggregation; made when first asked for, where a function was given."""
+        """The values before aggregation; computed on first access if a function was given."""
         held = self._samples
         if held is not None and not isinstance(held, xr.DataArray):
             held = held()
@@ -160,7 +160,7 @@ class Score:
 
     @property
     def spread(self) -> Spread | None:
-        """Joint draws of the score's deviation; made when first asked for."""
+        """Joint draws of the score's deviation, computed on first access; None if the variation is unknown."""
         found = self._spread
         if found is None and self.influence is not None:
             influence = self.influence() if callable(self.influence) else self.influence
@@ -177,7 +177,7 @@ class Score:
 
     @property
     def interval_covers(self) -> str:
-        """What the interval is about, in one sentence; empty where there is no interval."""
+        """A sentence on what the interval covers; empty without an interval."""
         if not math.isfinite(self.low):
             return ""
         spread = self.spread
@@ -189,7 +189,7 @@ class Score:
 
     @property
     def replicates(self) -> Floats | None:
-        """The value over new items of what is random, shape ``(draw,)``, or None."""
+        """The value over draws of new random items, shape ``(draw,)``, or None."""
         draws = self._replicates
         if callable(draws):
             draws = np.asarray(draws(), dtype=np.float64)
@@ -223,7 +223,7 @@ class Score:
         return bounds
 
     def replace(self, **changes: Any) -> Score:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         fields: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("value", "error", "scale", "direction", "unit", "raw", "ceiling", "n", "status",
@@ -240,7 +240,7 @@ class Score:
         return Score(**(fields | changes))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for a record; NaN becomes None."""
+        """Return plain data for a record; NaN becomes None."""
         plain: dict[str, Any] = {
             "value": number(self.value),
             "low": number(self.low),
@@ -279,7 +279,7 @@ class Score:
 
     @classmethod
     def of_record(cls, plain: Mapping[str, Any]) -> Score:
-        """The score that a record holds, without its samples."""
+        """Return the score in a record, without samples."""
         low, high = plain.get("low"), plain.get("high")
         return cls(
             plain["value"], low=low, high=high, scale=plain.get("scale", "score"), raw=plain.get("raw"),
@@ -318,25 +318,25 @@ class Score:
 
 
 def _of_replicates(draws: Floats | None) -> Spread | None:
-    """A score that a metric resampled itself: paired with others draw by draw, where both drew alike."""
+    """Return the spread of a score whose metric resamples itself; it is paired draw by draw with equally seeded scores."""
     if draws is None or draws.ndim != 1 or draws.size < DRAWS or not np.isfinite(draws).all():
         return None
     return Spread({RESAMPLED: draws[:DRAWS] - draws[:DRAWS].mean()}, {RESAMPLED: DRAWS})
 
 
 def counts_in_words(n: Mapping[str, float]) -> list[str]:
-    """Counts in words: ``10 splits``, ``7 time bins``, ``1 subject``, ``100 stimuli``; ``0.5 dummy`` is no count."""
+    """Format counts: ``10 splits``, ``7 time bins``, ``1 subject``, ``100 stimuli``; also values such as ``0.5 dummy``."""
     ends = {name: "s" * (value != 1 and name[-1] not in "siy") for name, value in n.items()}
     return [f"{value:g} {name.replace('_', ' ')}{ends[name]}" for name, value in n.items()]
 
 
 def number(value: float) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number as a float, any other as None."""
     return float(value) if math.isfinite(value) else None
 
 
 def _signed_square(raw: Any, ceiling: Any) -> Any:
-    """sign(r)·r²/ρ: explained variance over explainable variance, the sign kept."""
+    """Return sign(r)·r²/ρ: explained variance divided by explainable variance, with the sign of r."""
     return np.sign(raw) * np.square(raw) / ceiling
 
 
@@ -345,11 +345,11 @@ def _ratio(raw: Any, ceiling: Any) -> Any:
 
 
 def _over_root(raw: Any, ceiling: Any) -> Any:
-    """r/√ρ½: a correlation with half of the data over the root of the correlation between the halves."""
+    """Return r/√ρ½: a correlation with half of the data divided by the root of the correlation between halves."""
     return raw / np.sqrt(ceiling)
 
 
-# (scale of the metric, scale of the ceiling) → formula. What is not here is refused, never guessed.
+# (scale of the metric, scale of the ceiling) → formula; other pairs are refused.
 FORMULAS: Mapping[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("correlation", "reliability"): _signed_square,
     ("explained_variance", "reliability"): _ratio,
@@ -365,11 +365,11 @@ FORMULAS: Mapping[tuple[str, str], Callable[[Any, Any], Any]] = {
 
 
 def _square_of_ratio(raw: Any, ceiling: Any) -> Any:
-    """(r/c)², the sign kept."""
+    """Return (r/c)² with the sign of r."""
     return np.sign(raw) * np.square(raw / ceiling)
 
 
-# By the names that a benchmark's rule gives them; `scales` is looked up above.
+# Formulas that a benchmark can name; `scales` chooses one of FORMULAS.
 NAMED: Mapping[str, Callable[[Any, Any], Any]] = {
     "ratio": _ratio,
     "square": _square_of_ratio,
@@ -378,16 +378,23 @@ NAMED: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula: str = "scales") -> Score:
-    """The score after its ceiling; value, error and every replicate go through the formula of the two scales.
+    """Normalise a score by its ceiling; value, error and replicates are transformed by the formula of the two scales.
 
-    ``formula`` names another: ``ratio`` (r/c), ``square`` ((r/c)²) or ``explained`` (r²/c), with the sign of r. Use
-    ``compat="brainscore"`` to get the peer's numbers: squares without a sign; the mean over the halves of each one's
-    r/√ρ½, with the standard deviation as error. Values above 1 are kept and noted.
+    Values above 1 are kept, with a note.
+
+    Parameters
+    ----------
+    compat
+        ``"brainscore"`` gives the peer's numbers: squares without a sign; and the mean over halves of r/√ρ½, with their
+        standard deviation as error.
+    formula
+        ``scales`` for the formula of the two scales, or ``ratio`` (r/c), ``square`` ((r/c)²) or ``explained`` (r²/c), all
+        with the sign of r.
 
     Raises
     ------
     MetricError
-        The two scales have no formula, or the ceiling is not positive, or its interval holds 0.
+        The two scales have no formula, the ceiling is not positive, or its interval contains 0.
     """
     rule = FORMULAS.get((raw.scale, ceiling.scale)) if formula == "scales" else NAMED[formula]
     if rule is None:
@@ -417,7 +424,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
         value=value, error=error, raw=raw.value, ceiling=ceiling, notes=notes,
         limits=(ends[0], ends[1]) if ends[0] < ends[1] else NOWHERE,
     )  # fmt: skip
-    if raw._replicates is not None:  # a metric that resamples by itself has percentiles of its own
+    if raw._replicates is not None:  # a metric that resamples itself has its own percentiles
 
         def replicates() -> Floats:
             draws = raw.replicates
@@ -444,22 +451,22 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
 
 
 def _slope(function: Callable[[float], float], at: float, reach: float) -> float:
-    """Mean slope over what the argument may be: near 0 a square is flat at its value and nowhere else."""
+    """Return the mean slope within ``reach`` of the argument; the derivative of a square at 0 would be misleading."""
     reach = max(reach, 1e-9 * max(1.0, abs(at)))
     return (function(at + reach) - function(at - reach)) / (2 * reach)
 
 
 def _each_half(raw: Score, ceiling: Score) -> Floats:
-    """r/√ρ½ of each half, of scores that are means over the same halves; empty for others."""
+    """Return r/√ρ½ of each half for scores that are means over the same halves; empty for other scores."""
     ours, theirs = raw.samples, ceiling.samples
     if ours is None or theirs is None or ours.dims != ("split",) or ours.shape != theirs.shape:
         return np.empty(0)
-    kept = theirs.values > 0  # the peer skips what has no root
+    kept = theirs.values > 0  # the peer skips values without a root
     return np.asarray(_over_root(ours.values[kept], theirs.values[kept]), dtype=np.float64)
 
 
 def _unsigned_square(raw: Any, ceiling: Any) -> Any:
-    """r²/ρ, as Brain-Score has it: a negative correlation counts like a positive one."""
+    """Return r²/ρ as in Brain-Score, where a negative correlation counts like a positive one."""
     return np.square(raw) / ceiling
 
 
@@ -470,7 +477,7 @@ UNSIGNED: Mapping[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
 
 
 def clipped(score: Score) -> Score:
-    """The score moved into [0, 1], with a note of what it was."""
+    """Return the score clipped to [0, 1], with a note of the original value."""
     value = min(max(score.value, 0.0), 1.0)
     if value == score.value:
         return score
@@ -478,9 +485,9 @@ def clipped(score: Score) -> Score:
 
 
 def mean_of(parts: Mapping[str, Score], over: str) -> Score:
-    """The mean of scores that were normalised apart, such as those of each subject; so are their raw values and ceilings.
+    """Return the mean of separately normalised scores, such as those of each subject, and of their raw values and ceilings.
 
-    What varies jointly, because parts share stimuli, varies together in the mean; ``error`` takes parts as independent.
+    The spread of the mean includes the covariance of parts that share stimuli; ``error`` assumes independent parts.
     """
     scores = list(parts.values())
     share = 1 / len(scores)
@@ -509,12 +516,12 @@ def mean_of(parts: Mapping[str, Score], over: str) -> Score:
 
 
 def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
-    """(score − dummy) / (perfect − dummy): 0 is the dummy, 1 is perfect.
+    """Return (score − dummy) / (perfect − dummy): 0 is the dummy, 1 is perfect.
 
     Raises
     ------
     MetricError
-        Dummy and perfect coincide, or the dummy has no value.
+        The dummy equals ``perfect`` or is not finite.
     """
     span = perfect - dummy
     if not math.isfinite(span) or abs(span) < 1e-12:

@@ -1,4 +1,4 @@
-"""Splits: which presentations train a readout and which ones test it, drawn by declared and seeded rules."""
+"""Splits: presentations that train a readout and presentations that test it, drawn by declared, seeded rules."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ DEFAULT_TRAIN = 0.9
 
 
 class Split(NamedTuple):
-    """Row numbers of one train/test division."""
+    """Row numbers of the train part and of the test part."""
 
     train: Indices
     test: Indices
 
 
 class _Units(NamedTuple):
-    """What is divided: one entry per unit, the row it is first found in, and each row's unit."""
+    """Units to divide: the first row of each unit, and the unit of each row."""
 
     first: Indices
     of_row: Indices
 
 
 def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
-    """Splits of the rows of ``assembly``, as :func:`_draw` draws them, train rows that ``disjoint`` excludes left out."""
+    """Draw splits of the rows of ``assembly`` with :func:`_draw` and remove the train rows that ``disjoint`` excludes."""
     found = _draw(spec, assembly)
     if spec.disjoint is None:
         return found
@@ -60,18 +60,17 @@ def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
 
 
 def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
-    """Splits of the rows of ``assembly``, by the rules of scikit-learn's splitters and the seed of ``spec``.
+    """Draw splits of the rows of ``assembly``, with scikit-learn's splitters and the seed of ``spec``.
 
-    The units that are divided are the values of coordinate ``spec.by`` in row order (``unique: true`` takes
-    the distinct values in sorted order instead). Rows that share a value always travel together, so a stimulus
-    can never sit in both parts; under ``repeats: apart`` rows are divided one by one and then every row of a drawn
-    value goes along, so that a value that repeats may train and test, as in Brain-Score. Sizes default to 90 % train;
-    with ``stratify`` every class keeps its share.
+    The units are the values of coordinate ``spec.by`` in row order, or with ``unique: true`` the distinct values in
+    sorted order. Rows with the same value stay together, so a stimulus is never in both parts. With ``repeats: apart``,
+    rows are divided individually and all rows of a drawn value are added, so a repeated value may be in both parts, as
+    in Brain-Score. The train part has 90 % by default; ``stratify`` keeps the share of every class.
 
     Raises
     ------
     MetricError
-        When a coordinate is missing, or there are too few units for the rule.
+        A coordinate is missing, or there are too few units for the rule.
     """
     if spec.name == "predefined":
         raise MetricError(
@@ -102,12 +101,12 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
 
 
 def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
-    """Pairs of train and test row numbers (or masks), as scikit-learn's splitters yield them, checked.
+    """Check pairs of train and test row numbers (or masks), as scikit-learn's splitters yield them.
 
     Raises
     ------
     MetricError
-        There are none, a part is empty, or a row is not among ``rows``.
+        There are no pairs, a part is empty, or a row number is not below ``rows``.
     """
     found = []
     for at, (train, test) in enumerate(splits):
@@ -127,12 +126,12 @@ def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
 
 
 def predefined(train: int, test: int) -> list[Split]:
-    """The one split of ``train`` rows that are followed by ``test`` rows."""
+    """Return the single split of ``train`` rows followed by ``test`` rows."""
     return [Split(np.arange(train), np.arange(train, train + test))]
 
 
 def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
-    """The rows of ``assembly`` whose coordinate ``by`` is among its first ``count`` distinct values, in sorted order.
+    """Return the rows of ``assembly`` whose coordinate ``by`` is among its first ``count`` distinct, sorted values.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Spread: how a score varies with the items that were drawn, jointly with every other score of the same items."""
+"""Spread: variation of a score over random items, jointly with all other scores of the same items."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 
-# Joint draws of a score: enough that the deviation of a difference of two scores is known to 3 %.
+# Number of joint draws; the deviation of a difference of two scores is then estimated to 3 %.
 DRAWS: Final = 512
 LEVEL: Final = 0.95
 CROSS: Final = " × "
 ALONE: Final = "score"
 NOWHERE: Final = (-math.inf, math.inf)
-# The one factor of scores whose metric resamples by itself.
+# The only factor of scores whose metric resamples itself.
 RESAMPLED: Final = "resampled"
 MANY: Final = 1 << 30
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "stimulus_id": "stimuli", "series": "series"}
@@ -37,11 +37,11 @@ PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "stimulus_id": "stimu
 
 @dataclass(frozen=True)
 class Items:
-    """The items of one random factor and what each adds to the deviation of the score: variance is the sum of squares.
+    """The items of one random factor and their contributions to the deviation of the score.
 
-    ``redrawn`` computes the deviations (draw,) from multipliers (draw, item) where the score is computed again for each
-    draw: a median has no slope that would tell how it differs from another median of the same items. ``deviation`` is NaN
-    where nothing else is known.
+    The variance is the sum of squared contributions. ``redrawn`` computes the deviations ``(draw,)`` from multipliers
+    ``(draw, item)`` if the score is recomputed for each draw, as for medians, whose slope does not describe their
+    difference from other medians of the same items. ``deviation`` is NaN if only ``redrawn`` is known.
     """
 
     ids: npt.NDArray[np.str_]
@@ -50,18 +50,18 @@ class Items:
 
     @property
     def variance(self) -> float:
-        """Variance of the score that this factor causes."""
+        """Variance of the score due to this factor."""
         return float(self.deviation @ self.deviation)
 
     def draws(self, multipliers: Floats) -> Floats:
-        """Deviations of the score, (draw,), from standard normal multipliers of the items, (draw, item)."""
+        """Return deviations of the score ``(draw,)`` from standard normal multipliers of the items ``(draw, item)``."""
         if self.redrawn is not None:
             return self.redrawn(multipliers)
         return _exact(multipliers @ self.deviation, self.variance)
 
 
 def moved(ids: Sequence[Any] | npt.NDArray[Any], influence: Floats) -> Items:
-    """Items from their empirical influence on the score (the change per item, weighted 1/n); rows of one id are joined."""
+    """Return items from their empirical influence on the score (change per item, weighted 1/n), summed over equal ids."""
     names, sums = _joined(ids, influence)
     n = len(names)
     scale = math.sqrt(n / (n - 1)) if n > 1 else 0.0
@@ -69,30 +69,30 @@ def moved(ids: Sequence[Any] | npt.NDArray[Any], influence: Floats) -> Items:
 
 
 def from_left_out(values: Floats) -> Floats:
-    """The influence that :func:`moved` takes, from values with each item left out in turn, (item, …)."""
+    """Return the influence for :func:`moved` from values ``(item, …)`` with each item left out in turn."""
     n = len(values)
     return np.asarray(np.nan_to_num((np.nanmean(values, axis=0) - values) * (n - 1) / n))
 
 
 def left_out(ids: Sequence[Any] | npt.NDArray[Any], values: Floats) -> Items:
-    """Items from the score with each item left out in turn, (item,): Tukey's jackknife."""
+    """Return items from scores ``(item,)`` with each item left out in turn (Tukey's jackknife)."""
     return moved(ids, from_left_out(values))
 
 
 def reweighted(
     items: Mapping[str, Any], values: Callable[[Mapping[str, Floats]], Floats], block: int = 64
 ) -> Influence:
-    """The influence of items whose score is computed again with exponential weights: the Bayesian bootstrap [rubin1981].
+    """Return the influence of items from scores recomputed with exponential weights: the Bayesian bootstrap [rubin1981].
 
     Parameters
     ----------
     items
-        Ids of the items of each factor, each once.
+        Unique ids of the items of each factor.
     values
-        The score, (draw,), from the weights of every factor's items, (draw, item) in the order of the ids; NaN where a draw
-        leaves nothing. With weights of 1 it is the score itself.
+        Returns the scores ``(draw,)`` for weights of every factor's items ``(draw, item)``, in the order of the ids; NaN if
+        a draw is undefined. Weights of 1 give the score itself.
     block
-        Draws at a time.
+        Number of draws computed at a time.
     """
     ids = {name: np.asarray(each).astype(str) for name, each in items.items()}
     order = {name: np.argsort(each) for name, each in ids.items()}
@@ -112,7 +112,7 @@ def reweighted(
         return np.where(known, found - centre, 0.0) * scale
 
     def crossed(first: str, second: str) -> Callable[[Floats, Floats], Floats]:
-        # Weights that multiply hold the noise of single measurements once more than both factors do.
+        # Multiplied weights include the noise of single measurements in addition to that in both factors.
         return lambda a, b: drawn({first: a, second: b}) - drawn({first: a}) - drawn({second: b})
 
     names = list(ids)
@@ -138,21 +138,22 @@ def _joined(ids: Sequence[Any] | npt.NDArray[Any], values: Floats) -> tuple[npt.
 
 @dataclass(frozen=True)
 class Influence:
-    """What each item of each random factor adds to the deviation of a score.
+    """Contributions of the items of each random factor to the deviation of a score.
 
     Attributes
     ----------
     factors
         Items by the name of the factor: ``stimulus``, ``neuroid``, ``subject``, …
     crossed
-        For two crossed factors, what each pair of items (first, second), in the order of their ids, adds beyond the two:
-        the noise of single measurements, which the variance of each factor holds once. For a factor crossed with itself,
-        what pairs of its items add, (first < second), which its own variance holds twice. Or a function that draws it from
-        the multipliers of both.
+        For two crossed factors, the interaction of each pair of items (first, second), in the order of their ids: the
+        noise of single measurements, which the variance of each factor includes once. For a factor crossed with itself,
+        the interaction of pairs of its items (first < second), which its own variance includes twice. Or a function that
+        draws the interaction from the multipliers of both.
     squares, skewed
-        Whether the score is a mean of squares, or skewed towards the ends of its range, see :meth:`Spread.interval`.
+        Whether the score is a mean of squares, or skewed towards the ends of its range (see :meth:`Spread.interval`).
     sure
-        As how many normal deviations those of a factor tell its variance, if fewer: for the interval of the score alone.
+        Effective number of normal deviations of a factor, if smaller than its items; used for the interval of this score
+        only.
     """
 
     factors: Mapping[str, Items]
@@ -164,18 +165,18 @@ class Influence:
     sure: Mapping[str, int] = field(default_factory=dict)
 
     def only(self, names: Sequence[str]) -> Influence | None:
-        """The same of those factors that are named, or None if there are none."""
+        """Return the influence of the named factors only, or None if the score has none of them."""
         kept = {name: items for name, items in self.factors.items() if name in names}
         crossed = {pair: cells for pair, cells in self.crossed.items() if set(pair) <= set(kept)}
         return replace(self, factors=kept, crossed=crossed) if kept else None
 
     def spread(self, population: str, over: Sequence[str] | None = None) -> Spread:
-        """The joint draws over the factors named (all, if none are), whose items belong to ``population``.
+        """Return joint draws over the named factors (default: all), whose items belong to ``population``.
 
         Raises
         ------
         MetricError
-            A factor is named that this score does not have.
+            The score lacks a named factor.
         """
         chosen = tuple(self.factors) if over is None else tuple(over)
         unknown = [name for name in chosen if name not in self.factors]
@@ -200,7 +201,7 @@ class Influence:
 
 
 def centred(cells: Floats) -> Floats:
-    """The table without what its rows and its columns add."""
+    """Return the table with row means and column means removed."""
     return np.asarray(cells - cells.mean(axis=0) - cells.mean(axis=1, keepdims=True) + cells.mean())
 
 
@@ -215,10 +216,10 @@ def _normals() -> Floats:
 
 
 def multipliers(population: str, factor: str, ids: Sequence[str] | npt.NDArray[np.str_]) -> Floats:
-    """Standard normal multipliers of each item, (draw, item), that depend on nothing but the item's name and place.
+    """Return standard normal multipliers ``(draw, item)`` that depend only on population, factor and id of an item.
 
-    Whoever measures the same item of the same population, in whatever order and company, draws it alike: differences of
-    scores are paired, and scores of one data set are joined, without the scores knowing of each other.
+    All scores of the same item use the same multipliers, whatever the other items are. This pairs differences of scores
+    and correlates scores of one data set without any shared state.
     """
     return _multipliers(f"{population}\0{factor}\0", tuple(map(str, ids)))
 
@@ -231,11 +232,11 @@ def _multipliers(place: str, ids: tuple[str, ...]) -> Floats:
 
 @dataclass(frozen=True)
 class Spread:
-    """Joint draws of a score's deviation, one series for each random factor and each crossed pair of them.
+    """Joint draws of a score's deviation, one series for each random factor and each crossed pair of factors.
 
-    Two factors each hold the noise of single measurements, so their variances are added and that of the crossed draws is
-    taken off (two-way clustering, Cameron et al. 2011; the same expectation as the corrected two-factor bootstrap of
-    Schütt et al. 2023), bounded by the largest single factor and by the sum.
+    Two factors each include the noise of single measurements, so their variances are added and that of the crossed draws
+    is subtracted (two-way clustering, Cameron et al. 2011; the same expectation as the corrected two-factor bootstrap of
+    Schütt et al. 2023). The result is bounded by the largest single factor and by the sum.
     """
 
     draws: Mapping[str, Floats]
@@ -246,12 +247,12 @@ class Spread:
 
     @classmethod
     def alone(cls, name: str, error: float) -> Spread:
-        """The spread of a score of which nothing but a standard error is known; independent of all others."""
+        """Return the spread of a score with a known standard error only, independent of all other scores."""
         return cls({ALONE: _exact(multipliers("", ALONE, [name])[:, 0], error**2)}, {ALONE: MANY})
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """What was drawn."""
+        """Names of the random factors."""
         return tuple(name for name in self.draws if CROSS not in name)
 
     @property
@@ -273,7 +274,7 @@ class Spread:
 
     @property
     def total(self) -> Floats:
-        """Draws of the whole deviation, (draw,), with the variance above."""
+        """Draws of the total deviation ``(draw,)``, scaled to :attr:`variance`."""
         whole = sum((self.draws[name] for name in self.factors), np.zeros(DRAWS))
         return _exact(whole, self.variance)
 
@@ -294,10 +295,10 @@ class Spread:
         return self + other * -1.0
 
     def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
-        """The 95 % interval around ``value`` within ``limits``: Student's, or a skewed one (see ``docs/formulas.md``).
+        """Return the 95 % interval around ``value`` within ``limits``: Student's, or a skewed one (``docs/formulas.md``).
 
-        That of a mean of squares ends where Wilson's would and where a scaled chi-squared distribution does. One that is
-        skewed towards its limits is Student's in log odds of the way between them (Fisher's transformation).
+        For a mean of squares, the lower end is Wilson's and the upper end that of a scaled chi-squared distribution. A
+        score skewed towards its limits has Student's interval of the log odds between them (Fisher's transformation).
         """
         alone = replace(self, items={**self.items, **self.sure})
         half = quantile((1 + LEVEL) / 2, alone.freedom) * self.error
@@ -314,17 +315,17 @@ class Spread:
         return max(low, value - half), min(high, value + half)
 
     def p(self, value: float) -> float:
-        """Two-sided p of ``value`` being 0, from Student's distribution: as small as the data say."""
+        """Return the two-sided p value of ``value`` being 0, from Student's distribution."""
         if self.error == 0:
             return 1.0 if value == 0 else 0.0
         return float(2 * stdtr(self.freedom, -abs(value) / self.error))
 
 
 def combined(parts: Mapping[str, Any]) -> Any:
-    """Variance from those of each factor and of their crossed draws; numbers or arrays of one shape."""
+    """Return the total variance from those of factors and crossed draws, which are numbers or arrays of one shape."""
     single = []
     for name, part in parts.items():
-        if CROSS not in name:  # pairs of its own items are in it twice
+        if CROSS not in name:  # includes pairs of its own items twice
             twice = parts.get(name + CROSS + name, 0.0)
             single.append(np.maximum(part - twice, part / 2))
     if not single:
@@ -337,7 +338,7 @@ def combined(parts: Mapping[str, Any]) -> Any:
 
 
 def freedom(parts: Mapping[str, Any], items: Mapping[str, int]) -> Any:
-    """Degrees of freedom of a sum of variances, each of its factor's items less one."""
+    """Return the degrees of freedom of a sum of variances; each factor has those of its items minus one."""
     if not parts:
         return math.inf
     whole = np.sum(list(parts.values()), axis=0)
@@ -348,12 +349,12 @@ def freedom(parts: Mapping[str, Any], items: Mapping[str, int]) -> Any:
 
 
 def quantile(level: float, degrees: float) -> float:
-    """Quantile of Student's distribution; the normal one for endless degrees of freedom."""
+    """Return the quantile of Student's distribution, or of the normal one for infinite degrees of freedom."""
     return float(ndtri(level) if math.isinf(degrees) else stdtrit(degrees, level))
 
 
 def covers(factors: Sequence[str]) -> str:
-    """What an interval covers, in words: ``new stimuli and new neuroids``."""
+    """Return what an interval covers, in words: ``new stimuli and new neuroids``."""
     ordered = sorted(factors, key=lambda name: (name != "stimulus", name))
     ordered = [name for name in ordered if name not in (RESAMPLED, ALONE)]
     words = [f"new {PLURAL.get(name, f'{name}s')}" for name in ordered]
@@ -361,9 +362,9 @@ def covers(factors: Sequence[str]) -> str:
 
 
 def pack(spread: Spread) -> dict[str, Any]:
-    """The draws as a record holds them: half precision, 1.4 kB a series.
+    """Return the draws as plain data for a record, in half precision: 1.4 kB for each series.
 
-    With the names of the items, what each of them adds can be computed from the draws: of private data none are kept.
+    With the ids of the items, contributions of items can be computed from the draws, so private data store none.
     """
     deviation = {name: float(np.sqrt((draws**2).mean())) for name, draws in spread.draws.items()}
     packed = {
@@ -374,12 +375,12 @@ def pack(spread: Spread) -> dict[str, Any]:
 
 
 def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
-    """The draws that :func:`pack` wrote, or None where there are none.
+    """Return the spread that :func:`pack` wrote, or None if ``plain`` is empty.
 
     Raises
     ------
     MetricError
-        They are damaged.
+        The draws are damaged.
     """
     if not plain:
         return None

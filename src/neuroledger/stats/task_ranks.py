@@ -1,4 +1,4 @@
-"""Ranks over many tasks: normalised and averaged, a failed cell last; agreement of suites; paired tests."""
+"""Ranks over many tasks, normalised and averaged, with failures last; agreement of suites; paired tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BLOCK = 1000
 
 
 class Agreement(NamedTuple):
-    """How alike two orders of the same models are: Kendall's tau-b with its p value, and on how many models."""
+    """Agreement of two orders of the same models: Kendall's tau-b, its p value, and the number of models."""
 
     tau: float
     p: float
@@ -37,7 +37,7 @@ class Agreement(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The mean paired difference of two models, its p value, and that p after Holm's correction."""
+    """The mean paired difference of two models, its p value, and the p value after Holm's correction."""
 
     first: str
     second: str
@@ -50,11 +50,11 @@ class Difference(NamedTuple):
 def normalised_ranks(
     table: Table, *, lower_is_better: Sequence[str] = (), models: Sequence[str] = ()
 ) -> dict[str, dict[str, float]]:
-    r"""Rank of every model on every task, from 0 (best) to 1, as `{task: {model: rank}}`.
+    r"""Return the rank of every model on every task, from 0 (best) to 1, as `{task: {model: rank}}`.
 
-    Models that tie share the smallest rank: :math:`(\\mathrm{rank} - 1)/(n - 1)` with `n` all models of the table
-    [neuralbench2026]. A cell that is missing or not finite is a failure: all failures of a task share the place after
-    the last success, so that failing on a hard task never helps.
+    Tied models share the smallest rank; it is normalised as :math:`(\mathrm{rank} - 1)/(n - 1)` for `n` models in the
+    table [neuralbench2026]. A missing or non-finite score is a failure. All failures of a task share the rank after the
+    last success, so failing on a hard task never helps.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def normalised_ranks(
     lower_is_better
         Tasks whose best score is the lowest.
     models
-        All models; those that the table names when left out.
+        All models; default: those in the table.
 
     Raises
     ------
@@ -91,10 +91,10 @@ def mean_rank(
     group: Mapping[str, str] | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Mean normalised rank of every model, best first; within groups first where `group` names each row's task.
+    """Return the mean normalised rank of every model, best first.
 
-    Suites with several data sets per task average the data sets of a task before the tasks. A task weighs as much as
-    its heaviest row in `weights`, 1 where they do not name it.
+    `group` maps rows (such as data sets) to tasks: ranks are averaged within tasks, then over tasks. `weights` of rows
+    are 1 by default; the weight of a task is that of its heaviest row.
     """
     weight = {task: (weights or {}).get(task, 1.0) for task in ranks}
     grouped: dict[str, list[str]] = {}
@@ -124,14 +124,14 @@ def mean_normalised_score(
     fallback: str = "Chance",
     perfect: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Mean over tasks of (score - dummy)/(perfect - dummy), best first; a failed cell counts as the dummy, 0.
+    """Return the mean over tasks of (score - dummy)/(perfect - dummy), best first; a failure counts as the dummy, 0.
 
-    `fallback` stands in where the dummy has no score on a task. Perfection is 1 where `perfect` does not say otherwise.
+    `fallback` replaces the dummy on tasks without a score of it. The perfect score of a task is 1 by default.
 
     Raises
     ------
     RequestError
-        A task has neither dummy nor fallback, or they are perfect.
+        A task has a score of neither dummy nor fallback, or this score is perfect.
     """
     models = sorted({model for row in table.values() for model in row})
     scores: dict[str, list[float]] = {model: [] for model in models}
@@ -150,14 +150,14 @@ def mean_normalised_score(
 def agreement(
     first: Mapping[str, float], second: Mapping[str, float], *, without: Sequence[str] = ()
 ) -> Agreement:
-    """Kendall's tau-b between two suites' mean ranks of the models that both have.
+    """Return Kendall's tau-b between two suites' mean ranks of their shared models.
 
-    `without` leaves models out: dummies have their fixed last places in both suites and lift the agreement.
+    Models in `without` are ignored; dummies, for example, are last in both suites and increase the agreement.
 
     Raises
     ------
     RequestError
-        Fewer than three models are in both.
+        The suites share fewer than three models.
     """
     from scipy.stats import kendalltau
 
@@ -169,9 +169,9 @@ def agreement(
 
 
 def sign_flip_p(differences: Sequence[float] | Floats, *, seed: int = 0) -> float:
-    """Two-sided p of the mean of paired differences when their signs are random.
+    """Return the two-sided p value of a sign-flip test of the mean of paired differences.
 
-    All :math:`2^n` sign patterns up to 13 pairs; the observed and 10,000 seeded ones beyond.
+    The test uses all :math:`2^n` sign patterns for up to 13 pairs, otherwise the observed pattern and 10,000 seeded ones.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def sign_flip_p(differences: Sequence[float] | Floats, *, seed: int = 0) -> floa
 
 
 def paired_differences(table: Table, *, seed: int = 0, models: Sequence[str] = ()) -> list[Difference]:
-    """Every pair of models compared over the rows that both have (tasks or subjects), with Holm's correction.
+    """Compare every pair of models over shared rows (tasks or subjects), with Holm's correction.
 
     Raises
     ------
@@ -219,14 +219,14 @@ def paired_differences(table: Table, *, seed: int = 0, models: Sequence[str] = (
 
 
 def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dict[str, float]]:
-    """Published figures of a suite's benchmarks in their headline metrics, `{benchmark: {model: value}}`.
+    """Return published figures of a suite's benchmarks in their headline metrics, as `{benchmark: {model: value}}`.
 
-    They are never mixed with scores of this place.
+    Published figures are never mixed with computed scores.
 
     Raises
     ------
     RequestError
-        There is no such suite.
+        The suite is unknown.
     """
     from neuroledger.spec.catalog import open_catalog
 

@@ -1,4 +1,4 @@
-"""The workspace: on which device, in which precision and with how many threads a metric computes."""
+"""The workspace of a metric: device, precision, number of threads, and caches."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from neuroledger.store.store import Store
 
 __all__ = ["Array", "Memo", "Workspace", "device_of"]
 
-# A matrix of numbers: a NumPy array, or on other devices a torch tensor, which the kernels treat alike.
+# A NumPy array, or a torch tensor on other devices; kernels accept both.
 Array: TypeAlias = NDArray[Any]
 
 HASH_BLOCK = 1 << 24
 
 
 class Memo:
-    """Results by content, the least recently used forgotten first once ``limit`` bytes are held.
+    """A cache of results by content, which evicts the least recently used ones beyond ``limit`` bytes.
 
-    With a ``limit`` of 0 nothing is kept, and nothing hashed: for a metric that is called on its own.
+    With a ``limit`` of 0, nothing is cached or hashed, as for a metric that is called on its own.
     """
 
     def __init__(self, limit: int = 4 << 30) -> None:
@@ -42,11 +42,11 @@ class Memo:
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
-        """Another process begins with an empty memo of the same limit."""
+        """Pickle as an empty memo with the same limit."""
         return Memo, (self.limit,)
 
     def get(self, key: tuple[str, ...], compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
-        """What ``compute`` gave for ``key``, computed only when it is not held, by one thread at a time."""
+        """Return the cached result for ``key``, or that of ``compute``, which runs in one thread at a time."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
@@ -61,7 +61,7 @@ class Memo:
         return len(self._held)
 
     def fingerprint(self, values: Array) -> str:
-        """Content hash of ``values``; of memory that nobody can write to, computed once."""
+        """Return the content hash of ``values``, computed only once for read-only memory."""
         owner = _frozen_owner(values)
         if owner is None:
             return fingerprint(values)
@@ -75,13 +75,12 @@ class Memo:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where and how to compute.
+    """Device, precision, threads and caches of computations.
 
-    ``device`` is ``cpu`` (NumPy and BLAS), ``cuda`` or ``cuda:<n>`` (torch), or ``torch`` (torch on the CPU:
-    the code path of the other devices, for checking it). ``dtype`` is the precision in which blocks of features
-    are multiplied; sums are kept in float64 either way. ``threads`` limits BLAS and NumPy's work while a metric computes.
-    ``memo`` keeps Gram matrices by content, so that all who share a workspace share them; ``store`` keeps large ones on
-    disk, for other processes.
+    ``device`` is ``cpu`` (NumPy and BLAS), ``cuda`` or ``cuda:<n>`` (torch), or ``torch`` (torch on the CPU, to test
+    the code path of other devices). ``dtype`` is the precision in which blocks of features are multiplied; sums are
+    always float64. ``threads`` limits BLAS and NumPy while a metric computes. ``memo`` caches Gram matrices by content
+    for all metrics that share the workspace; ``store`` caches large ones on disk for other processes.
     """
 
     device: str = "cpu"
@@ -97,7 +96,7 @@ class Workspace:
         Raises
         ------
         UnavailableError
-            The device needs torch, or a GPU, that is not here.
+            The device needs torch or a GPU that this machine lacks.
         """
         if self.device == "cpu":
             return np
@@ -112,7 +111,7 @@ class Workspace:
         return cast(ModuleType, torch)
 
     def put(self, values: Array) -> Array:
-        """``values`` on the device, in float64."""
+        """Return ``values`` on the device, in float64."""
         if self.device == "cpu":
             return np.asarray(values, dtype=np.float64)
         torch: Any = self.xp
@@ -120,7 +119,7 @@ class Workspace:
         return cast(Array, torch.as_tensor(np.ascontiguousarray(values, dtype=np.float64), device=place))
 
     def indices(self, rows: NDArray[np.intp]) -> Array:
-        """Row numbers on the device."""
+        """Return row numbers on the device."""
         if self.device == "cpu":
             return rows
         torch: Any = self.xp
@@ -128,23 +127,23 @@ class Workspace:
         return cast(Array, torch.as_tensor(rows, device=place))
 
     def take(self, values: Array) -> NDArray[np.float64]:
-        """``values`` as a NumPy array on the host."""
+        """Return ``values`` as a NumPy array on the host."""
         tensor: Any = values
         if isinstance(tensor, np.ndarray):
             return tensor
         return cast("NDArray[np.float64]", tensor.cpu().numpy())
 
     def once(self, name: str, key: str, compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
-        """``compute()``, kept under ``key`` (see :meth:`key`) for the next who asks for the same."""
+        """Return ``compute()``, cached under ``key`` (see :meth:`key`); an empty key disables the cache."""
         return self.memo.get((name, self.device, self.dtype, key), compute, size) if key else compute()
 
     def key(self, values: Array) -> str:
-        """Content hash of ``values``, or nothing when the memo keeps nothing."""
+        """Return the content hash of ``values``, or an empty text if the memo is disabled."""
         return self.memo.fingerprint(values) if self.memo.limit else ""
 
     @contextmanager
     def limits(self) -> Iterator[None]:
-        """BLAS, OpenMP and work side by side limited to ``threads`` threads, where that is set."""
+        """Limit BLAS, OpenMP and parallel work to ``threads`` threads, if set."""
         if self.threads is None:
             yield
             return
@@ -155,12 +154,12 @@ class Workspace:
 
 
 def device_of(values: Array) -> dict[str, Any]:
-    """The argument that makes a new array on the device of ``values``; none on the host, where NumPy 1 takes none."""
+    """Return the keyword argument that creates a new array on the device of ``values``; empty on the host for NumPy 1."""
     return {} if isinstance(values, np.ndarray) else {"device": values.device}
 
 
 def _frozen_owner(values: Array) -> Array | None:
-    """The array that owns the memory of ``values`` if neither it nor any view between them can be written to."""
+    """Return the array that owns the memory of ``values`` if it and all intermediate views are read-only, otherwise None."""
     owner = values
     while not owner.flags.writeable:
         if not isinstance(owner.base, np.ndarray):
@@ -170,7 +169,7 @@ def _frozen_owner(values: Array) -> Array | None:
 
 
 def fingerprint(values: Array) -> str:
-    """Hash of shape, type and values, read in blocks of rows so that a memory map is never copied."""
+    """Return the hash of shape, dtype and values, read in blocks of rows so that a memory map is never copied."""
     digest = hashlib.sha256()
     rows = max(1, HASH_BLOCK // max(1, values[:1].nbytes))
     for start in range(0, len(values), rows):
@@ -179,7 +178,7 @@ def fingerprint(values: Array) -> str:
 
 
 def _fingerprint_of(values: Array, owner: Array) -> str:
-    """The same; of a whole file that was hashed when it was written or opened, without reading it again."""
+    """Return the same hash; a memory-mapped file whose hash is known is not read again."""
     path = getattr(owner, "filename", None)
     if path is not None and values.nbytes == owner.nbytes and values.flags.c_contiguous:
         with suppress(OSError):
