@@ -60,12 +60,12 @@ def lines(verdicts: dict[str, str], failed: dict[str, str]) -> list[str]:
     every = set(verdicts) | set(failed)
     table = [f"| {key} | {wrong[key]} |" for key in sorted(wrong)]
     return [
-        "## Exported again",
+        "## Export",
         "",
-        f"Each of {len(every)} packages was imported, validated, exported and opened by Brain-Score's loaders beside the",
-        "original: values, every coordinate, attributes, tables and files of stimuli are the same in",
+        f"Each of {len(every)} packages was imported, validated and exported; the export and the original were opened by",
+        "Brain-Score's loaders and compared. Values, coordinates, attributes, tables and stimulus files are the same in",
         f"{len(every) - len(wrong) - len(refused)} of them.",
-        *(f"Refused as it is: {key}, {rule}." for key, rule in refused.items()),
+        *(f"Refused: {key}, {rule}." for key, rule in refused.items()),
         "",
         *(["| package | differs |", "|---|---|", *table, ""] if wrong else []),
     ]
