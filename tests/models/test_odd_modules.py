@@ -78,9 +78,9 @@ def test_lazy_layers_take_shape_and_nothing_else_changes():
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (nn.Sequential(nn.Flatten(), nn.Linear(36, 4)), r"answers \(2, 4\); \(window, 3\) is needed"),
-        (nn.Conv1d(3, 3, 5), r"answers \(2, 3, 8\); \(window, 3\) is needed"),
-        (nn.LSTM(12, 3), r"answers tuple; a tensor \(window, 3\) is needed"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(36, 4)), r"returns \(2, 4\); \(window, 3\) is needed"),
+        (nn.Conv1d(3, 3, 5), r"returns \(2, 3, 8\); \(window, 3\) is needed"),
+        (nn.LSTM(12, 3), r"returns tuple; a tensor \(window, 3\) is needed"),
     ],
 )
 def test_answers_of_another_shape_are_told_before_training(module, words):

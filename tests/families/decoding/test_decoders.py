@@ -344,9 +344,9 @@ def test_training_leaves_the_number_of_threads_as_it_was():
 
 
 def test_an_alias_is_used_once():
-    from neuroledger.families.decoding.models.network_decoders import built
+    from neuroledger.families.decoding.models.network_decoders import build_network
 
     def constructor(n_chans=None, in_chans=None, n_outputs=None, n_classes=None, n_times=None):
         return (n_chans, in_chans, n_outputs, n_classes, n_times)
 
-    assert built(constructor, signature(), {}, "m") == (3, None, 2, None, 64)
+    assert build_network(constructor, signature(), {}, "m") == (3, None, 2, None, 64)

@@ -16,7 +16,7 @@ from neuroledger.families.decoding.models.classical_decoders import (
 from neuroledger.families.decoding.pipelines.steps import LOGISTIC_SEARCH, Logistic, RidgeSearch
 from neuroledger.families.decoding.protocols import array_cache
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
-from neuroledger.families.decoding.training.linear_heads import chosen_rows
+from neuroledger.families.decoding.training.linear_heads import sample_rows
 
 
 def signature(objective, outputs, samples=128):
@@ -171,11 +171,11 @@ def test_whole_texts_can_be_answered_by_the_nearest_neighbour():
 def test_wrong_declarations_are_one_clear_error(tmp_path):
     regressor = sklearn_decoder(id="r", path="sklearn.linear_model.Ridge", objective="multilabel")
     with pytest.raises(
-        ModelError, match=r"model 'r': sklearn.linear_model.Ridge answers numbers, and multilabel"
+        ModelError, match=r"model 'r': sklearn.linear_model.Ridge predicts numbers, but multilabel"
     ):
         regressor.make(signature("multilabel", 2))
     classifier = sklearn_decoder(id="c", path="sklearn.svm.SVC", objective="retrieval")
-    with pytest.raises(ModelError, match=r"answers classes, and retrieval needs a regressor"):
+    with pytest.raises(ModelError, match=r"predicts classes, but retrieval needs a regressor"):
         classifier.make(signature("retrieval", 2))
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((40, 2, 4)), rng.standard_normal(40)
@@ -185,20 +185,20 @@ def test_wrong_declarations_are_one_clear_error(tmp_path):
 
 def test_of_too_many_windows_each_class_gives_its_share():
     y = np.repeat(["a", "b", "c"], [900, 90, 10])
-    rows = chosen_rows(y, 100)
+    rows = sample_rows(y, 100)
     assert np.unique(y[rows], return_counts=True)[1].tolist() == [90, 9, 1]
     assert (np.diff(rows) > 0).all()
-    np.testing.assert_array_equal(rows, chosen_rows(y, 100))
-    np.testing.assert_array_equal(chosen_rows(y, None), np.arange(1000))
-    assert len(chosen_rows(np.zeros((50, 3)), 20)) == len(chosen_rows(np.arange(50.0), 20)) == 20
-    assert len(chosen_rows(np.arange(50).astype(str), 20)) == 20
-    assert np.unique(y[chosen_rows(y, 7)]).tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(rows, sample_rows(y, 100))
+    np.testing.assert_array_equal(sample_rows(y, None), np.arange(1000))
+    assert len(sample_rows(np.zeros((50, 3)), 20)) == len(sample_rows(np.arange(50.0), 20)) == 20
+    assert len(sample_rows(np.arange(50).astype(str), 20)) == 20
+    assert np.unique(y[sample_rows(y, 7)]).tolist() == ["a", "b", "c"]
 
 
 def test_a_decoder_learns_from_no_more_windows_than_it_says():
     x, y = rhythms(90)
     some = covariance_decoder(id="c", most=40).make(signature("multilabel", 3)).fit(x, y)
-    rows = chosen_rows(y, 40)
+    rows = sample_rows(y, 40)
     whole = covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x[rows], y[rows])
     np.testing.assert_array_equal(some.predict_proba(x), whole.predict_proba(x))
     assert some.notes_ == ["fitted on 40 windows, drawn from all of the training part"]
@@ -234,6 +234,6 @@ def test_covariances_that_memory_has_no_room_for_are_refused_before_they_are_mad
     wide = Signature("retrieval", 20_000, 4, 2, 0.5, tuple(map(str, range(20_000))), 33)
     decoder = covariance_decoder(id="c", head=RidgeSearch()).make(wide)
     decoder.bytes_each *= 1000
-    words = r"what a decoder makes of 4 windows of 20,000 channels needs about .* GiB of memory"
+    words = r"computing the features of 4 windows of 20,000 channels needs about .* GiB of memory"
     with pytest.raises(RequestError, match=words):
         decoder.fit(x, np.zeros((4, 2)))

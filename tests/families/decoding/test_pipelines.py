@@ -147,7 +147,7 @@ def test_covariances_are_computed_once_for_folds_controls_and_pipelines(monkeypa
             None,
             "filter_bank: the last step, covariances",
         ),
-        ([COV, {"name": "mdm"}], {"grid": {"svm.c": [1]}}, "no field 'svm.c'"),
+        ([COV, {"name": "mdm"}], {"grid": {"svm.c": [1]}}, "field 'svm.c' does not exist"),
         ([COV, TS, {"name": "svm"}], {"grid": {"svm.c": [-1]}}, "greater than 0"),
     ],
 )
@@ -256,7 +256,7 @@ def test_published_definitions_are_kept_where_moabb_departs_from_them():
     for step in ({"name": "trca", "bands": 3}, {"name": "multiset_cca"}):
         made = declared(step).make(_signature(x)).fit(x[:30], y[:30])
         assert (made.predict(x[30:]) == y[30:]).mean() >= 0.9
-    with pytest.raises(ModelError, match="names no frequency"):
+    with pytest.raises(ModelError, match="is not a frequency"):
         declared({"name": "cca"}).make(_signature(x)).fit(x, np.char.add("class", y))
     named = declared({"name": "cca", "frequencies": {f"class{name}": float(name) for name in np.unique(y)}})
     assert (

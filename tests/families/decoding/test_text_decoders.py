@@ -91,7 +91,7 @@ def test_the_spectrogram_is_that_of_the_fourier_transform():
 @pytest.mark.parametrize(
     ("shape", "changes", "words"),
     [
-        ((31, 10_000), {}, "31 channels are no 2 bands"),
+        ((31, 10_000), {}, "31 channels cannot be divided into 2 bands"),
         ((32, 2_047), {}, "at least 2048 samples, these have 2047"),
         ((32, 10_000), {"depths": (7,)}, "must divide"),
     ],
@@ -176,7 +176,7 @@ def test_symbols_that_were_never_trained_are_only_errors():
     assert fixed.value < 0.6
     with pytest.raises(ModelError, match=r"'c' is in a text and not among the 2 symbols of the decoder"):
         score(small(symbols="ab"), x, texts)
-    with pytest.raises(ModelError, match=r"`symbols` has 'a' twice"):
+    with pytest.raises(ModelError, match=r"`symbols` contains 'a' twice"):
         small(symbols="aba")
 
 
@@ -185,7 +185,7 @@ def test_texts_longer_than_the_networks_time_are_one_error():
     texts = texts.astype("U60")
     texts[3] = "ab" * 30
     with pytest.raises(
-        ModelError, match=r"needs 60 steps in time and the network gives 41: take longer windows"
+        ModelError, match=r"needs 60 steps in time, but the network has 41: use longer windows"
     ):
         score(small(), x, texts, splits=[(np.arange(30), np.arange(30, 40))])
 
@@ -254,9 +254,9 @@ def test_poses_are_answered_where_the_network_has_seen_enough():
     np.testing.assert_allclose(place[1:], (40 * np.arange(1, 250) - 1) / 16, atol=1e-4)
     assert float(place[0]) == 0
     assert network(torch.zeros(2, 16, 11_790)).shape == (2, 5_000)
-    with pytest.raises(ModelError, match="5000 numbers are no whole number of times for each of 21 joints"):
+    with pytest.raises(ModelError, match="5000 outputs are not a multiple of 21 joints"):
         pose_network(16, 11_790, 5_000, joints=21)
-    with pytest.raises(ModelError, match="leaves nothing of 11790"):
+    with pytest.raises(ModelError, match="must be shorter than the window of 11790"):
         pose_network(16, 11_790, 5_000, context=11_790)
 
 

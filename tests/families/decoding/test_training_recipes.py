@@ -12,7 +12,7 @@ from neuroledger.families.decoding.training.decoding_recipes import Laptop, Neur
 from neuroledger.families.decoding.training.signal_training import (
     batches_of,
     optimiser_of,
-    rarity_of,
+    sampling_weights,
     schedule_of,
 )
 from neuroledger.families.decoding.training.training_objectives import (
@@ -20,7 +20,7 @@ from neuroledger.families.decoding.training.training_objectives import (
     Embeddings,
     Labels,
     Numbers,
-    learnt,
+    objective_for,
 )
 from neuroledger.spec.catalog import open_catalog
 
@@ -129,7 +129,7 @@ def test_a_constant_rate_stays():
 def drawn(targets, recipe, epochs=200):
     import torch
 
-    rarity = rarity_of(targets, recipe)
+    rarity = sampling_weights(targets, recipe)
     order = torch.Generator().manual_seed(0)
     batches = [batch for _ in range(epochs) for batch in batches_of(len(targets), recipe, rarity, order)]
     assert all(len(batch) <= recipe.batch for batch in batches)
@@ -156,9 +156,9 @@ def test_a_balanced_sampler_draws_bins_equally_often_and_nothing_outside_them():
     assert {float(value) for value in np.unique(found)} == {0.0, 50.0, 600.0}
     np.testing.assert_allclose(np.unique(found, return_counts=True)[1] / len(found), 1 / 3, atol=0.015)
     with pytest.raises(ModelError, match="needs classes, or one number with `bins`"):
-        rarity_of(numbers, Laptop(sampler="balanced"))
+        sampling_weights(numbers, Laptop(sampler="balanced"))
     with pytest.raises(ModelError, match="within the bins"):
-        rarity_of(numbers, Laptop(sampler="balanced", bins=(700, 800)))
+        sampling_weights(numbers, Laptop(sampler="balanced", bins=(700, 800)))
 
 
 def test_labels_are_weighted_by_how_many_windows_lack_them():
@@ -182,13 +182,13 @@ def test_what_is_watched_is_the_headline():
     rng = np.random.default_rng(0)
     y, scores = rng.integers(0, 2, (50, 4)), rng.standard_normal((50, 4)).astype(np.float32)
     labels = Labels(signature("multilabel", 4), NeuralBench(), y)
-    assert labels.goodness(scores, labels.targets(y)) == pytest.approx(
+    assert labels.monitor_value(scores, labels.targets(y)) == pytest.approx(
         f1_score(y, scores > 0, average="macro")
     )
     names = np.array(["a", "b", "c", "d"])[rng.integers(0, 4, 50)]
     classes = Classes(signature("classification", 4), NeuralBench(), names)
     expected = balanced_accuracy_score(names, np.array(["a", "b", "c", "d"])[scores.argmax(axis=1)])
-    assert classes.goodness(scores, classes.targets(names)) == pytest.approx(expected)
+    assert classes.monitor_value(scores, classes.targets(names)) == pytest.approx(expected)
 
     wanted = rng.standard_normal((50, 4))
     embeddings = Embeddings(signature("retrieval", 4), NeuralBench(batch=20), wanted)
@@ -197,8 +197,8 @@ def test_what_is_watched_is_the_headline():
         unit = wanted[part] / np.linalg.norm(wanted[part], axis=1, keepdims=True)
         similar = scores[part].astype(float) @ unit.T
         ranks += [(similar[k] > similar[k, k]).sum() / (len(part) - 1) for k in range(len(part))]
-    assert embeddings.goodness(scores, embeddings.targets(wanted)) == pytest.approx(1 - np.mean(ranks))
-    assert embeddings.goodness(wanted.astype(np.float32) * 1, embeddings.targets(wanted)) > 0.8
+    assert embeddings.monitor_value(scores, embeddings.targets(wanted)) == pytest.approx(1 - np.mean(ranks))
+    assert embeddings.monitor_value(wanted.astype(np.float32) * 1, embeddings.targets(wanted)) > 0.8
 
 
 @pytest.mark.parametrize("scaled", ["standard", "none"])
@@ -208,9 +208,9 @@ def test_errors_of_numbers_are_watched_in_their_own_units(scaled):
     task = Numbers(signature("regression", 1), recipe, y)
     targets = task.targets(y)
     kept = task.targets(y + np.array([1.0, 3.0, 10.0, -5.0])).numpy()
-    assert task.goodness(kept, targets) == pytest.approx(-np.mean([2.0, 10.0, 5.0]), rel=1e-5)
+    assert task.monitor_value(kept, targets) == pytest.approx(-np.mean([2.0, 10.0, 5.0]), rel=1e-5)
     plain = Numbers(signature("regression", 1), recipe.model_copy(update={"monitor": "mae"}), y)
-    assert plain.goodness(kept, targets) == pytest.approx(-np.mean([1, 3, 10, 5]), rel=1e-5)
+    assert plain.monitor_value(kept, targets) == pytest.approx(-np.mean([1, 3, 10, 5]), rel=1e-5)
     np.testing.assert_allclose(plain.answers(kept), y + [1, 3, 10, -5], rtol=1e-5)
 
 
@@ -220,7 +220,9 @@ def test_numbers_at_the_edges_are_watched_where_the_sampler_and_the_metric_have_
     recipe = NeuralBench(monitor="binned_mae", bins=(0, 40, 90, 300, 600), target_scale=scaled)
     task = Numbers(signature("regression", 1), recipe, y)
     kept = task.targets(y + np.array([1.0, 2.0, 4.0, 6.0, 1000.0, 3.0])).numpy()
-    assert task.goodness(kept, task.targets(y)) == pytest.approx(-np.mean([1.0, 2.0, 3.0, 5.0]), rel=1e-4)
+    assert task.monitor_value(kept, task.targets(y)) == pytest.approx(
+        -np.mean([1.0, 2.0, 3.0, 5.0]), rel=1e-4
+    )
 
 
 def test_labels_that_never_occur_count_as_zero_while_watched():
@@ -229,15 +231,15 @@ def test_labels_that_never_occur_count_as_zero_while_watched():
     scores = np.array([[1, -1, -1], [1, 1, -1], [1, 1, -1], [-1, -1, -1]], dtype=np.float32)
     for kept in (scores, np.abs(scores)):
         wanted = f1_score(y, kept > 0, average="macro", zero_division=0)
-        assert task.goodness(kept, task.targets(y)) == pytest.approx(wanted)
+        assert task.monitor_value(kept, task.targets(y)) == pytest.approx(wanted)
 
 
 def test_an_error_that_is_watched_needs_numbers_and_bins():
     with pytest.raises(ModelError, match="`monitor: mae` is an error of numbers"):
-        learnt(signature("multilabel", 2), NeuralBench(monitor="mae"), np.zeros((3, 2)))
+        objective_for(signature("multilabel", 2), NeuralBench(monitor="mae"), np.zeros((3, 2)))
     task = Numbers(signature("regression", 1), NeuralBench(monitor="binned_mae"), np.arange(3.0))
     with pytest.raises(ModelError, match="needs `bins`"):
-        task.goodness(np.zeros((3, 1)), task.targets(np.arange(3.0)))
+        task.monitor_value(np.zeros((3, 1)), task.targets(np.arange(3.0)))
 
 
 def test_losses_of_numbers_are_those_that_are_asked_for():

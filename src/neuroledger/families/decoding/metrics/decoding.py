@@ -19,9 +19,9 @@ __all__ = ["decoding"]
 
 
 FEW_CLUSTERS = 6
-# What each pair of clusters adds by having trained for one another, of what one of the two adds by being tested: all of it
-# where the score is chance, LEAST where a decoder has learnt all it can, half of the way at the root of FAR standard
-# errors above chance; SOME where chance is not known. Values between are those that simulated people need.
+# Additional variance by the correlation of folds that train on each other's clusters, as a share of the variance of the
+# tested clusters: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME if
+# chance is unknown. The values were determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
@@ -52,40 +52,40 @@ def decoding(
     symbols: Literal["word", "character"] | None = None,
     edges: tuple[float, ...] | None = None,
 ) -> xr.DataArray:
-    r"""One value per training seed and split, (seed, split); the formula is that of the `measure`.
+    r"""Score predictions: one value of the `measure` per training seed and split, (seed, split).
 
     Parameters
     ----------
     source
         Predictions: (presentation,), or (presentation, choice) scores, or (presentation, neuroid) embeddings; in
-        the order of `target`, with coordinates `seed`, `split`, `subject` and `recording` where there are several.
+        the order of `target`, with coordinates `seed`, `split`, `subject` and `recording` if there are several.
     target
-        The truth, of the same rows.
+        The true values of the same rows.
     per
-        What is scored: every window, or one answer per recording or subject. The latter is the share of windows
+        The scored unit: every window, or one prediction per recording or subject. The latter is the share of windows
         that voted for each choice, or the mean of the predicted numbers.
     cluster
-        The coordinate that is resampled for the interval: what was drawn independently, subjects as a rule.
+        The coordinate that is resampled for the interval: the unit of independent sampling, usually the subject.
     pool
-        Score all splits of a seed together, not each and then their mean: needed where a split tests one class.
+        Score all splits of a seed together instead of averaging their scores; needed if a split tests only one class.
     k, symbols, edges
-        Candidates that count as a hit (retrieval); what an error rate counts; bins of the truth.
+        Number of candidates that count as a hit (retrieval); unit of an error rate; bins of the true values.
 
     Returns
     -------
     xr.DataArray
-        attrs["influence"]: how each cluster moves the mean over splits and seeds, from the measure without it (Tukey's
-        jackknife); a split counts as often as its clusters do. Splits that train on each other's clusters vary together
-        [bengio2004]: a decoder that has learnt nothing but noise scores each pair of clusters by one product, whichever of
-        the two is tested, so that the variance is twice what the tested clusters show. The better the score, the less of
-        that remains. Recalls and accuracies near 0 or 1 vary at least as :func:`~neuroledger.families.rare_outcomes.unseen`
-        says.
+        attrs["influence"]: the influence of each cluster on the mean over splits and seeds, from the measure without it
+        (Tukey's jackknife); a split is weighted by its clusters. Splits that train on each other's clusters are correlated
+        [bengio2004]: for a decoder that has learnt only noise, each pair of clusters contributes the same product,
+        whichever of the two is tested, so that the variance is twice that of the tested clusters. This effect decreases
+        with the score. Recalls and accuracies near 0 or 1 have at least the variance of
+        :func:`~neuroledger.families.rare_outcomes.unseen`.
         attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
     ------
     MetricError
-        if rows do not match, predictions are not finite, or the truth varies within a unit.
+        The rows do not match, predictions are not finite, or the true values vary within a unit.
     """
     rows, seeds, splits, clusters = _units(source, target, per, cluster, measure)
     options = {
@@ -134,7 +134,7 @@ def decoding(
 
 
 def _folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
-    """How many folds learn from the same data: of decoders of their own, those of one person; people then share nothing."""
+    """The number of folds that train on the same data; with one decoder per subject, only folds of one subject do."""
     if "decoder" not in source.coords:
         return len(np.unique(splits))
     if cluster == "subject":
@@ -153,9 +153,9 @@ def _influence(
     gain: float | None,
     rare: Floats,
 ) -> Influence:
-    """How each cluster moves the mean over splits and seeds; ``gain`` is what is above chance, if chance is known.
+    """The influence of each cluster on the mean over splits and seeds.
 
-    ``rare`` (cluster,) is added to what the clusters show.
+    ``gain`` is the score minus chance, if chance is known; ``rare`` (cluster,) is added to the deviations of the clusters.
     """
     left = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
     items = moved(names, from_left_out(left))
@@ -167,10 +167,10 @@ def _influence(
 
 
 def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], clusters: Array) -> Floats:
-    """What clusters, in the order of their names, add where nearly all answers to a class are alike.
+    """Additional deviations of clusters, in the order of their names, if nearly all predictions of a class are alike.
 
-    A class counts over all splits of a training seed: they test different rows, and how sure its recall is follows from
-    them all, however few of them one split has.
+    Classes are considered over all splits of a training seed: these test different rows, and the uncertainty of a recall
+    depends on all of them.
     """
     names, codes = np.unique(clusters.astype(str), return_inverse=True)
     added = np.zeros(len(names))
@@ -191,7 +191,7 @@ def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], cluster
 
 
 def _chance(measure: str, rows: Rows, k: int | None) -> float | None:
-    """What predictions without information score, where that is known."""
+    """The expected score of predictions without information, if it is known."""
     if measure in ("auroc", "pearson_r", "r2", "bits_per_spike"):
         return 0.5 if measure == "auroc" else 0.0
     if measure in LABELLED:
@@ -202,7 +202,7 @@ def _chance(measure: str, rows: Rows, k: int | None) -> float | None:
 def _without_each(
     cells: dict[tuple[Any, Any], Array], scorers: dict[tuple[Any, Any], Measure], codes: Array, count: int
 ) -> Floats:
-    """The mean over splits and seeds with each cluster left out, (cluster,): a split counts as its clusters do."""
+    """The mean over splits and seeds with each cluster left out, (cluster,), with splits weighted by their clusters."""
     total, shares = np.zeros(count), np.zeros(count)
     for cell, at in cells.items():
         own = codes[at]
@@ -224,7 +224,7 @@ def _without_each(
 def _constant(
     rows: Rows, cells: dict[tuple[Any, Any], Array], scorers: dict[tuple[Any, Any], Measure]
 ) -> list[tuple[Any, Any]]:
-    """The seeds and splits whose truth varies and that have no correlation all the same."""
+    """The seeds and splits with an undefined correlation although the true values vary."""
     truth = np.asarray(rows.truth, dtype=float).reshape(len(rows.truth), -1)
     return [
         cell
@@ -234,7 +234,7 @@ def _constant(
 
 
 def _undefined(values: Floats, constant: int) -> list[str]:
-    """What a reader must know of splits that have no value of their own."""
+    """Notes about splits without a score of their own."""
     lost = int((~np.isfinite(values)).sum())
     if lost == values.size:
         why = f"{constant} predict a constant" if constant else "what each tests must vary"
@@ -247,7 +247,7 @@ def _undefined(values: Floats, constant: int) -> list[str]:
 def _units(
     source: xr.DataArray, target: xr.DataArray, unit: str, cluster: str, measure: str
 ) -> tuple[Rows, Array, Array, Array]:
-    """What is scored, with the seed, split and cluster of each row."""
+    """The scored units, with the seed, split and cluster of each."""
     count = target.sizes["presentation"]
     if source.sizes.get("presentation") != count:
         raise MetricError(f"{source.sizes.get('presentation')} predictions for {count} presentations")
@@ -284,7 +284,7 @@ def _units(
 
 
 def _windows(source: xr.DataArray) -> int:
-    """How many different windows were tested; each is predicted once per training seed."""
+    """The number of distinct tested windows; each is predicted once per training seed."""
     return len(np.unique(source["row"].values)) if "row" in source.coords else source.sizes["presentation"]
 
 
@@ -305,7 +305,7 @@ def _mean_of(values: Array, group: Array) -> Array:
 
 
 def _along(array: xr.DataArray, name: str, count: int, default: Any = None) -> Array:
-    """A coordinate of the presentations; texts unless a default says that it may be missing."""
+    """A coordinate of the presentations, as text unless a default is given for a missing one."""
     if name in array.coords and array[name].dims == ("presentation",):
         values = np.asarray(array[name].values)
         return values if default is not None else values.astype(str)
@@ -332,7 +332,7 @@ def _notes(unit: str, cluster: str, clusters: int, folds: int) -> list[str]:
 
 
 def _predictions(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
-    """The predictions with the truth beside them."""
+    """The predictions, with the true values as coordinate `truth`."""
     truth = (target.dims, np.asarray(target.values))
     if target.dims == ("presentation",):
         return source.assign_coords(truth=truth)

@@ -1,4 +1,4 @@
-"""What right means in decoding: each measure looks at the predictions once and then answers for any weights of the rows."""
+"""Measures of decoding: each prepares the predictions once, and returns a function from weights of rows to a score."""
 
 from __future__ import annotations
 
@@ -17,26 +17,24 @@ __all__ = ["MEASURES", "Measure", "Rows", "edit_distance"]
 
 Measure = Callable[[Floats], float]
 
-# Numbers that vary less than this share of their range, or predictions than this share of their size, do not vary:
-# their digits are those of rounding.
+# Variation below this share of the range of numbers, or of the size of predictions, is rounding.
 _NARROW, _ROUNDING = 1e-12, 1e-14
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Predictions beside the truth.
+    """Predictions and true values.
 
     Attributes
     ----------
     truth
-        (row,) labels, numbers or texts; (row, choice) zeros and ones where several labels hold at once; (row,
-        dimension) what an embedding should have been.
+        Labels, numbers or texts (row,); zeros and ones (row, choice) for several labels; embeddings (row, dimension).
     answer
-        (row,) of the same kind, or (row, choice) a score for each of `choices`, or (row, dimension).
+        Predictions (row,) of the same kind, or scores of `choices` (row, choice), or embeddings (row, dimension).
     choices
-        The labels that the columns of `answer` stand for, where it has columns of labels.
+        The labels of the columns of `answer`, if it contains scores.
     subject, stimulus
-        Whose and which presentation each row is; used by retrieval.
+        The subject and the stimulus of each row; used by retrieval.
     """
 
     truth: Array
@@ -47,7 +45,7 @@ class Rows:
 
     @property
     def labels(self) -> Array:
-        """The predicted label of each row: the answer itself, or the choice with the highest score."""
+        """The predicted label of each row: the prediction itself, or the choice with the highest score."""
         if self.choices is None:
             return self.answer.astype(str)
         return np.asarray(self.choices[np.argmax(self.answer, axis=1)].astype(str))
@@ -73,9 +71,9 @@ def balanced_accuracy(rows: Rows) -> Measure:
 
 
 def macro_f1(rows: Rows) -> Measure:
-    r"""Mean over classes of :math:`2 TP / (2 TP + FP + FN)`; classes neither true nor predicted are left out.
+    r"""Mean over classes of :math:`2 TP / (2 TP + FP + FN)`; classes neither true nor predicted are excluded.
 
-    With several labels per row, a label is predicted where its score is above one half.
+    With several labels per row, a label is predicted if its score is above one half.
     """
     true, predicted = _indicators(rows)
 
@@ -92,13 +90,13 @@ def macro_f1(rows: Rows) -> Measure:
 def auroc(rows: Rows) -> Measure:
     r"""Area under the receiver operating characteristic, :math:`P(s^+ > s^-) + P(s^+ = s^-)/2`.
 
-    Of the second choice where there are two; the mean over one-against-the-rest areas where there are more.
-    Classes of which a resample holds only one side are left out.
+    For two choices, that of the second one; for more, the mean over one-versus-rest areas. Classes that all or no rows of
+    a resample have are excluded.
 
     Raises
     ------
     MetricError
-        if the answers are labels, not scores for each choice.
+        The predictions are labels, not scores for each choice.
     """
     if rows.choices is None:
         raise MetricError(
@@ -116,7 +114,7 @@ def auroc(rows: Rows) -> Measure:
 
 
 def pearson_r(rows: Rows) -> Measure:
-    """Product-moment correlation of prediction and truth, mean over columns; undefined where either is constant."""
+    """Pearson correlation of predictions and true values, mean over columns; undefined if either is constant."""
     truth, answer = _columns(rows)
     truth = truth - truth[:1]
     narrow = _NARROW * np.abs(truth).max(axis=0)
@@ -148,10 +146,10 @@ def mae(rows: Rows) -> Measure:
 
 
 def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
-    r"""Mean over the bins of the truth between `edges` of the mean absolute error in each, in units of the truth.
+    r"""Mean over bins of the true values, with these `edges`, of the mean absolute error in each, in units of the truth.
 
-    Rare ranges count like common ones; rows outside the edges are left out, as are bins without a row. A bin begins with
-    its lower edge; the last one ends with its upper edge, where numbers that were capped lie.
+    All bins have the same weight; rows outside the edges and empty bins are excluded. A bin includes its lower edge; the
+    last one includes its upper edge too, since values may be capped there.
     """
     truth, answer = _columns(rows)
     errors = np.abs(answer - truth).mean(axis=1)
@@ -186,11 +184,11 @@ def r2(rows: Rows) -> Measure:
 
 
 def bits_per_spike(rows: Rows) -> Measure:
-    r"""Co-smoothing: how much better predicted rates explain held-out spikes than each neuron's mean rate does, in bits.
+    r"""Co-smoothing: the gain in log-likelihood of spikes under predicted rates over each neuron's mean rate, in bits.
 
     :math:`\sum [(y \log \lambda - \lambda) - (y \log \bar y - \bar y)] / (\ln 2 \sum y)` over windows and neurons, for
     counts :math:`y`, predicted rates :math:`\lambda` and the mean :math:`\bar y` of the tested windows [peiye2021]. Rates
-    below 1e-9 are taken as 1e-9.
+    are at least 1e-9.
 
     Raises
     ------
@@ -216,7 +214,7 @@ def bits_per_spike(rows: Rows) -> Measure:
 
 
 def retrieval(rows: Rows, k: int = 5) -> Measure:
-    r"""Share of (subject, stimulus) pairs whose stimulus is among the `k` candidates most like the prediction.
+    r"""Share of (subject, stimulus) pairs whose stimulus is among the `k` candidates most similar to the prediction.
 
     Candidates are the mean true embedding :math:`y_c` of each stimulus; predictions are averaged within a pair;
     the score is :math:`x \cdot y_c / |y_c|`; ties count half: the rank is
@@ -248,7 +246,7 @@ def retrieval(rows: Rows, k: int = 5) -> Measure:
 
 
 def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
-    """Edits (substitutions, insertions, deletions) that turn the answers into the truth, per true word or character."""
+    """Edits (substitutions, insertions, deletions) from predicted to true texts, per true word or character."""
     pairs = [
         (_symbols(t, symbols), _symbols(a, symbols)) for t, a in zip(rows.truth, rows.answer, strict=True)
     ]
@@ -286,7 +284,7 @@ def _mean(values: Floats, weights: Floats) -> float:
 
 
 def _columns(rows: Rows) -> tuple[Array, Array]:
-    """Truth and answer as (row, column) of 64-bit numbers."""
+    """True values and predictions as arrays (row, column) of 64-bit numbers."""
     truth, answer = (
         np.asarray(part, dtype=float).reshape(len(part), -1) for part in (rows.truth, rows.answer)
     )

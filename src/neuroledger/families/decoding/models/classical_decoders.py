@@ -1,4 +1,4 @@
-"""Decoders that are pipelines of declared steps, and the dummy, the zero of every normalised decoding score."""
+"""Decoders as pipelines of declared steps, and the dummy that defines 0 of every normalised decoding score."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from neuroledger.families.decoding.pipelines.steps import (
 )
 from neuroledger.families.decoding.pipelines.transforms import Stateless, every_nth
 from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
-from neuroledger.families.decoding.training.linear_heads import Doubles, for_objective
+from neuroledger.families.decoding.training.linear_heads import DoublePrecisionPipeline, for_objective
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
@@ -34,14 +34,14 @@ __all__ = [
 ]  # fmt: skip
 
 SEED = 33
-# Heads whose answers move as little as their features do. A support vector machine stops anywhere within 0.001 of its
-# optimum: features that differ in the tenth digit can end elsewhere, so that it is given those of the mean at which
+# Heads whose predictions change as little as their features. A support vector machine stops within 0.001 of its optimum, so
+# that features that differ in the tenth digit can change its predictions: it receives the features of the mean at which
 # pyriemann stops.
 SMOOTH = frozenset({"lda", "logistic", "logistic_search", "ridge", "ridge_search"})
 
 
 class Dummy:
-    """Answers the same whatever it is shown; several labels are drawn independently with their prevalence."""
+    """A constant predictor; several labels are drawn independently with their prevalence."""
 
     takes_rows = True
 
@@ -49,7 +49,7 @@ class Dummy:
         self.objective = objective
 
     def fit(self, x: Array, y: Array) -> Dummy:
-        """Remember what is commonest in `y`, or its mean."""
+        """Store the most frequent value of `y`, or its mean."""
         y = np.asarray(y)
         if self.objective == "classification":
             names, counts = np.unique(y, return_counts=True)
@@ -64,13 +64,13 @@ class Dummy:
         return self
 
     def predict(self, x: Array) -> Array:
-        """The same answer for every window."""
+        """The same prediction for every window."""
         if self.objective == "multilabel":
             return self.predict_proba(x).astype(int)
         return np.array([self.constant_] * len(x))
 
     def predict_proba(self, x: Array) -> Array:
-        """Zeros and ones, (window, class) or (window, label)."""
+        """Probabilities of zero or one, (window, class) or (window, label)."""
         if self.objective == "multilabel":
             rng = np.random.default_rng(SEED)
             return np.asarray(rng.random((len(x), len(self.constant_))) < self.constant_, dtype=float)
@@ -78,7 +78,7 @@ class Dummy:
 
 
 Most = Annotated[int, Field(ge=1)]
-"""How many windows a decoder learns from at most."""
+"""Largest number of windows that a decoder is trained on."""
 
 ALL: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval", "sequence")
 
@@ -87,7 +87,7 @@ ALL: tuple[Objective, ...] = ("classification", "multilabel", "regression", "ret
 def dummy_decoder(*, id: str, shuffles_labels: bool = False) -> Decoder:
     """A constant prediction: the most frequent class, the mean number or embedding, the most frequent character.
 
-    Several labels are drawn independently with their prevalence (seed 33), since none is ever the commonest answer.
+    Several labels are drawn independently with their prevalence (seed 33), since a constant would predict none of them.
     """
     return Decoder(
         id=id,
@@ -98,16 +98,16 @@ def dummy_decoder(*, id: str, shuffles_labels: bool = False) -> Decoder:
 
 
 class Search(Frozen):
-    """Values that are tried, all combinations of them, by cross-validation inside the training part.
+    """A grid search over all combinations of values, by cross-validation within the training part.
 
     Attributes
     ----------
     grid
         Values by `step.field`, such as `svm.c`.
     folds, seed
-        Stratified folds, shuffled by the seed.
+        Number of stratified folds, and the seed by which they are shuffled.
     scoring
-        What is best: `auto` is the area under the curve for two classes, accuracy for more, and r2 for numbers.
+        The score to maximise: `auto` is the area under the curve for two classes, accuracy for more, and r2 for numbers.
     """
 
     grid: Annotated[Mapping[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]], Field(min_length=1)]
@@ -117,12 +117,12 @@ class Search(Frozen):
 
 
 def _candidates(steps: Sequence[Any], search: Search) -> list[dict[str, Any]]:
-    """What replaces which step in each combination; the last field varies fastest, fields sorted by name.
+    """The changed steps of each combination, by name; fields are sorted by name, and the last one varies fastest.
 
     Raises
     ------
     ValueError
-        A field that no step has, a step that occurs twice, or a value that the field does not take.
+        A field is unknown, its step occurs twice, or a value is invalid.
     """
     names: list[str] = [step.name for step in steps]
     fields = sorted(search.grid)
@@ -134,29 +134,32 @@ def _candidates(steps: Sequence[Any], search: Search) -> list[dict[str, Any]]:
             or part == "name"
         ):
             known = [
-                f"{one.name}.{part}" for one in steps for part in type(one).model_fields if part != "name"
+                f"{step_spec.name}.{part}"
+                for step_spec in steps
+                for part in type(step_spec).model_fields
+                if part != "name"
             ]
             raise ValueError(
-                f"search: no field {field!r}, or its step occurs twice; fields are {', '.join(known)}"
+                f"search: field {field!r} does not exist, or its step occurs twice; fields are {', '.join(known)}"
             )
-    found = []
+    candidates = []
     for values in product(*(search.grid[field] for field in fields)):
-        changed: dict[str, dict[str, Any]] = {}
+        changes: dict[str, dict[str, Any]] = {}
         for field, value in zip(fields, values, strict=True):
             step, _, part = field.partition(".")
-            changed.setdefault(step, {})[part] = value
-        found.append(
+            changes.setdefault(step, {})[part] = value
+        candidates.append(
             {
                 name: type(steps[names.index(name)]).model_validate(
-                    {**steps[names.index(name)].model_dump(), **given}
+                    {**steps[names.index(name)].model_dump(), **values_of_step}
                 )
-                for name, given in changed.items()
+                for name, values_of_step in changes.items()
             }
         )
-    return found
+    return candidates
 
 
-def _searchable(values: Any) -> None:
+def _check_search(values: Any) -> None:
     if values.search is not None:
         _candidates(values.steps, values.search)
 
@@ -166,7 +169,7 @@ def _searchable(values: Any) -> None:
     version=1,
     takes=TAKES,
     gives=lambda values: decoded(*objectives_of(values["steps"])),
-    together=_searchable,
+    together=_check_search,
 )
 def pipeline_decoder(
     *,
@@ -177,10 +180,10 @@ def pipeline_decoder(
     shuffles_labels: bool = False,
     plants: float = 0.0,
 ) -> Decoder:
-    """A pipeline of named steps, from windows to answers; each must take what the one before it gives.
+    """A pipeline of named steps, from windows to predictions; each step must accept the output of the one before it.
 
-    What steps that learn nothing make of a window (covariances, logarithms of variances, …) is computed once for all folds,
-    controls and pipelines. With `most`, at most this many windows are learnt from, of every class alike.
+    The output of leading steps that are not fitted (covariances, log-variances, …) is computed once for all folds, controls
+    and pipelines. With `most`, training uses at most this many windows, stratified by class.
 
     Raises
     ------
@@ -192,13 +195,15 @@ def pipeline_decoder(
     objectives = objectives_of(steps)
     if not objectives:
         raise ModelError(
-            f"model {id!r}: {', '.join(step.name for step in steps)} have nothing in common that they can be asked"
+            f"model {id!r}: the steps {', '.join(step.name for step in steps)} have no objective in common"
         )
     leading = next((place for place, step in enumerate(steps) if step.learns), len(steps))
     candidates = [] if search is None else _candidates(steps, search)
     names: list[str] = [step.name for step in steps]
-    touched = min((names.index(name) for each in candidates for name in each), default=len(steps))
-    leading = min(leading, touched)
+    first_searched = min(
+        (names.index(name) for candidate in candidates for name in candidate), default=len(steps)
+    )
+    leading = min(leading, first_searched)
     labels = [f"{place}_{name}" for place, name in enumerate(names)]
     key = json.dumps([step.model_dump(mode="json") for step in steps[:leading]])
 
@@ -213,55 +218,62 @@ def pipeline_decoder(
             else step.make(signature)
             for step in steps
         ]
-        made = list(zip(labels, estimators, strict=True))
+        named_steps = list(zip(labels, estimators, strict=True))
         if search is not None:
-            # What comes before the first step that is tried, and learns nothing, is the same for all that are tried.
+            # Unfitted steps before the first searched one are the same for all candidates.
             outside = max(leading, names.index("recentre") + 1 if "recentre" in names else 0)
-            tried = [
-                {labels[names.index(name)]: [step.make(signature)] for name, step in each.items()}
-                for each in candidates
+            grids = [
+                {labels[names.index(name)]: [step.make(signature)] for name, step in candidate.items()}
+                for candidate in candidates
             ]
-            made = [
-                *made[:outside],
-                ("search", _searched(Pipeline(made[outside:]), tried, search, signature)),
+            named_steps = [
+                *named_steps[:outside],
+                ("search", _grid_search(Pipeline(named_steps[outside:]), grids, search, signature)),
             ]
-        # Covariances, tangent vectors, and these once more when they are standardised.
+        # Covariances, tangent vectors, and standardised tangent vectors.
         bytes_each = 16 * signature.channels**2 if any(step.gives == "covariances" for step in steps) else 0
-        # As pyriemann's own covariances at the beginning of a pipeline are called.
+        # The same cache name as for pyriemann's covariances at the beginning of a pipeline.
         head = steps[0]
         alone = leading == 1 and isinstance(head, declared.Covariances)
-        key_here = (
+        cache_name = (
             f"covariances {getattr(head, 'estimator', '')}" if alone else f"{key} {signature.sampling_rate:g}"
         )
-        return Doubles(Pipeline(made), most, bytes_each, (leading, key_here) if leading else None)
+        return DoublePrecisionPipeline(
+            Pipeline(named_steps), most, bytes_each, (leading, cache_name) if leading else None
+        )
 
     return Decoder(
         id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, inject_signal=plants
     )
 
 
-def _searched(pipeline: Any, tried: list[dict[str, Any]], search: Search, signature: Signature) -> Any:
+def _grid_search(pipeline: Any, grids: list[dict[str, Any]], search: Search, signature: Signature) -> Any:
     from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 
     numbers = signature.objective in ("regression", "retrieval")
-    usual = "r2" if numbers else "roc_auc" if signature.outputs == 2 else "accuracy"
+    default_scoring = "r2" if numbers else "roc_auc" if signature.outputs == 2 else "accuracy"
     folds = (KFold if numbers else StratifiedKFold)(search.folds, shuffle=True, random_state=search.seed)
     return GridSearchCV(
         pipeline,
-        tried,
+        grids,
         cv=folds,
-        scoring=usual if search.scoring == "auto" else search.scoring,
+        scoring=default_scoring if search.scoring == "auto" else search.scoring,
         error_score="raise",
     )
 
 
-def _of_covariances(values: Mapping[str, Any]) -> tuple[Objective, ...]:
-    """What the head can be asked; Xdawn needs one class a window."""
-    asked = values["head"].objectives
-    return asked if values["xdawn"] is None else tuple(one for one in asked if one == "classification")
+def _covariance_objectives(values: Mapping[str, Any]) -> tuple[Objective, ...]:
+    """The objectives of the head; Xdawn needs one class per window."""
+    objectives: tuple[Objective, ...] = values["head"].objectives
+    return tuple(name for name in objectives if values["xdawn"] is None or name == "classification")
 
 
-@builder("covariance_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*_of_covariances(values)))
+@builder(
+    "covariance_decoder",
+    version=1,
+    takes=TAKES,
+    gives=lambda values: decoded(*_covariance_objectives(values)),
+)
 def covariance_decoder(
     *,
     id: str,
@@ -274,20 +286,20 @@ def covariance_decoder(
     shuffles_labels: bool = False,
     plants: float = 0.0,
 ) -> Decoder:
-    """Covariance of each window, mapped to the tangent space at their Riemannian mean, standardised, then a linear head.
+    """Covariances of windows, mapped to the tangent space at their Riemannian mean, standardised, with a linear head.
 
-    A `pipeline_decoder` of `covariances`, or with `xdawn` of `xdawn_covariances`, `shrink` with `shrinkage`,
-    `tangent_space`, `standardise` and the head. Several labels at once have a logistic regression each, against the rest,
-    which Xdawn cannot serve: it needs one class a window.
+    This is a `pipeline_decoder` of `covariances` (or `xdawn_covariances` with `xdawn`), `shrink` (with `shrinkage`),
+    `tangent_space`, `standardise` and the head. For several labels, one logistic regression is fitted for each against the
+    rest; Xdawn does not support this, since it needs one class per window.
 
     Raises
     ------
     UnavailableError
         pyriemann is not installed.
     """
-    if not _of_covariances({"head": head, "xdawn": xdawn}):
+    if not _covariance_objectives({"head": head, "xdawn": xdawn}):
         raise ModelError(
-            f"model {id!r}: Xdawn needs classes, and the head {head.name} has none: take a logistic one"
+            f"model {id!r}: Xdawn needs classes, which the head {head.name} does not predict: use a logistic head"
         )
     first = (
         declared.Covariances(name="covariances", estimator=estimator)
@@ -320,11 +332,11 @@ def cospectra_decoder(
     head: Head = LOGISTIC_SEARCH,
     most: Most | None = None,
 ) -> Decoder:
-    """Co-spectra between channels, standardised, then a linear head.
+    """Co-spectra between channels, standardised, with a linear head.
 
-    Taken from `low` to `high` Hz (half the sampling rate at most): upper triangles, logarithm of the powers. `window` counts
-    samples; where there are fewer, it is the largest power of two of them. With `most`, at most this many windows are
-    learnt from, of every class alike.
+    The features are the upper triangles from `low` to `high` Hz (at most half the sampling rate), with log powers. `window`
+    is a number of samples; for shorter windows, it is the largest power of two that fits. With `most`, training uses at
+    most this many windows, stratified by class.
 
     Raises
     ------
@@ -337,7 +349,7 @@ def cospectra_decoder(
 
 @builder("shrinkage_lda", version=1, takes=TAKES, gives=decoded("classification", "multilabel"))
 def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
-    """Linear discriminant with Ledoit-Wolf shrinkage on the amplitudes of every `every`-th sample [blankertz2011]."""
+    """Linear discriminant analysis with Ledoit-Wolf shrinkage on every `every`-th sample [blankertz2011]."""
     steps = (
         declared.EveryNth(name="amplitudes", step=every),
         declared.Standardise(name="standardise"),
@@ -346,12 +358,12 @@ def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, pla
     return pipeline_decoder(id=id, steps=steps, shuffles_labels=shuffles_labels, plants=plants)
 
 
-def _listed(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
+def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
     return (objective,) if isinstance(objective, str) else objective
 
 
 @builder(
-    "sklearn_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*_listed(values["objective"]))
+    "sklearn_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*_as_tuple(values["objective"]))
 )
 def sklearn_decoder(
     *,
@@ -366,38 +378,38 @@ def sklearn_decoder(
     shuffles_labels: bool = False,
     plants: float = 0.0,
 ) -> Decoder:
-    """Any scikit-learn estimator by import path, on windows laid out flat unless `flatten` is false.
+    """Any scikit-learn estimator by import path, on flattened windows unless `flatten` is false.
 
-    With `seeded`, the training seed is handed over as `random_state`. `objective` says what it can be asked, one or
-    several: classes, several labels at once, numbers, embeddings, or whole texts. An estimator that knows no several
-    labels, or only one number, is copied, one for each; the copies for labels tell each against the rest. With `most`,
-    at most this many windows are learnt from, of every class alike.
+    With `seeded`, the training seed is passed as `random_state`. `objective` declares the supported objectives, one or
+    several: classes, several labels, numbers, embeddings, or whole texts. An estimator that does not support several
+    labels or numbers is copied for each of them, labels one-versus-rest. With `most`, training uses at most this many
+    windows, stratified by class.
 
     Raises
     ------
     ModelError
-        There is nothing at the path, it does not take the parameters, or it is of the other kind: a classifier that is
-        asked for numbers, a regressor that is asked for labels.
+        Nothing is found at the path, the parameters are invalid, or the estimator does not match the objective: a
+        classifier for numbers, or a regressor for labels.
     """
 
     def make(signature: Signature) -> Any:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        given = {**(parameters or {}), **({"random_state": signature.seed} if seeded else {})}
+        arguments = {**(parameters or {}), **({"random_state": signature.seed} if seeded else {})}
         try:
-            last = trusted(path, SKLEARN, id)(**given)
+            last = trusted(path, SKLEARN, id)(**arguments)
         except TypeError as error:
             raise ModelError(f"model {id!r}: {path} does not take these parameters: {error}") from error
         last = for_objective(last, signature, f"model {id!r}: {path}")
-        before = [Stateless(every_nth, step=1)] if flatten else []
-        between = [StandardScaler()] if flatten and standardise else []
-        return Doubles(make_pipeline(*before, *between, last), most)
+        flattening = [Stateless(every_nth, step=1)] if flatten else []
+        scaling = [StandardScaler()] if flatten and standardise else []
+        return DoublePrecisionPipeline(make_pipeline(*flattening, *scaling, last), most)
 
     return Decoder(
         id=id,
         make=make,
-        objectives=_listed(objective),
+        objectives=_as_tuple(objective),
         stochastic=seeded,
         shuffles_labels=shuffles_labels,
         inject_signal=plants,

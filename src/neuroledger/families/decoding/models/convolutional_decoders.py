@@ -27,14 +27,14 @@ def eegnet(
 ) -> nn.Module:
     """EEGNet for windows (window, channel, sample): temporal, spatial, then separable convolution [lawhern2018].
 
-    A bank of `temporal_filters` filters over time, `depth` spatial filters for each (their norm is held at one by
-    `limit_norms`), a separable convolution, and one linear layer over what the two poolings leave.
+    It has `temporal_filters` filters over time, `depth` spatial filters for each (with a norm of at most one, see
+    `limit_norms`), a separable convolution, and one linear layer after two poolings.
     With 22 channels, 256 samples and 4 outputs: 1,456 parameters and 516 in the last layer.
 
     Raises
     ------
     ModelError
-        if fewer than 32 samples are given: the poolings would leave nothing.
+        The windows have fewer than 32 samples, so that nothing remains after the poolings.
     """
     from torch import nn
 
@@ -90,7 +90,7 @@ def shallow_fbcsp_net(
     Raises
     ------
     ModelError
-        if the window is shorter than one pooling of the filtered signal.
+        The window is shorter than one pooling of the filtered signal.
     """
     from torch import nn
 
@@ -112,7 +112,7 @@ def shallow_fbcsp_net(
 
 
 def limit_norms(network: nn.Module) -> None:
-    """Shrink, in place, each filter of the layers that carry `largest_norm` to at most that Euclidean norm."""
+    """Rescale, in place, each filter of layers with the attribute `largest_norm` to at most that Euclidean norm."""
     import torch
 
     for module in network.modules():
@@ -139,7 +139,7 @@ def _elementwise(function: Any) -> nn.Module:
     from torch import nn
 
     class Elementwise(nn.Module):  # type: ignore[misc]
-        """One function on every value."""
+        """Applies a function to every value."""
 
         def forward(self, values: Tensor) -> Tensor:
             return function(values)
@@ -148,7 +148,7 @@ def _elementwise(function: Any) -> nn.Module:
 
 
 def _glorot(network: nn.Module) -> nn.Module:
-    """Uniform Glorot weights and zero biases, as both papers' reference implementations start."""
+    """Initialise with uniform Glorot weights and zero biases, as in both papers' reference implementations."""
     from torch import nn
 
     for module in network.modules():

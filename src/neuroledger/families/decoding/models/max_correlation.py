@@ -1,4 +1,4 @@
-"""The decoder of population studies: z-scored responses against the mean pattern of each class."""
+"""The maximum-correlation decoder of population studies: z-scored responses compared with class mean patterns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["MaxCorrelation", "max_correlation"]
 
 
 class MaxCorrelation:
-    """Scores of a class: Pearson correlation of a pattern with the class's mean pattern.
+    """A classifier by Pearson correlation of a pattern with the mean pattern of each class.
 
-    Features are standardised by mean and deviation of the training part; one that does not vary counts as zero.
+    Features are standardised by mean and standard deviation of the training part; constant features become zero.
     """
 
     def fit(self, x: Array, y: Array) -> MaxCorrelation:
-        """Learn means, deviations, and one template for each class."""
+        """Compute means, standard deviations, and one template for each class."""
         flat = x.reshape(len(x), -1).astype(np.float64)
         self.mean_, deviation = flat.mean(axis=0), flat.std(axis=0, ddof=1 if len(flat) > 1 else 0)
         self.scale_ = np.where(deviation > 0, deviation, np.inf)
@@ -50,10 +50,10 @@ def _centred(patterns: Floats) -> Floats:
 
 @builder("max_correlation", version=1, takes=TAKES, gives=decoded("classification"))
 def max_correlation(*, id: str, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
-    """A decoder that gives each pattern to the class whose mean it correlates with most (Zhang et al., 2011).
+    """A decoder that assigns each pattern to the class whose mean it correlates with most (Zhang et al., 2011).
 
-    With ``shuffles_labels`` the training labels are permuted: the control that must stay at chance. With ``plants`` a
-    signal of this many standard deviations marks the label: the positive control.
+    With ``shuffles_labels``, the training labels are permuted: a negative control at chance. With ``plants``, a signal of
+    this many standard deviations encodes the label: a positive control.
     """
     return Decoder(
         id=id,

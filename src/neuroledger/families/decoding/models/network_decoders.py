@@ -1,4 +1,4 @@
-"""Networks as decoders: those of this package, and any torch module by import path."""
+"""Networks as decoders: those of this package, of braindecode, and any torch module by import path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from pydantic import Field
 
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
-from neuroledger.families.decoding.models.pretrained_contract import Arranged, Contract, adapted, arranged
+from neuroledger.families.decoding.models.pretrained_contract import (
+    Contract,
+    WindowArrangement,
+    arrange_windows,
+    tensor_adapter,
+)
 from neuroledger.families.decoding.models.response_networks import residual_mlp
 from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
 from neuroledger.families.decoding.training.decoding_recipes import NeuralBench, Recipe, TrainingRecipe
@@ -27,7 +32,7 @@ from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, trusted
 
 __all__ = [
-    "ANYTHING", "braindecode_decoder", "built", "ctc_decoder", "network_decoder",
+    "ANYTHING", "braindecode_decoder", "build_network", "ctc_decoder", "network_decoder",
     "network_to_decoder", "torch_decoder",
 ]  # fmt: skip
 
@@ -37,7 +42,7 @@ PUBLISHED = NeuralBench()
 OWN: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"eegnet": eegnet, "shallow_fbcsp_net": shallow_fbcsp_net, "residual_mlp": residual_mlp}
 )
-# What modules of other packages call the parts of a signature; the first name that is taken is used, once.
+# Parameter names of other packages for the parts of a signature; the first one that a constructor has is used.
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "channels": ("n_chans", "channels", "n_channels", "in_chans", "num_channels"),
@@ -61,7 +66,8 @@ def network_decoder(
 ) -> Decoder:
     """EEGNet, ShallowFBCSPNet or a residual perceptron, trained from random weights by `recipe`.
 
-    Untrained (`trained: false`), it is the chance level. The perceptron is for few samples of many channels, such as fMRI.
+    An untrained one (`trained: false`) is a control at chance. The perceptron is for few samples of many channels, as in
+    fMRI.
 
     Raises
     ------
@@ -91,47 +97,51 @@ def torch_decoder(
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
 ) -> Decoder:
-    """Any torch module by import path, windows (window, channel, sample) in, (window, output) out, trained by `recipe`.
+    """Any torch module by import path, from (window, channel, sample) to (window, output), trained by `recipe`.
 
-    For texts, (window, time, output) out: a score for each symbol and, last, the blank; `ctc_decoder` says more of it.
+    For texts, the module returns (window, time, output): a score for each symbol and, last, for the blank; see
+    `ctc_decoder`.
 
-    The parts of the signature are handed to the constructor under the names that it has for them: `channels`,
+    The parts of the signature are passed to the constructor under the names of its parameters: `channels`,
     `n_channels` or `n_chans`; `samples` or `n_times`; `outputs`, `n_outputs` or `n_classes`; `sampling_rate` or `sfreq`.
 
     Raises
     ------
     ModelError
-        There is nothing at the path, or it does not take the parameters.
+        Nothing is found at the path, or the parameters are invalid.
     """
 
     def make(signature: Signature) -> Any:
-        return built(trusted(path, TORCH, id), signature, parameters or {}, id)
+        return build_network(trusted(path, TORCH, id), signature, parameters or {}, id)
 
     return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
 
 
-def built(
+def build_network(
     constructor: Any,
     signature: Signature,
     parameters: Mapping[str, Any],
     id: str,
     known: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """The module, given the signature and what else is `known` under the constructor's own names, then `parameters`.
+    """Build a module from the signature, further `known` arguments that its constructor has, and `parameters`.
 
     Raises
     ------
     ModelError
-        The constructor does not take them, or refuses the shape of the windows.
+        The constructor refuses the arguments or the shape of the windows.
     """
-    taken = inspect.signature(constructor).parameters
-    named = {part: next((name for name in names if name in taken), None) for part, names in NAMES.items()}
-    given = {name: getattr(signature, part) for part, name in named.items() if name is not None}
-    given |= {name: value for name, value in known.items() if name in taken}
+    parameters_taken = inspect.signature(constructor).parameters
+    names_of_parts = {
+        part: next((name for name in names if name in parameters_taken), None)
+        for part, names in NAMES.items()
+    }
+    arguments = {name: getattr(signature, part) for part, name in names_of_parts.items() if name is not None}
+    arguments |= {name: value for name, value in known.items() if name in parameters_taken}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return constructor(**{**given, **parameters})
+            return constructor(**{**arguments, **parameters})
     except (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AssertionError) as error:
         name = getattr(constructor, "__name__", constructor)
         shape = f"{signature.channels} channels × {signature.samples} samples"
@@ -147,7 +157,7 @@ def network_to_decoder(
     shuffles_labels: bool,
     objectives: tuple[Objective, ...] = OBJECTIVES,
 ) -> Decoder:
-    """A decoder around a factory of networks; if untrained, its weights stay random."""
+    """A decoder from a factory of networks; unless `trained`, its weights stay random."""
     if not trained:
         recipe = recipe.model_copy(update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1})
     return Decoder(
@@ -171,32 +181,34 @@ def ctc_decoder(
     device: str = "cpu",
     shuffles_labels: bool = False,
 ) -> Decoder:
-    """Any torch module by import path that gives (window, time, symbol), trained with the CTC loss [graves2006].
+    """Any torch module by import path that returns (window, time, symbol), trained with the CTC loss [graves2006].
 
-    The module has as many outputs as there are symbols, and one more, the last, for the blank. The default is the network
-    that was published with emg2qwerty [sivakumar2024]. Early stopping watches the character error rate.
+    The module has one output per symbol, and a last one for the blank. The default is the network published with
+    emg2qwerty [sivakumar2024]. Early stopping monitors the character error rate.
 
     Parameters
     ----------
     path, parameters
-        The module and what it is given besides the shape of a window, as in `torch_decoder`.
+        The module and its parameters besides the shape of a window, as in `torch_decoder`.
     symbols
-        The characters that texts are made of, in the order of the outputs; without them, those that occur, sorted.
+        The characters of the texts, in the order of the outputs; default: those that occur, sorted.
     breadth
-        How many beginnings of a text are followed while the trained network is read; 1 takes the best symbol at each time.
+        Number of prefixes in the beam search that decodes the trained network; 1 takes the best symbol at each time.
 
     Raises
     ------
     ModelError
-        There is nothing at the path, it does not take the parameters, it answers otherwise, a text has more symbols than
-        the network has steps in time, or one that is not among `symbols`.
+        Nothing is found at the path, the parameters are invalid, the output has another shape, a text has more symbols than
+        the network has steps in time, or a symbol is not among `symbols`.
     """
     if symbols is not None and len(set(symbols)) != len(symbols):
         twice = next(symbol for symbol in symbols if symbols.count(symbol) > 1)
-        raise ModelError(f"model {id!r}: `symbols` has {twice!r} twice: each output stands for one of them")
+        raise ModelError(
+            f"model {id!r}: `symbols` contains {twice!r} twice: each output needs a different symbol"
+        )
 
     def make(signature: Signature) -> Any:
-        return built(trusted(path, TORCH, id), signature, parameters or {}, id)
+        return build_network(trusted(path, TORCH, id), signature, parameters or {}, id)
 
     def estimator(signature: Signature) -> TrainedNetwork:
         if symbols is not None:
@@ -212,9 +224,9 @@ def ctc_decoder(
     )
 
 
-# What a class is called before and after version 1.
+# Names of classes before and after version 1 of braindecode.
 RENAMED: Mapping[str, str] = {"EEGNet": "EEGNetv4", "EEGNetv4": "EEGNet"}
-# braindecode imports all its networks at once, some of which filter or resample with torchaudio.
+# braindecode imports all its networks together, and some of them need torchaudio.
 AUDIO = ("torchaudio", "torchaudio.functional", "torchaudio.transforms")
 
 
@@ -232,85 +244,88 @@ def braindecode_decoder(
 ) -> Decoder:
     """A network of braindecode by the name of its class, trained by `recipe`.
 
-    The constructor gets `n_chans`, `n_times`, `n_outputs`, `sfreq` and `chs_info` (names, and places in metres where
-    the signals know them), those of them that it takes, then `parameters`. Answers (window, output, time) are averaged
-    over time; of texts, (window, time, symbol) are read. Where torchaudio cannot be imported, the networks that do not use
-    it work all the same.
+    The constructor receives those of `n_chans`, `n_times`, `n_outputs`, `sfreq` and `chs_info` (names, and positions in
+    metres if known) that it has as parameters, and `parameters`. Outputs (window, output, time) are averaged over time;
+    texts are decoded from (window, time, symbol). Without torchaudio, the networks that do not use it are still available.
 
     Parameters
     ----------
     weights
-        Pretrained tensors, safetensors, pinned in the model's spec; the training starts from them. Every tensor must
-        have its place and every place its tensor: nothing is left out silently.
+        Pretrained tensors in safetensors files, pinned in the model's spec; the training starts from them. The names of
+        all tensors must match those of the network.
     fresh
-        Parts of the network, by the beginning of their tensors' names, that start from random values whatever the
-        file holds: `final_layer`, as a rule, since it has as many outputs as there were classes.
+        Prefixes of the names of tensors that are initialised randomly instead: usually `final_layer`, since its size
+        depends on the number of classes.
     contract
-        What the weights were made for: channels by name, rate, length and unit of windows, and which of the file's
-        tensors this network does not take. Windows that break it are refused before anything is trained.
+        Requirements of the weights: channels by name, rate, length and unit of windows, and tensors of the file that this
+        network does not have. Windows that violate it are refused before training.
 
     Raises
     ------
     UnavailableError
-        braindecode is not installed, or the network needs a torchaudio that is not.
+        braindecode is not installed, or the network needs torchaudio, which cannot be imported.
     ModelError
-        It has no such class, the class does not fit the windows, or the weights do not fit the class.
+        The class is unknown, does not fit the windows, or the weights do not fit the class.
     """
 
     def make(signature: Signature) -> Any:
         models = _models(id)
         name = architecture if hasattr(models, architecture) else RENAMED.get(architecture, architecture)
         if not hasattr(models, name):
-            near = ", ".join(_like(architecture, models)) or "see braindecode.models"
-            raise ModelError(f"model {id!r}: braindecode has no network {architecture!r}; near: {near}")
-        seen = Arranged(signature, tuple(range(signature.channels)), 1.0)
+            suggestions = ", ".join(_similar_names(architecture, models)) or "see braindecode.models"
+            raise ModelError(
+                f"model {id!r}: braindecode has no network {architecture!r}; similar names: {suggestions}"
+            )
+        arrangement = WindowArrangement(signature, tuple(range(signature.channels)), 1.0)
         if contract is not None:
-            seen = arranged(contract, signature, recipe, id)
-        signature = seen.signature
-        known = {"chs_info": _channels(signature)}
-        made = getattr(models, name)
-        if not (isinstance(made, type) and hasattr(made, "forward")):
+            arrangement = arrange_windows(contract, signature, recipe, id)
+        signature = arrangement.signature
+        known = {"chs_info": _channel_info(signature)}
+        network_class = getattr(models, name)
+        if not (isinstance(network_class, type) and hasattr(network_class, "forward")):
             raise ModelError(f"model {id!r}: {architecture!r} of braindecode is not a network")
-        network = built(made, signature, parameters or {}, id, known)
+        network = build_network(network_class, signature, parameters or {}, id, known)
         if weights:
-            adapt = dict if contract is None else adapted(contract, network, id)
+            adapt = dict if contract is None else tensor_adapter(contract, network, id)
             load_weights(network, weights, id, fresh=fresh, adapt=adapt)
         elif fresh or contract is not None:
             raise ModelError(
-                f"model {id!r}: `fresh` and `contract` are about pretrained weights, and there are none"
+                f"model {id!r}: `fresh` and `contract` apply to pretrained weights, but `weights` is empty"
             )
-        return _one_answer(network, seen)
+        return _wrapped_network(network, arrangement)
 
     return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
 
 
 def _models(id: str) -> ModuleType:
-    """`braindecode.models`."""
+    """Import `braindecode.models`."""
     if "braindecode.models" in sys.modules and sys.modules["braindecode.models"] is not None:
         return sys.modules["braindecode.models"]
     try:
-        with warnings.catch_warnings(), _audio():
+        with warnings.catch_warnings(), _torchaudio_stubs():
             warnings.simplefilter("ignore")
             return importlib.import_module("braindecode.models")
     except (ImportError, OSError) as error:
         raise UnavailableError(
-            f"model {id!r} needs braindecode, which does not import here ({error}): pip install 'neuroledger[braindecode]'"
+            f"model {id!r} needs braindecode, which cannot be imported ({error}): pip install 'neuroledger[braindecode]'"
         ) from error
 
 
 @contextmanager
-def _audio() -> Iterator[None]:
-    """Stand-ins for torchaudio within, where it is missing or was built for another torch; gone afterwards."""
-    importlib.import_module("torch")  # it must not be imported first while the stand-ins are there
+def _torchaudio_stubs() -> Iterator[None]:
+    """Replace torchaudio by stubs within the context if it is missing or was built for another torch."""
+    importlib.import_module(
+        "torch"
+    )  # torch must not be imported for the first time while the stubs are in place
     try:
         importlib.import_module("torchaudio")
     except (ImportError, OSError) as error:
         for name in [name for name in sys.modules if name.split(".")[0] == "torchaudio"]:
             del sys.modules[name]
-        whole, *parts = (_Absent(name, str(error)) for name in AUDIO)
+        package, *parts = (_StubModule(name, str(error)) for name in AUDIO)
         for part in parts:
-            setattr(whole, part.__name__.rpartition(".")[2], part)
-        sys.modules.update(zip(AUDIO, (whole, *parts), strict=True))
+            setattr(package, part.__name__.rpartition(".")[2], part)
+        sys.modules.update(zip(AUDIO, (package, *parts), strict=True))
         try:
             yield
         finally:
@@ -320,8 +335,8 @@ def _audio() -> Iterator[None]:
         yield
 
 
-class _Absent(ModuleType):
-    """A module whose parts can be imported and not be used."""
+class _StubModule(ModuleType):
+    """A stub module whose attributes can be imported but not used."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name)
@@ -332,11 +347,11 @@ class _Absent(ModuleType):
         if part.startswith("__"):
             raise AttributeError(part)
         reason = (
-            f"this network uses {self.__name__}.{part}, and torchaudio does not import here ({self.reason})"
+            f"this network uses {self.__name__}.{part}, but torchaudio cannot be imported ({self.reason})"
         )
 
         class Missing:
-            """The warning when it is used."""
+            """Raises the error on use."""
 
             def __new__(cls, *_: Any, **__: Any) -> Any:
                 raise UnavailableError(f"{reason}: install the torchaudio that was built for this torch")
@@ -344,8 +359,8 @@ class _Absent(ModuleType):
         return Missing
 
 
-def _channels(signature: Signature) -> list[dict[str, Any]]:
-    """What is known about each channel, in MNE's words; the place is that of MNE's `loc`."""
+def _channel_info(signature: Signature) -> list[dict[str, Any]]:
+    """Names and known positions of the channels in the format of MNE's `info["chs"]`."""
     channels: list[dict[str, Any]] = [{"ch_name": name} for name in signature.channel_ids]
     for channel, place in zip(channels, signature.positions or (), strict=False):
         if np.isfinite(place).all():
@@ -353,22 +368,22 @@ def _channels(signature: Signature) -> list[dict[str, Any]]:
     return channels
 
 
-def _like(name: str, models: ModuleType) -> list[str]:
+def _similar_names(name: str, models: ModuleType) -> list[str]:
     import difflib
 
     return difflib.get_close_matches(name, [key for key in dir(models) if key[:1].isupper()], 3)
 
 
-def _one_answer(network: Any, seen: Arranged) -> Any:
-    """The network, told the names of its channels where it asks for them, with one answer per window."""
+def _wrapped_network(network: Any, arrangement: WindowArrangement) -> Any:
+    """Wrap a network: select and scale channels, pass channel names if it needs them, and average outputs over time."""
     from torch import nn
 
-    signature, rows, factor = seen
-    asks = "ch_names" in inspect.signature(network.forward).parameters
+    signature, rows, factor = arrangement
+    takes_names = "ch_names" in inspect.signature(network.forward).parameters
     names: Sequence[str] = signature.channel_ids
 
     class OneAnswer(nn.Module):  # type: ignore[misc]
-        """Answers over time are averaged."""
+        """A network with one output per window."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -379,10 +394,10 @@ def _one_answer(network: Any, seen: Arranged) -> Any:
                 windows = windows[:, list(rows)]
             windows = windows if factor == 1.0 else windows * factor
             try:
-                found = network(windows, ch_names=list(names)) if asks else network(windows)
+                outputs = network(windows, ch_names=list(names)) if takes_names else network(windows)
             except (ValueError, LookupError) as error:
-                raise ModelError(f"{type(network).__name__} does not take these windows: {error}") from error
-            over_time = signature.objective != "sequence" and found.ndim == 3
-            return found.mean(dim=2) if over_time and found.shape[1] == signature.outputs else found
+                raise ModelError(f"{type(network).__name__} refuses these windows: {error}") from error
+            over_time = signature.objective != "sequence" and outputs.ndim == 3
+            return outputs.mean(dim=2) if over_time and outputs.shape[1] == signature.outputs else outputs
 
     return OneAnswer()

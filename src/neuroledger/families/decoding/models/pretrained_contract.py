@@ -1,4 +1,4 @@
-"""What pretrained weights were made for, as a contract that windows keep or are refused by."""
+"""Contracts of pretrained weights: requirements that windows must meet."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from neuroledger.families.decoding.training.decoding_recipes import TrainingReci
 from neuroledger.families.signals.units import to_microvolts
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Arranged", "Contract", "adapted", "arranged"]
+__all__ = ["WindowArrangement", "Contract", "tensor_adapter", "arrange_windows"]
 
 log = logging.getLogger("neuroledger")
 Positive = Annotated[float, Field(gt=0)]
 
 
 class Contract(Frozen):
-    """What the windows of a network with pretrained weights are.
+    """Requirements of a network with pretrained weights for its windows.
 
     Attributes
     ----------
     channels
-        Names of the channels that the weights know, whatever the case of letters.
+        Names of the channels of the weights, case-insensitive.
     needs
-        Whether windows have `all` of them, and are put into this order, or `some`, which the network receives by name.
+        Whether windows must have `all` of them, and are put into this order, or `some`, which the network receives by name.
     others
-        Whether channels that the weights do not know are refused, or left out with a warning that names them.
+        Whether other channels are refused, or dropped with a warning.
     sampling_rate
         In Hz.
     whole, longest
-        Windows last a multiple of so many seconds, and not longer.
+        The duration of windows in s must be a multiple of `whole`, and at most `longest`.
     one
-        How many microvolts are 1.0 to the network. The recipe may then not scale channels.
+        The amplitude in microvolts that is 1.0 for the network. The recipe may then not scale channels.
     unused
-        Tensors of the file, by the beginnings of their names, that this network has no place for.
+        Prefixes of the names of tensors in the file that this network does not have.
     cut
-        Tensors of which the network takes the beginning, by name, with the axis: an embedding of more moments than a
+        Tensors that are cut to the size of the network's, by name, with the axis: an embedding of more time steps than a
         window has.
     """
 
@@ -55,97 +55,107 @@ class Contract(Frozen):
     cut: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
 
-class Arranged(NamedTuple):
-    """The windows that the network sees: their signature, which channels in which order, and what they are multiplied by."""
+class WindowArrangement(NamedTuple):
+    """The inputs of the network: their signature, the rows of the channels in order, and the factor of amplitudes."""
 
     signature: Signature
     rows: tuple[int, ...]
     factor: float
 
 
-def arranged(contract: Contract, signature: Signature, recipe: TrainingRecipe, id: str) -> Arranged:
-    """Windows as the contract says, with a warning for each channel that is left out.
+def arrange_windows(
+    contract: Contract, signature: Signature, recipe: TrainingRecipe, id: str
+) -> WindowArrangement:
+    """The arrangement of windows that the contract requires; dropped channels are logged as a warning.
 
     Raises
     ------
     ModelError
-        The windows break the contract; the message names every way in which they do.
+        The windows violate the contract; the message lists all violations.
     """
     known = {name.lower(): place for place, name in enumerate(contract.channels)}
-    places = {row: known.get(name.lower()) for row, name in enumerate(signature.channel_ids)}
-    found = {place: row for row, place in places.items() if place is not None}
-    strange = [signature.channel_ids[row] for row, place in places.items() if place is None]
+    channels_of_rows = {row: known.get(name.lower()) for row, name in enumerate(signature.channel_ids)}
+    rows_of_channels = {place: row for row, place in channels_of_rows.items() if place is not None}
+    unknown = [signature.channel_ids[row] for row, place in channels_of_rows.items() if place is None]
     problems = []
-    absent = [name for place, name in enumerate(contract.channels) if place not in found]
-    if contract.needs == "all" and absent:
-        problems.append(f"channels {_few(absent)} are missing")
-    if not found:
-        problems.append(f"none of the channels {_few(signature.channel_ids)} is known to the weights")
-    elif strange and contract.others == "refuse":
-        problems.append(f"the weights do not know channels {_few(strange)} (`others: drop` leaves them out)")
+    missing = [name for place, name in enumerate(contract.channels) if place not in rows_of_channels]
+    if contract.needs == "all" and missing:
+        problems.append(f"channels {_first_few(missing)} are missing")
+    if not rows_of_channels:
+        problems.append(
+            f"none of the channels {_first_few(signature.channel_ids)} is a channel of the weights"
+        )
+    elif unknown and contract.others == "refuse":
+        problems.append(f"the weights do not have channels {_first_few(unknown)} (`others: drop` drops them)")
     if signature.sampling_rate != contract.sampling_rate:
         problems.append(
-            f"{signature.sampling_rate:g} Hz, not {contract.sampling_rate:g}: resample in the data set's reader"
+            f"{signature.sampling_rate:g} Hz instead of {contract.sampling_rate:g}: resample in the data set's reader"
         )
     seconds = signature.samples / signature.sampling_rate
     if contract.whole and abs(seconds / contract.whole - round(seconds / contract.whole)) > 1e-9:
-        problems.append(f"windows of {seconds:g} s are no multiple of {contract.whole:g} s")
+        problems.append(f"windows of {seconds:g} s are not a multiple of {contract.whole:g} s")
     if contract.longest and seconds > contract.longest + 1e-9:
         problems.append(f"windows of {seconds:g} s, at most {contract.longest:g} s")
     factor = to_microvolts(signature.units, "eeg") if contract.one else 1.0
     if factor is None:
         problems.append(f"amplitudes are in {signature.units!r}, not in uV, mV or V")
     if contract.one and recipe.for_task(signature.recipe).scale != "none":
-        problems.append("the recipe scales channels: say `scale: none` in it")
+        problems.append("the recipe scales channels: set `scale: none` in it")
     if problems:
-        raise ModelError(f"model {id!r}: the windows are not those of its weights: {'; '.join(problems)}")
-    if strange:
-        log.warning("model %r: channels %s are left out, which its weights do not know", id, _few(strange))
+        raise ModelError(f"model {id!r}: the windows do not fit its weights: {'; '.join(problems)}")
+    if unknown:
+        log.warning(
+            "model %r: channels %s are dropped, which its weights do not have", id, _first_few(unknown)
+        )
     if contract.needs == "all":
-        rows = tuple(found[place] for place in range(len(contract.channels)))
+        rows = tuple(rows_of_channels[place] for place in range(len(contract.channels)))
     else:
-        rows = tuple(sorted(found.values()))
-    kept = signature._replace(
+        rows = tuple(sorted(rows_of_channels.values()))
+    arranged_signature = signature._replace(
         channels=len(rows),
         channel_ids=tuple(signature.channel_ids[row] for row in rows),
         positions=None if signature.positions is None else tuple(signature.positions[row] for row in rows),
     )
-    return Arranged(kept, rows, 1.0 if contract.one is None or factor is None else factor / contract.one)
+    return WindowArrangement(
+        arranged_signature, rows, 1.0 if contract.one is None or factor is None else factor / contract.one
+    )
 
 
-def adapted(contract: Contract, network: Any, id: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """The tensors of a file as the network takes them: without those that are declared `unused`, the rest `cut` to size.
+def tensor_adapter(
+    contract: Contract, network: Any, id: str
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """A function that adapts the tensors of a file to the network: `unused` ones are dropped, and others `cut` to size.
 
     Raises
     ------
     ModelError
-        When it is called: nothing begins so, or a tensor to be cut is not there, or smaller than the network's.
+        On call: no tensor matches a declared name, or a tensor to be cut is smaller than the network's.
     """
     own = network.state_dict()
 
     def adapt(state: Mapping[str, Any]) -> dict[str, Any]:
-        idle = [part for part in contract.unused if not any(name.startswith(part) for name in state)]
-        lost = [name for name in contract.cut if name not in state or name not in own]
-        if idle or lost:
+        unmatched = [part for part in contract.unused if not any(name.startswith(part) for name in state)]
+        missing = [name for name in contract.cut if name not in state or name not in own]
+        if unmatched or missing:
             raise ModelError(
-                f"model {id!r}: its contract speaks of tensors {_few([*idle, *lost])}, which are not there"
+                f"model {id!r}: the tensors {_first_few([*unmatched, *missing])} of its contract do not exist"
             )
-        # No text begins with one of no beginnings.
-        kept = {name: value for name, value in state.items() if not name.startswith(contract.unused)}
+        # str.startswith(()) is False.
+        adapted_state = {name: value for name, value in state.items() if not name.startswith(contract.unused)}
         for name, axis in contract.cut.items():
-            value = kept[name]
+            value = adapted_state[name]
             size = own[name].shape[axis] if axis < own[name].ndim else 0
             if axis >= value.ndim or value.shape[axis] < size:
                 raise ModelError(
-                    f"model {id!r}: {name!r} is {tuple(value.shape)}, and the network takes {tuple(own[name].shape)}: "
+                    f"model {id!r}: {name!r} is {tuple(value.shape)}, but the network needs {tuple(own[name].shape)}: "
                     "windows are longer than the weights allow"
                 )
-            kept[name] = value.narrow(axis, 0, size)
-        return kept
+            adapted_state[name] = value.narrow(axis, 0, size)
+        return adapted_state
 
     return adapt
 
 
-def _few(names: Any) -> str:
+def _first_few(names: Any) -> str:
     shown = list(names)
     return f"{', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}"

@@ -1,4 +1,4 @@
-"""A network for few samples of very many channels, such as fMRI responses: a residual perceptron on every sample."""
+"""A network for few samples of very many channels, such as fMRI responses: a residual perceptron for every sample."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def residual_mlp(
     dropout: float = 0.5,
     block_dropout: float = 0.15,
 ) -> nn.Module:
-    """Perceptron for windows (window, channel, sample): each sample alone, then a learnt mean over time [scotti2023].
+    """Perceptron for windows (window, channel, sample): applied to each sample, with a learnt mean over time [scotti2023].
 
-    Every sample is projected to `hidden` values, normalised and passed through `blocks` residual blocks; one weight for each
-    sample makes one vector of them, which two linear layers turn into the outputs. The defaults are those of NeuralBench's
-    network for fMRI: with 20,484 channels, 4 samples and 1,536 outputs, 5,214,853 parameters.
+    Every sample is projected to `hidden` values, normalised and passed through `blocks` residual blocks; the results are
+    combined over time with one weight per sample, and two linear layers compute the outputs. The defaults are those of
+    NeuralBench's network for fMRI: with 20,484 channels, 4 samples and 1,536 outputs, it has 5,214,853 parameters.
     """
     from torch import nn
 
@@ -42,9 +42,9 @@ def residual_mlp(
             self.last = nn.Sequential(nn.Linear(hidden, outputs), nn.Linear(outputs, outputs))
 
         def forward(self, windows: Tensor) -> Tensor:
-            found = self.first(windows.transpose(1, 2))
+            hidden_values = self.first(windows.transpose(1, 2))
             for block in self.blocks:
-                found = found + block(found)
-            return self.last(self.over_time(found.transpose(1, 2))[:, :, 0])
+                hidden_values = hidden_values + block(hidden_values)
+            return self.last(self.over_time(hidden_values.transpose(1, 2))[:, :, 0])
 
     return ResidualMlp()

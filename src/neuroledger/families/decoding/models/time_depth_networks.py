@@ -1,4 +1,4 @@
-"""Networks that answer over time: spectrogram, perceptrons that do not mind a turned wristband, time-depth convolutions."""
+"""Networks with outputs over time: spectrogram, rotation-invariant perceptrons for wristbands, time-depth convolutions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["pose_network", "typing_network"]
 
 FLOOR = 1e-6
-"""What is added to the power before its logarithm."""
+"""Added to the power before the logarithm."""
 
 
 def typing_network(
@@ -34,18 +34,18 @@ def typing_network(
     frequency_masks: int = 2,
     frequency_mask: int = 4,
 ) -> nn.Module:
-    """Symbols over time from the muscles of two wrists, (window, channel, sample) to (window, time, output) [sivakumar2024].
+    """Symbols over time from two wristbands of EMG, (window, channel, sample) to (window, time, output) [sivakumar2024].
 
-    The logarithm of the power in `window` samples every `hop` is normalised for each channel. A perceptron for each of the
-    `bands` of electrodes sees them as they are and turned by one place either way, and is averaged over the `turns`. Blocks
-    of time-depth separable convolutions follow [hannun2019]; each shortens time by `kernel` - 1 steps, of the beginning.
-    During training, a limited number of segments of time and of frequency, of limited length, is masked in each channel.
-    With 32 channels and 99 outputs: 5,217,184 parameters and 76,131 in the last layer; 5 s at 2 kHz give 498 steps of 8 ms.
+    The log power in `window` samples every `hop` is normalised for each channel. A perceptron for each of the `bands` of
+    electrodes is applied to the electrodes rotated by each of the `turns`, and averaged over them. Blocks of time-depth
+    separable convolutions follow [hannun2019]; each removes the first `kernel` - 1 steps in time. During training, random
+    segments of time and of frequency are masked in each channel. With 32 channels and 99 outputs, the network has 5,217,184
+    parameters and 76,131 in the last layer; windows of 5 s at 2 kHz have 498 steps of 8 ms.
 
     Raises
     ------
     ModelError
-        The channels are no bands of equal size, or the window is too short for one step.
+        The channels cannot be divided into bands of equal size, or the window is too short for one step.
     """
     from torch import nn
 
@@ -70,37 +70,35 @@ def pose_network(
     context: int = 0,
     rolls: tuple[int, ...] = (-1, 0, 1),
 ) -> nn.Module:
-    """Joint angles over time from the muscles of a wrist, (window, channel, sample) to (window, output).
+    """Joint angles over time from a wristband of EMG, (window, channel, sample) to (window, output).
 
-    The encoder of `typing_network` without masks, and a linear layer for the `joints` of each of its steps. What follows the
-    first `context` samples is answered, at as many even times as the outputs hold, between two steps in proportion; a step
-    stands where its last sample is, and the first one for all before it. The defaults need a context of 1,790 samples, as
-    the network of emg2pose does [salter2024]; it is none of the networks published for poses. While it is trained, the
-    electrodes of each batch are turned by one of the `rolls`, drawn at random, as published.
+    The encoder of `typing_network` without masks is followed by a linear layer for the `joints` of each step. The outputs
+    are joint angles at equally spaced times after the first `context` samples, interpolated linearly between steps; the
+    time of a step is that of its last sample, and the first step is used for all times before it. The defaults need a
+    context of 1,790 samples, like the network of emg2pose [salter2024]; this is not one of the networks published for poses.
+    During training, the electrodes of each batch are rotated by one of the `rolls`, drawn at random, as published.
 
     Raises
     ------
     ModelError
-        The outputs are no whole number of times for each joint, or as `typing_network`.
+        The number of outputs is not a multiple of `joints`, or as for `typing_network`.
     """
     from torch import nn
 
     if outputs % joints:
-        raise ModelError(
-            f"{outputs} numbers are no whole number of times for each of {joints} joints: set `joints`"
-        )
-    rolled = _classes()["Rolled"](bands, rolls) if any(rolls) else nn.Identity()
+        raise ModelError(f"{outputs} outputs are not a multiple of {joints} joints: set `joints`")
+    rolled = _layer_classes()["Rolled"](bands, rolls) if any(rolls) else nn.Identity()
     encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, rolled)
-    lost = sum(kernel - 1 for _ in depths)
+    shortened = sum(kernel - 1 for _ in depths)
     last = nn.Linear(bands * features, joints)
     if not 0 <= context < samples:
-        raise ModelError(f"a `context` of {context} samples leaves nothing of {samples} to answer")
+        raise ModelError(f"a `context` of {context} samples must be shorter than the window of {samples}")
     times = outputs // joints
     at = [context + time * (samples - context) / times for time in range(times)]
-    # A step knows what there was until the end of its spectrum.
-    first, steps = lost * hop + window - 1, (samples - window) // hop + 1 - lost
+    # The time of a step is the end of its spectrum.
+    first, steps = shortened * hop + window - 1, (samples - window) // hop + 1 - shortened
     place = [min(max((sample - first) / hop, 0.0), steps - 1.0) for sample in at]
-    return _classes()["Spread"](encoder, last, place)
+    return _layer_classes()["Spread"](encoder, last, place)
 
 
 def _encoder(
@@ -119,7 +117,9 @@ def _encoder(
     from torch import nn
 
     if channels % bands:
-        raise ModelError(f"{channels} channels are no {bands} bands of as many electrodes each: set `bands`")
+        raise ModelError(
+            f"{channels} channels cannot be divided into {bands} bands of equal size: set `bands`"
+        )
     width = bands * features
     if any(width % depth for depth in depths):
         raise ModelError(f"`depths` {depths} must divide {bands} × {features} features")
@@ -127,19 +127,19 @@ def _encoder(
     if samples < shortest:
         raise ModelError(
             f"this network needs windows of at least {shortest} samples, these have {samples}: lengthen the window, raise "
-            "the sampling rate, or take a smaller `kernel` or `hop`"
+            "the sampling rate, or use a smaller `kernel` or `hop`"
         )
-    own = _classes()
+    layers = _layer_classes()
     electrodes = channels // bands
     return nn.Sequential(
-        own["LogSpectrogram"](window, hop),
+        layers["LogSpectrogram"](window, hop),
         masks,
         nn.BatchNorm2d(channels),
-        own["Turned"](bands, electrodes, window // 2 + 1, features, turns),
+        layers["Turned"](bands, electrodes, window // 2 + 1, features, turns),
         *(
             layer
             for depth in depths
-            for layer in (own["Convolution"](depth, width, kernel), own["Perceptron"](width))
+            for layer in (layers["Convolution"](depth, width, kernel), layers["Perceptron"](width))
         ),
     )
 
@@ -147,12 +147,12 @@ def _encoder(
 def _masks(time: tuple[int, int], frequency: tuple[int, int]) -> nn.Module:
     from torch import nn
 
-    return _classes()["Masks"](time, frequency) if time[0] or frequency[0] else nn.Identity()
+    return _layer_classes()["Masks"](time, frequency) if time[0] or frequency[0] else nn.Identity()
 
 
 @cache
-def _classes() -> dict[str, Any]:
-    """The layers, made when torch is there."""
+def _layer_classes() -> dict[str, Any]:
+    """The classes of the layers, defined on first use, since they need torch."""
     import torch
     from torch import nn
     from torch.nn import functional
@@ -179,7 +179,7 @@ def _classes() -> dict[str, Any]:
             return torch.log10(power + FLOOR).unflatten(0, values.shape[:2])
 
     class Masks(nn.Module):  # type: ignore[misc]
-        """While it is trained, stretches of time and of frequency are set to zero, in each channel other ones."""
+        """In training, sets random segments of time and of frequency to zero, independently for each channel."""
 
         def __init__(self, time: tuple[int, int], frequency: tuple[int, int]) -> None:
             super().__init__()
@@ -203,7 +203,7 @@ def _classes() -> dict[str, Any]:
             return inside.unsqueeze(2 if axis == 3 else 3)
 
     class Rolled(nn.Module):  # type: ignore[misc]
-        """While it is trained, the electrodes of each band are turned by a place drawn for the batch."""
+        """In training, rotates the electrodes of each band by an offset drawn for the batch."""
 
         def __init__(self, bands: int, rolls: Sequence[int]) -> None:
             super().__init__()
@@ -216,7 +216,7 @@ def _classes() -> dict[str, Any]:
             return spectra.unflatten(1, (self.bands, -1)).roll(roll, dims=2).flatten(1, 2)
 
     class Turned(nn.Module):  # type: ignore[misc]
-        """(window, channel, frequency, time) to (window, time, band × feature): a perceptron a band, mean over turns."""
+        """(window, channel, frequency, time) to (window, time, band × feature): a perceptron per band, mean over turns."""
 
         def __init__(
             self, bands: int, electrodes: int, frequencies: int, features: int, turns: Sequence[int]
@@ -232,14 +232,14 @@ def _classes() -> dict[str, Any]:
 
         def forward(self, spectra: Tensor) -> Tensor:
             of_band = spectra.unflatten(1, (self.bands, self.electrodes)).permute(1, 0, 4, 2, 3)
-            found = []
+            features_of_bands = []
             for band, perceptron in zip(of_band, self.perceptrons, strict=True):
                 turned = [perceptron(band.roll(turn, dims=2).flatten(2)) for turn in self.turns]
-                found.append(torch.stack(turned).mean(dim=0))
-            return torch.cat(found, dim=2)
+                features_of_bands.append(torch.stack(turned).mean(dim=0))
+            return torch.cat(features_of_bands, dim=2)
 
     class Convolution(nn.Module):  # type: ignore[misc]
-        """(window, time, feature), `kernel` - 1 steps shorter: features as depth × rest, convolved over time."""
+        """Convolves (window, time, feature) over time, with features as depth × rest; `kernel` - 1 steps are lost."""
 
         def __init__(self, depth: int, width: int, kernel: int) -> None:
             super().__init__()
@@ -249,11 +249,11 @@ def _classes() -> dict[str, Any]:
 
         def forward(self, values: Tensor) -> Tensor:
             folded = values.transpose(1, 2).unflatten(1, (self.depth, -1))
-            found = functional.relu(self.convolution(folded)).flatten(1, 2).transpose(1, 2)
-            return self.norm(found + values[:, -found.shape[1] :])
+            convolved = functional.relu(self.convolution(folded)).flatten(1, 2).transpose(1, 2)
+            return self.norm(convolved + values[:, -convolved.shape[1] :])
 
     class Perceptron(nn.Module):  # type: ignore[misc]
-        """(window, time, feature): two linear layers beside the input."""
+        """(window, time, feature): two linear layers with a residual connection."""
 
         def __init__(self, width: int) -> None:
             super().__init__()
@@ -264,7 +264,7 @@ def _classes() -> dict[str, Any]:
             return self.norm(self.layers(values) + values)
 
     class Spread(nn.Module):  # type: ignore[misc]
-        """(window, channel, sample) to (window, joint × time): the encoder's steps, read at places between them."""
+        """(window, channel, sample) to (window, joint × time), interpolated linearly between the encoder's steps."""
 
         def __init__(self, encoder: nn.Module, last: nn.Module, place: Sequence[float]) -> None:
             super().__init__()
@@ -279,5 +279,5 @@ def _classes() -> dict[str, Any]:
             spread = angles[:, :, self.before] * (1 - self.share) + angles[:, :, after] * self.share
             return spread.flatten(1)
 
-    made = (LogSpectrogram, Masks, Rolled, Turned, Convolution, Perceptron, Spread)
-    return {layer.__name__: layer for layer in made}
+    layers = (LogSpectrogram, Masks, Rolled, Turned, Convolution, Perceptron, Spread)
+    return {layer.__name__: layer for layer in layers}

@@ -258,7 +258,7 @@ def measure_folds(
                 for subject in np.unique(people[fold.calibration]):
                     rows_of_subject = fold.calibration[people[fold.calibration] == subject]
                     estimator.adapt(windows.for_estimator(rows_of_subject, estimator, model.id), str(subject))
-            _set_people(estimator, people[fold.test])
+            _set_subjects(estimator, people[fold.test])
             trained.append(estimator)
             columns["answers"].append(
                 answer(
@@ -299,16 +299,16 @@ def measure_folds(
     return _Measured(source, target, tuple(notes))
 
 
-def _set_people(estimator: Any, people: Array) -> None:
+def _set_subjects(estimator: Any, people: Array) -> None:
     """Set the subjects of the next windows, for an estimator that uses them."""
-    if hasattr(estimator, "people"):
-        estimator.people = people
+    if hasattr(estimator, "subjects"):
+        estimator.subjects = people
 
 
 def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, people: Array, id: str) -> None:
     """Train; without early stopping, the validation part is used for training too, as in the published baselines."""
     train_rows = np.sort(np.concatenate([fold.train, fold.validation]))
-    _set_people(estimator, people[train_rows])
+    _set_subjects(estimator, people[train_rows])
     try:
         if len(fold.validation) and isinstance(estimator, StoppedEarly):
             validation_rows = fold.validation

@@ -1,1 +1,1 @@
-"""Decoders as declared lists of steps."""
+"""Pipelines: decoders as lists of declared steps."""

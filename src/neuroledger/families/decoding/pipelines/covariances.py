@@ -1,4 +1,4 @@
-"""Covariances of many windows in one pass, to the last bit what scikit-learn and pyriemann compute one by one."""
+"""Covariances of many windows in one pass, bit-identical to those of scikit-learn and pyriemann."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def covariances(x: Array, estimator: CovarianceEstimator = "oas") -> Array:
         (window, channel, sample).
     estimator
         `oas` shrinks by :math:`\min(1, (\overline{S^2} + \mu^2) / ((n + 1)(\overline{S^2} - \mu^2 / p)))` towards
-        :math:`\mu I` [chen2010]; `lwf` by the ratio of Ledoit and Wolf [ledoit2004]; `scm` divides by the samples, `cov` by
-        one less. Others are those of pyriemann.
+        :math:`\mu I` [chen2010]; `lwf` by the ratio of Ledoit and Wolf [ledoit2004]; `scm` divides by the number of samples
+        n, `cov` by n - 1. The others are pyriemann's.
     """
     if estimator not in ("oas", "lwf", "cov") or x.dtype != np.float64 or x.shape[1] == 1:
         from pyriemann.geometry.covariance import covariances as one_by_one
@@ -74,38 +74,38 @@ def _lwf(x: Array) -> Array:
 
 
 def _traces(matrices: Array) -> Array:
-    """Summed along contiguous memory, since the order of a sum determines its last bit."""
+    """Traces, summed along contiguous memory: the order of the sum determines its last bit."""
     return np.asarray(np.ascontiguousarray(np.diagonal(matrices, axis1=1, axis2=2)).sum(axis=1))
 
 
 def _squares(values: Array) -> Array:
-    """By the power function of single numbers, which rounds otherwise than the product that NumPy takes of arrays."""
+    """Squares by the power function of Python floats, which rounds differently from NumPy's product of arrays."""
     return np.array([value**2 for value in values.tolist()])
 
 
 def _shrunk(scatter: Array, share: Array, mu: Array) -> Array:
-    """(1 - share) of the matrix and a share of the identity of the same trace."""
-    found = (1.0 - share)[:, None, None] * scatter
+    """Shrink towards the identity: (1 - share) × scatter + share × mu × identity."""
+    shrunk = (1.0 - share)[:, None, None] * scatter
     channel = np.arange(scatter.shape[1])
-    found[:, channel, channel] += (share * mu)[:, None]
-    return np.asarray(found)
+    shrunk[:, channel, channel] += (share * mu)[:, None]
+    return np.asarray(shrunk)
 
 
 _ESTIMATORS = {"oas": _oas, "lwf": _lwf, "cov": _unbiased}
 
 
 class MatrixOfWindows:
-    """The step from windows to covariances, with the API of scikit-learn; it learns nothing."""
+    """The step from windows to covariances, with the API of scikit-learn; it is not fitted."""
 
     def __init__(self, estimator: CovarianceEstimator = "oas") -> None:
         self.estimator = estimator
 
     def fit(self, x: Array, y: Any = None) -> MatrixOfWindows:
-        """Nothing is learnt."""
+        """Return the estimator unchanged."""
         return self
 
     def transform(self, x: Array) -> Array:
-        """(window, channel, channel)."""
+        """Covariances, (window, channel, channel)."""
         return covariances(x, self.estimator)
 
     def fit_transform(self, x: Array, y: Any = None) -> Array:
@@ -114,12 +114,12 @@ class MatrixOfWindows:
 
 
 def pyriemann(module: str) -> Any:
-    """A module of pyriemann.
+    """Import a module of pyriemann.
 
     Raises
     ------
     UnavailableError
-        It is not installed.
+        pyriemann is not installed.
     """
     try:
         return importlib.import_module(f"pyriemann.{module}")

@@ -27,7 +27,7 @@ def references(hertz: float, harmonics: int, rate: float, samples: int) -> Float
 
 
 def _basis(x: Floats) -> tuple[Floats, Floats]:
-    """Orthonormal signals (…, sample, rank) that span standardised channels, and the weights that make them from these."""
+    """Orthonormal signals (…, sample, rank) that span the standardised channels, and their weights on these channels."""
     centred = x - x.mean(axis=-1, keepdims=True)
     spread = centred.std(axis=-1, ddof=1, keepdims=True)
     scaled = centred / np.where(spread > 0, spread, 1.0)
@@ -41,12 +41,12 @@ def canonical(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """First canonical correlation of two sets of channels, (…), and the weights of standardised `x`, (…, channel)."""
     (u, weights), (v, _) = _basis(x), _basis(y)
     left, size, _ = np.linalg.svd(np.swapaxes(u, -1, -2) @ v)
-    found = (weights @ left[..., :, :1])[..., 0]
-    return np.minimum(size[..., 0], 1.0), found / np.linalg.norm(found, axis=-1, keepdims=True)
+    x_weights = (weights @ left[..., :, :1])[..., 0]
+    return np.minimum(size[..., 0], 1.0), x_weights / np.linalg.norm(x_weights, axis=-1, keepdims=True)
 
 
 def _correlation(a: Floats, b: Floats) -> Floats:
-    """Along the last axis; -1 where one of the two does not vary."""
+    """Correlation along the last axis; -1 if one of the two is constant."""
     a, b = a - a.mean(axis=-1, keepdims=True), b - b.mean(axis=-1, keepdims=True)
     size = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
     return np.where(size > 0, (a * b).sum(axis=-1) / np.where(size > 0, size, 1.0), -1.0)
@@ -55,13 +55,13 @@ def _correlation(a: Floats, b: Floats) -> Floats:
 def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
     """The `number`-th sub-band of a filter bank of flicker [nakanishi2018]: Chebyshev, forwards and backwards.
 
-    Each begins the whole range of frequencies higher than the one before it, and all end at 100 Hz (115 Hz if a frequency is
-    40 Hz or above), or 10 Hz below half the sampling rate.
+    The lower edge of each sub-band exceeds that of the previous one by the range of frequencies; all end at 100 Hz (115 Hz
+    if a frequency is 40 Hz or above), or 10 Hz below half the sampling rate.
 
     Raises
     ------
     ValueError
-        No filter fits.
+        No such filter exists.
     """
     from scipy.signal import cheb1ord, cheby1, sosfiltfilt
 
@@ -82,22 +82,22 @@ def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
 
 
 class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Fits each class, scores windows by class; `fields` are those of the declared step."""
+    """A classifier that is fitted to the windows of each class; `fields` are those of the declared step."""
 
     def __init__(self, rate: float, frequencies: Mapping[str, float], **fields: Any) -> None:
         self.rate, self.frequencies, self.fields = rate, frequencies, fields
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Of scikit-learn's API."""
+        """The parameters, as scikit-learn's API requires."""
         return {"rate": self.rate, "frequencies": self.frequencies, **self.fields}
 
     def fit(self, x: Array, y: Array) -> _Flicker:
-        """Learn from windows (window, channel, sample) and their classes.
+        """Fit to windows (window, channel, sample) and their classes.
 
         Raises
         ------
         ModelError
-            A class names no frequency, or has too few windows.
+            The name of a class is not a frequency, or a class has too few windows.
         """
         self.classes_ = np.unique(y)
         x = np.asarray(x, dtype=float)
@@ -106,19 +106,19 @@ class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def learn(self, parts: list[Floats]) -> None:
-        """Learn from the windows of each class."""
+        """Fit to the windows of each class."""
 
     @abstractmethod
     def scores(self, x: Floats) -> Floats:
-        """How well each class fits, (window, class)."""
+        """Scores of the classes, (window, class)."""
 
     def decision_function(self, x: Array) -> Floats:
-        """(window, class), or (window,) the second less the first of two."""
-        found = self.scores(np.asarray(x, dtype=float))
-        return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
+        """Scores (window, class), or for two classes their difference (window,), second minus first."""
+        scores = self.scores(np.asarray(x, dtype=float))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, x: Array) -> Array:
-        """The class that fits best."""
+        """The class with the highest score."""
         return np.asarray(self.classes_[self.scores(np.asarray(x, dtype=float)).argmax(axis=1)])
 
     @property
@@ -128,7 +128,7 @@ class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.array([float(self.frequencies.get(str(name), name)) for name in self.classes_])
         except ValueError as error:
             raise ModelError(
-                f"a class names no frequency ({error}): give `frequencies: {{class: Hz}}`"
+                f"the name of a class is not a frequency ({error}): set `frequencies: {{class: Hz}}`"
             ) from error
 
 
@@ -154,15 +154,20 @@ class _Extended(_Cca):
 
     def scores(self, x: Floats) -> Floats:
         return np.stack(
-            [self._fused(x, *one) for one in zip(self.of_, self.templates_, self.weights_, strict=True)],
+            [
+                self._combined_correlation(x, *parts)
+                for parts in zip(self.of_, self.templates_, self.weights_, strict=True)
+            ],
             axis=1,
         )
 
-    def _fused(self, x: Floats, of: Floats, template: Floats, own: Floats) -> Floats:
-        first, weights = canonical(x, of)
+    def _combined_correlation(
+        self, x: Floats, reference: Floats, template: Floats, template_weights: Floats
+    ) -> Floats:
+        first, weights = canonical(x, reference)
         second, _ = canonical(x, template)
         third = _correlation((weights[:, None, :] @ x)[:, 0], weights @ template)
-        fourth = _correlation(own @ x, own @ template)
+        fourth = _correlation(template_weights @ x, template_weights @ template)
         return np.asarray(sum(np.sign(r) * r**2 for r in (first, second, third, fourth)))
 
 
@@ -186,7 +191,7 @@ class _Multiset(_Cca):
             vectors = eigh(whole - own, own, subset_by_index=last)[1]
         except LinAlgError as error:
             raise ModelError(
-                f"multiset_cca: the windows of {name!r} have dependent channels: leave one out"
+                f"multiset_cca: the windows of {name!r} have linearly dependent channels: drop one"
             ) from error
         weights = vectors.reshape(windows, channels, -1)
         weights = weights / (np.linalg.norm(weights, axis=1, keepdims=True) + 1e-10)
@@ -197,7 +202,7 @@ class _Multiset(_Cca):
 
 
 def _whitened(x: Floats) -> Floats:
-    """Windows whose channels are uncorrelated by their shrunk covariance."""
+    """Windows whitened by their shrunk covariance."""
     from pyriemann.geometry.covariance import covariance_sch
 
     centred = x - x.mean(axis=2, keepdims=True)
@@ -206,13 +211,13 @@ def _whitened(x: Floats) -> Floats:
 
 
 class _Banded(_Flicker):
-    """Filters and mean windows in each sub-band; correlations are weighted by (n + 1) ** -1.25 + 0.25."""
+    """A classifier with filters and mean windows in each sub-band n, weighted by (n + 1) ** -1.25 + 0.25."""
 
     def learn(self, parts: list[Floats]) -> None:
         hertz, bands = self.hertz, self.fields["bands"]
         if bands > len(hertz):
             raise ModelError(
-                f"{bands} sub-bands need as many classes, and there are {len(hertz)}: set `bands`"
+                f"{bands} sub-bands need at least {bands} classes, but there are {len(hertz)}: set `bands`"
             )
         self.hertz_ = hertz
         self.templates_, self.weights_ = [], []
@@ -223,23 +228,23 @@ class _Banded(_Flicker):
 
     @abstractmethod
     def filters(self, parts: list[Floats]) -> Floats:
-        """(class, filter, channel): the filters that a class is compared by."""
+        """The filters of each class, (class, filter, channel)."""
 
     def shaped(self, x: Floats) -> Floats:
-        """What filters are applied to."""
+        """The windows in the form to which filters are applied."""
         return x
 
     def scores(self, x: Floats) -> Floats:
         shares = np.array([(band + 1) ** -1.25 + 0.25 for band in range(len(self.templates_))])
-        found = np.zeros((len(x), len(self.classes_)))
+        totals = np.zeros((len(x), len(self.classes_)))
         for band, share in enumerate(shares):
-            seen = self.shaped(sub_band(x, self.rate, band, self.hertz_))
+            filtered = self.shaped(sub_band(x, self.rate, band, self.hertz_))
             for k, template in enumerate(self.templates_[band]):
                 weights = self.weights_[band][k]
-                # Samples first, filters second, as both sides are laid out flat.
-                parts = (weights @ seen).reshape(len(x), -1), (weights @ template).reshape(1, -1)
-                found[:, k] += share * _correlation(*parts)
-        return found
+                # Flatten filters and samples of both sides in the same order.
+                parts = (weights @ filtered).reshape(len(x), -1), (weights @ template).reshape(1, -1)
+                totals[:, k] += share * _correlation(*parts)
+        return totals
 
 
 class _Trca(_Banded):
@@ -248,12 +253,12 @@ class _Trca(_Banded):
         return np.stack([each] * len(parts)) if self.fields["ensemble"] else each[:, None]
 
     def _component(self, x: Floats, hertz: float) -> Floats:
-        """The filter whose output repeats best from window to window, of unit norm."""
+        """The unit-norm filter with the most reproducible output over windows."""
         from scipy.linalg import eigh
 
         if self.fields["harmonics"] is not None:
-            of = references(hertz, self.fields["harmonics"], self.rate, x.shape[2])
-            x = x - (x @ of.T) @ np.linalg.solve(of @ of.T, of)
+            sines = references(hertz, self.fields["harmonics"], self.rate, x.shape[2])
+            x = x - (x @ sines.T) @ np.linalg.solve(sines @ sines.T, sines)
         centred = x - x.mean(axis=2, keepdims=True)
         if self.fields["unit_variance"]:
             norm = np.linalg.norm(centred, axis=2, keepdims=True)
@@ -264,15 +269,15 @@ class _Trca(_Banded):
         flat = flat.transpose(1, 0, 2).reshape(x.shape[1], -1)
         if not self.fields["unit_variance"]:
             flat = flat - flat.mean(axis=1, keepdims=True)
-        return np.asarray(_leading(eigh, together @ together.T - alone, flat @ flat.T, 1)[0])
+        return np.asarray(_leading_vectors(eigh, together @ together.T - alone, flat @ flat.T, 1)[0])
 
 
-def _leading(eigh: Any, above: Floats, below: Floats, count: int) -> Floats:
+def _leading_vectors(eigh: Any, above: Floats, below: Floats, count: int) -> Floats:
     """The leading generalised eigenvectors, (vector, channel), each of unit norm."""
     try:
         vectors = eigh(above, below)[1][:, ::-1][:, :count].T
     except np.linalg.LinAlgError as error:
-        raise ModelError("channels depend on each other: leave one out, such as the reference") from error
+        raise ModelError("channels are linearly dependent: drop one, such as the reference") from error
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
@@ -287,12 +292,17 @@ class _Tdca(_Banded):
         parts = [self.shaped(part) for part in parts]
         means = [part.mean(axis=0) for part in parts]
         middle = np.concatenate(parts).mean(axis=0)
-        between = sum(len(part) * (m - middle) @ (m - middle).T for part, m in zip(parts, means, strict=True))
-        within = sum(
-            np.einsum("tcs,tds->cd", part - m, part - m) for part, m in zip(parts, means, strict=True)
+        between = sum(
+            len(part) * (mean - middle) @ (mean - middle).T for part, mean in zip(parts, means, strict=True)
         )
-        found = _leading(eigh, between, within + 1e-6 * np.eye(len(within)), self.fields["components"])
-        return np.stack([found] * len(parts))
+        within = sum(
+            np.einsum("tcs,tds->cd", part - mean, part - mean)
+            for part, mean in zip(parts, means, strict=True)
+        )
+        components = _leading_vectors(
+            eigh, between, within + 1e-6 * np.eye(len(within)), self.fields["components"]
+        )
+        return np.stack([components] * len(parts))
 
 
 CLASSIFIERS: Mapping[str, type[_Flicker]] = MappingProxyType(

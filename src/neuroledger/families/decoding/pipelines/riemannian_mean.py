@@ -1,7 +1,7 @@
-"""The Riemannian mean of covariances in fewer passes over them than pyriemann's descent.
+"""The Riemannian mean of covariances, in fewer passes than pyriemann's gradient descent.
 
-By Newton's method it is the same minimum; by descent, with the last steps along the derivative, the point where pyriemann
-stops.
+Newton's method finds the same minimum; the descent, with its last steps along the derivative, finds the point at which
+pyriemann stops.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from neuroledger.data.arrays import Floats
 __all__ = ["by_descent", "by_newton", "mean_by_descent", "mean_riemann"]
 
 TOLERANCE: Final = 10e-9
-"""Norm of the gradient at which pyriemann stops, and so does this."""
+"""Norm of the gradient at which pyriemann and this module stop."""
 ROUNDING: Final = 1e-5
-"""Norm below which a gradient that does not fall any more is one of rounding: channels whose powers differ by decades."""
+"""Below this norm, a gradient that no longer decreases is due to rounding, as for channels with very different powers."""
 MOST_STEPS: Final = 12
 NEAR: Final = 1e-5
-"""Norm of the gradient from which the descent follows the derivative: what it leaves out is of the order of its square."""
+"""Below this norm of the gradient, the descent uses the derivative; the neglected term is of the order of its square."""
 MOST_PASSES: Final = 50
 
 
 def by_newton(metric: str) -> Any:
-    """The metric as pyriemann's estimators take it; means by the Riemannian one are those of `mean_riemann`."""
-    return _with(metric, mean_riemann)
+    """The metric in the form of pyriemann's estimators, with `mean_riemann` for the Riemannian mean."""
+    return _metric_with(metric, mean_riemann)
 
 
 def by_descent(metric: str) -> Any:
-    """The same, with the means of `mean_by_descent`."""
-    return _with(metric, mean_by_descent)
+    """The metric in the form of pyriemann's estimators, with `mean_by_descent` for the Riemannian mean."""
+    return _metric_with(metric, mean_by_descent)
 
 
-def _with(metric: str, mean: Callable[..., Floats]) -> Any:
+def _metric_with(metric: str, mean: Callable[..., Floats]) -> Any:
     return {"mean": mean, "map": metric, "distance": metric} if metric == "riemann" else metric
 
 
@@ -46,16 +46,16 @@ def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
     logarithm, and the second derivative along :math:`V` the mean of
     :math:`U\left[(U^\top V U)_{ab}\, \tfrac{x_{ab}}{2} \coth \tfrac{x_{ab}}{2}\right] U^\top` with
     :math:`x_{ab} = \lambda_a - \lambda_b`: variations of a geodesic of this space solve a linear equation with constant
-    coefficients. Newton's equation is solved by conjugate gradients. Gradient descent converges linearly, this
-    quadratically, and both stop at the same norm of the gradient, or this where rounding keeps it from falling further.
-    Where a step fails, or the matrices are not positive definite, pyriemann's descent decides.
+    coefficients. Newton's equation is solved by conjugate gradients. Gradient descent converges linearly, this method
+    quadratically. Both stop at the same norm of the gradient; this one also when rounding prevents a further decrease.
+    If a step fails, or the matrices are not positive definite, pyriemann's descent is used.
 
     Parameters
     ----------
     X
         (matrix, n, n), symmetric and positive definite.
     sample_weight
-        One for each matrix; equal without.
+        One weight for each matrix; default: equal weights.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
     """
     from pyriemann.geometry.mean import mean_riemann as theirs
 
-    if not _usual(X):
+    if not _is_regular(X):
         return np.asarray(theirs(X, sample_weight=sample_weight))
     weights = _weights(X, sample_weight)
     mean, before = np.tensordot(weights, X, axes=1), np.inf
@@ -90,7 +90,7 @@ def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
         if norm > before or (before < ROUNDING and norm > before / 10):
             break
         best = mean
-        # What is left of the equation is below what is left of the quadratic convergence.
+        # The error of the linear equation stays below that of the quadratic convergence.
         step = _newton(gradient, frames, logs, weights, max(1e-3 * norm**2, TOLERANCE / 10))
         mean, before = root @ _exponential(step) @ root, norm
         mean = (mean + mean.T) / 2
@@ -98,59 +98,59 @@ def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
 
 
 def mean_by_descent(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
-    r"""The matrix at which pyriemann's gradient descent stops, to rounding.
+    r"""The matrix at which pyriemann's gradient descent stops, up to rounding.
 
-    Passes over the matrices are pyriemann's until the gradient :math:`J` is small. From there a step
-    :math:`\nu J` changes the gradient by the second derivative along it, which needs no further eigenvalues.
+    Steps are pyriemann's until the gradient :math:`J` is small. From there, the change of the gradient by a step
+    :math:`\nu J` is computed from the second derivative, which needs no further eigendecompositions.
 
     Parameters, result and errors are those of `mean_riemann`.
     """
     from pyriemann.geometry.mean import mean_euclid
     from pyriemann.geometry.mean import mean_riemann as theirs
 
-    def given_up() -> Floats:
+    def fallback() -> Floats:
         return np.asarray(theirs(X, sample_weight=sample_weight))
 
-    if not _usual(X):
-        return given_up()
+    if not _is_regular(X):
+        return fallback()
     weights = _weights(X, sample_weight)
     mean = np.asarray(mean_euclid(X, sample_weight=sample_weight))
-    pace, least = 1.0, np.inf
-    along: Callable[[Floats], Floats] | None = None
+    pace, smallest = 1.0, np.inf
+    curvature: Callable[[Floats], Floats] | None = None
     pace_before = pace
-    root = gradient = way = np.zeros_like(mean)
+    root = gradient = log_step = np.zeros_like(mean)
     for _ in range(MOST_PASSES):
-        if along is None:
+        if curvature is None:
             values, vectors = np.linalg.eigh(mean)
             if not values.min() > 0:
-                return given_up()
+                return fallback()
             root, inverse = (
                 vectors @ (power[:, None] * vectors.T) for power in (np.sqrt(values), 1.0 / np.sqrt(values))
             )
             scales, frames = np.linalg.eigh(inverse @ X @ inverse)
             if not scales.min() > 0:
-                return given_up()
+                return fallback()
             logs = np.log(scales)
             gradient = np.tensordot(
                 weights, frames @ (logs[:, :, None] * frames.swapaxes(1, 2)), axes=([0], [0])
             )
-            way = pace * gradient
-            mean = root @ _exponential(way) @ root
+            log_step = pace * gradient
+            mean = root @ _exponential(log_step) @ root
             if np.linalg.norm(gradient) < NEAR:
-                along = _curvature(frames, logs, weights)
+                curvature = _curvature(frames, logs, weights)
         else:
-            gradient = gradient - along(pace_before * gradient)
-            way = way + pace * gradient
-        size, pace_before = float(np.linalg.norm(gradient)), pace
-        far = pace * size
-        pace, least = (0.95 * pace, far) if far < least else (0.5 * pace, least)
-        if size <= TOLERANCE or pace <= TOLERANCE:
-            return np.asarray(root @ _exponential(way) @ root)
-    return given_up()
+            gradient = gradient - curvature(pace_before * gradient)
+            log_step = log_step + pace * gradient
+        norm, pace_before = float(np.linalg.norm(gradient)), pace
+        moved = pace * norm
+        pace, smallest = (0.95 * pace, moved) if moved < smallest else (0.5 * pace, smallest)
+        if norm <= TOLERANCE or pace <= TOLERANCE:
+            return np.asarray(root @ _exponential(log_step) @ root)
+    return fallback()
 
 
-def _usual(X: Floats) -> bool:
-    """Whether these are real matrices, one after the other, without a number that is not finite."""
+def _is_regular(X: Floats) -> bool:
+    """Whether this is a non-empty stack of real, finite matrices."""
     return bool(np.isrealobj(X) and X.ndim == 3 and len(X) and np.isfinite(X).all())
 
 
@@ -160,44 +160,44 @@ def _weights(X: Floats, sample_weight: Floats | None) -> Floats:
 
 
 def _newton(gradient: Floats, frames: Floats, logs: Floats, weights: Floats, tolerance: float) -> Floats:
-    """The step at which the second derivative equals the gradient, to a tolerance in the norm."""
-    along = _curvature(frames, logs, weights)
+    """Newton's step by conjugate gradients, to a relative tolerance in the norm."""
+    curvature = _curvature(frames, logs, weights)
     step = gradient.copy()
-    rest = gradient - along(step)
-    way, size, wanted = (
-        rest.copy(),
-        float((rest**2).sum()),
+    residual = gradient - curvature(step)
+    direction, size, goal = (
+        residual.copy(),
+        float((residual**2).sum()),
         (tolerance * float(np.linalg.norm(gradient))) ** 2,
     )
     for _ in range(len(gradient) ** 2):
-        if size <= wanted:
+        if size <= goal:
             break
-        bent = along(way)
-        far = size / float((way * bent).sum())
-        step, rest = step + far * way, rest - far * bent
-        size, last = float((rest**2).sum()), size
-        way = rest + size / last * way
+        curved = curvature(direction)
+        length = size / float((direction * curved).sum())
+        step, residual = step + length * direction, residual - length * curved
+        size, previous = float((residual**2).sum()), size
+        direction = residual + size / previous * direction
     return (step + step.T) / 2
 
 
 def _curvature(frames: Floats, logs: Floats, weights: Floats) -> Callable[[Floats], Floats]:
-    """By how much the gradient falls along a step: the second derivative."""
-    apart = logs[:, :, None] - logs[:, None, :]
-    half = np.where(np.abs(apart) < 1e-4, 1.0, apart / 2)
-    curvature = np.where(np.abs(apart) < 1e-4, 1.0 + apart**2 / 12, half / np.tanh(half))
-    turned = np.ascontiguousarray(frames.swapaxes(1, 2))
+    """The second derivative as a function from a step to the decrease of the gradient."""
+    differences = logs[:, :, None] - logs[:, None, :]
+    half = np.where(np.abs(differences) < 1e-4, 1.0, differences / 2)
+    curvature = np.where(np.abs(differences) < 1e-4, 1.0 + differences**2 / 12, half / np.tanh(half))
+    transposed = np.ascontiguousarray(frames.swapaxes(1, 2))
 
-    def along(step: Floats) -> Floats:
-        return _mean_of(frames @ ((turned @ step @ frames) * curvature), frames, weights)
+    def apply(step: Floats) -> Floats:
+        return _mean_of(frames @ ((transposed @ step @ frames) * curvature), frames, weights)
 
-    return along
+    return apply
 
 
 def _mean_of(left: Floats, right: Floats, weights: Floats) -> Floats:
     """The weighted mean of the products left @ right'."""
     products = left @ right.swapaxes(1, 2)
-    found = (weights @ products.reshape(len(products), -1)).reshape(products.shape[1:])
-    return np.asarray((found + found.T) / 2)
+    mean = (weights @ products.reshape(len(products), -1)).reshape(products.shape[1:])
+    return np.asarray((mean + mean.T) / 2)
 
 
 def _exponential(symmetric: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The steps of which decoders are declared: each says what it takes, what it gives, and how it is made."""
+"""The steps of declared decoders: each defines its input, its output, and the estimator behind it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ class _Step(Frozen):
     Attributes
     ----------
     takes, gives
-        Windows (window, channel, sample), covariances (window, channel, channel), features (window, feature), or answers.
+        The kind of input and output: windows (window, channel, sample), covariances (window, channel, channel), features
+        (window, feature), or answers, which are predictions.
     learns
-        Whether it learns from the training part; what a step that does not makes of a window is computed once for all folds,
-        controls and pipelines.
+        Whether it is fitted to the training part; the output of unfitted steps is computed once for all folds, controls
+        and pipelines.
     objectives
-        What a pipeline with this step can be asked.
+        The objectives of a pipeline with this step.
     """
 
     takes: ClassVar[Kind]
@@ -69,7 +70,7 @@ class LogVariance(_Step):
 
 
 class EveryNth(_Step):
-    """Amplitudes of every `step`-th sample, channels one after the other."""
+    """Amplitudes of every `step`-th sample, ordered by channel."""
 
     name: Literal["amplitudes"]
     step: Count = 1
@@ -80,7 +81,7 @@ class EveryNth(_Step):
 
 
 class CoSpectra(_Step):
-    """Co-spectra between channels: upper triangles, logarithm of the powers."""
+    """Co-spectra between channels: upper triangles, with log powers."""
 
     name: Literal["cospectra"]
     window: Count = 128
@@ -103,7 +104,7 @@ class CoSpectra(_Step):
 
 
 class Augment(_Step):
-    """The window above copies of itself that are `lag` samples later each, `order` in all [carrara2023]."""
+    """The window stacked with `order` - 1 copies of itself, each `lag` samples later [carrara2023]."""
 
     name: Literal["augment"]
     order: Count = 1
@@ -115,10 +116,10 @@ class Augment(_Step):
 
 
 class Bands(_Step):
-    """The window once for each band, channels of the first band first, band-passed without delay.
+    """Band-passed copies of the window, one for each band, without delay, ordered by band.
 
-    `bands` in Hz; of `classes`, as wide as `width` around the frequency that each class names. Windows are filtered one by
-    one, so their ends are less well filtered than by a filter of the recording.
+    `bands` in Hz; with `classes`, bands of `width` around the frequency that is the name of each class. Windows are filtered
+    individually, so that their ends are filtered less well than by a filter of the whole recording.
     """
 
     name: Literal["bands"]
@@ -133,7 +134,7 @@ class Bands(_Step):
 
 
 class Xdawn(_Step):
-    """Windows through the spatial filters that enhance the mean response of each class [rivet2009]."""
+    """Windows filtered by spatial filters that enhance the mean response of each class [rivet2009]."""
 
     name: Literal["xdawn"]
     filters: Count = 4
@@ -182,10 +183,10 @@ class XdawnCovariances(_Step):
     objectives = CLASSES
 
     def make(self, signature: Signature) -> Any:
-        given = {"estimator": self.estimator, "xdawn_estimator": self.xdawn_estimator}
+        estimators = {"estimator": self.estimator, "xdawn_estimator": self.xdawn_estimator}
         if self.classes == "rarest":
-            return transforms.RarestXdawn(self.filters, given)
-        return transforms.stacked_covariances("XdawnCovariances", nfilter=self.filters, **given)
+            return transforms.RarestXdawn(self.filters, estimators)
+        return transforms.stacked_covariances("XdawnCovariances", nfilter=self.filters, **estimators)
 
 
 class Shrink(_Step):
@@ -200,7 +201,7 @@ class Shrink(_Step):
 
 
 class Csp(_Step):
-    """Log-variances after common spatial patterns [blankertz2008]; of more than two classes, by joint diagonalisation."""
+    """Log-variances after common spatial patterns [blankertz2008]; for more than two classes, by joint diagonalisation."""
 
     name: Literal["csp"]
     filters: Count = 6
@@ -226,10 +227,10 @@ class TikhonovCsp(_Step):
 
 
 class Recentre(_Step):
-    """Each person's covariances at the identity: whitened by their Riemannian mean [zanini2018].
+    """Covariances whitened by the Riemannian mean of their subject [zanini2018].
 
-    People of the training part by their training windows; a tested person by the windows set apart for `calibration`, or,
-    without any, by the mean of all people, which is the same for everybody.
+    The mean of a subject of the training part is that of its training windows. The mean of a tested subject is that of its
+    windows for `calibration`; without any, the mean of all training subjects is used.
     """
 
     name: Literal["recentre"]
@@ -241,10 +242,10 @@ class Recentre(_Step):
 
 
 class TangentSpace(_Step):
-    """Logarithm at the mean of the training part, the upper triangle as features [barachant2012].
+    """Tangent vectors at the mean of the training part: upper triangles of matrix logarithms [barachant2012].
 
-    A Riemannian mean that cannot be found is replaced by the log-Euclidean one, and that by the arithmetic one; the score's
-    notes say so.
+    If the Riemannian mean does not converge, the log-Euclidean mean is used, or else the arithmetic mean; the score's notes
+    state it.
     """
 
     name: Literal["tangent_space"]
@@ -257,7 +258,7 @@ class TangentSpace(_Step):
 
 
 class Standardise(_Step):
-    """Features less their mean in the training part, divided by their deviation there."""
+    """Features standardised by mean and standard deviation of the training part."""
 
     name: Literal["standardise"]
     takes, gives = "features", "features"
@@ -298,7 +299,7 @@ class PrincipalComponents(_Step):
 
 
 class Mdm(_Step):
-    """The class whose mean covariance is nearest [barachant2012]."""
+    """Minimum distance to mean: the class with the nearest mean covariance [barachant2012]."""
 
     name: Literal["mdm"]
     metric: Literal["riemann", "logeuclid", "euclid"] = "riemann"
@@ -310,7 +311,7 @@ class Mdm(_Step):
 
 
 class FgMdm(_Step):
-    """The class whose mean is nearest after a filter along geodesics [barachant2010]."""
+    """Minimum distance to mean after geodesic filtering [barachant2010]."""
 
     name: Literal["fgmdm"]
     metric: Literal["riemann", "logeuclid", "euclid"] = "riemann"
@@ -322,7 +323,7 @@ class FgMdm(_Step):
 
 
 class Lda(_Step):
-    """Linear discriminant; `shrinkage: auto` takes Ledoit and Wolf's [blankertz2011]."""
+    """Linear discriminant analysis; `shrinkage: auto` is that of Ledoit and Wolf [blankertz2011]."""
 
     name: Literal["lda"]
     solver: Literal["svd", "lsqr", "eigen"] = "svd"
@@ -338,7 +339,7 @@ class Lda(_Step):
 
 
 class Svm(_Step):
-    """Support vectors: of classes, or of numbers where numbers are asked for."""
+    """Support vector machine for classes, or support vector regression for numbers."""
 
     name: Literal["svm"]
     kernel: Literal["linear", "rbf", "poly", "sigmoid"] = "rbf"
@@ -350,16 +351,16 @@ class Svm(_Step):
     def make(self, signature: Signature) -> Any:
         from sklearn.svm import SVC, SVR
 
-        given: dict[str, Any] = {"kernel": self.kernel, "C": self.c, "gamma": self.gamma}
+        parameters: dict[str, Any] = {"kernel": self.kernel, "C": self.c, "gamma": self.gamma}
         if signature.objective in NUMBERS:
-            return for_objective(SVR(**given), signature, "svm")
+            return for_objective(SVR(**parameters), signature, "svm")
         return for_objective(
-            SVC(**given, class_weight="balanced" if self.balanced else None), signature, "svm"
+            SVC(**parameters, class_weight="balanced" if self.balanced else None), signature, "svm"
         )
 
 
 class Logistic(_Step):
-    """Logistic regression, classes weighted by their rarity unless `balanced` is false; `l1` above 0 is an elastic net."""
+    """Logistic regression, with inverse-frequency weights unless `balanced` is false; `l1` above 0 is an elastic net."""
 
     name: Literal["logistic"] = "logistic"
     c: Positive = 0.01
@@ -376,12 +377,12 @@ class Logistic(_Step):
         net: dict[str, Any] = (
             {} if self.l1 is None else {"l1_ratio": self.l1, "solver": "saga", "random_state": 0}
         )
-        one = LogisticRegression(C=self.c, class_weight=weight, max_iter=self.iterations, **net)
-        return one_vs_rest(one) if signature.objective == "multilabel" else one
+        estimator = LogisticRegression(C=self.c, class_weight=weight, max_iter=self.iterations, **net)
+        return one_vs_rest(estimator) if signature.objective == "multilabel" else estimator
 
 
 class LogisticSearch(_Step):
-    """Logistic regression whose strength is chosen by cross-validation inside the training part."""
+    """Logistic regression whose strength is chosen by cross-validation within the training part."""
 
     name: Literal["logistic_search"] = "logistic_search"
     strengths: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
@@ -393,18 +394,18 @@ class LogisticSearch(_Step):
     def make(self, signature: Signature) -> Any:
         from sklearn.linear_model import LogisticRegressionCV
 
-        one = LogisticRegressionCV(
+        estimator = LogisticRegressionCV(
             Cs=list(self.strengths),
             cv=self.folds,
             class_weight="balanced",
             max_iter=self.iterations,
             scoring="accuracy",
         )
-        return one_vs_rest(one, least=2) if signature.objective == "multilabel" else one
+        return one_vs_rest(estimator, least=2) if signature.objective == "multilabel" else estimator
 
 
 class Ridge(_Step):
-    """Ridge regression of numbers; of classes, of plus and minus one."""
+    """Ridge regression of numbers, or of classes coded as plus and minus one."""
 
     name: Literal["ridge"]
     penalty: Positive = 1.0
@@ -414,12 +415,12 @@ class Ridge(_Step):
         from sklearn.linear_model import Ridge as Numbers
         from sklearn.linear_model import RidgeClassifier
 
-        one = (Numbers if signature.objective in NUMBERS else RidgeClassifier)(alpha=self.penalty)
-        return for_objective(one, signature, "ridge")
+        estimator = (Numbers if signature.objective in NUMBERS else RidgeClassifier)(alpha=self.penalty)
+        return for_objective(estimator, signature, "ridge")
 
 
 class RidgeSearch(_Step):
-    """Ridge regression whose penalty is chosen by leave-one-out inside the training part."""
+    """Ridge regression whose penalty is chosen by leave-one-out within the training part."""
 
     name: Literal["ridge_search"] = "ridge_search"
     penalties: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
@@ -442,16 +443,16 @@ class Estimator(_Step):
 
     def make(self, signature: Signature) -> Any:
         try:
-            made = trusted(self.path, SKLEARN, self.name)(**(self.parameters or {}))
+            estimator = trusted(self.path, SKLEARN, self.name)(**(self.parameters or {}))
         except TypeError as error:
             raise ModelError(
                 f"step estimator: {self.path} does not take these parameters: {error}"
             ) from error
-        return for_objective(made, signature, self.path)
+        return for_objective(estimator, signature, self.path)
 
 
 class _Frequencies(_Step):
-    """A classifier of responses to flicker; each class is a frequency, in Hz, by its name or by `frequencies`."""
+    """A classifier of responses to flicker; the frequency of a class in Hz is its name, or given by `frequencies`."""
 
     frequencies: Mapping[str, Positive] | None = None
     takes, gives = "windows", "answers"
@@ -460,9 +461,9 @@ class _Frequencies(_Step):
     def make(self, signature: Signature) -> Any:
         from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
 
-        given = self.model_dump(exclude={"name", "frequencies"})
+        fields = self.model_dump(exclude={"name", "frequencies"})
         return CLASSIFIERS[self.model_dump()["name"]](
-            rate=signature.sampling_rate, frequencies=dict(self.frequencies or {}), **given
+            rate=signature.sampling_rate, frequencies=dict(self.frequencies or {}), **fields
         )
 
 
@@ -487,7 +488,7 @@ class ExtendedCca(_Frequencies):
 
 
 class MultisetCca(_Frequencies):
-    """Canonical correlation with what the training windows of a class have in common [zhang2014]."""
+    """Canonical correlation with the common component of the training windows of each class [zhang2014]."""
 
     name: Literal["multiset_cca"]
     filters: Count = 1
@@ -496,8 +497,8 @@ class MultisetCca(_Frequencies):
 class Trca(_Frequencies):
     """Task-related components in sub-bands, correlated with the mean window of each class [nakanishi2018].
 
-    With `harmonics`, the filters are learnt from what references of that many harmonics explain no part of, as MOABB's
-    TRCA-R does; with `unit_variance`, from channels of unit norm in each window (SSCOR).
+    With `harmonics`, the filters are fitted to the residuals of a regression on references with that many harmonics, as in
+    MOABB's TRCA-R; with `unit_variance`, to channels of unit norm in each window (SSCOR).
     """
 
     name: Literal["trca"]
@@ -508,7 +509,7 @@ class Trca(_Frequencies):
 
 
 class Tdca(_Frequencies):
-    """Discriminant components of windows above delayed copies of themselves, in sub-bands [liu2021]."""
+    """Discriminant components, in sub-bands, of windows stacked with delayed copies of themselves [liu2021]."""
 
     name: Literal["tdca"]
     bands: Count = 5
@@ -517,11 +518,11 @@ class Tdca(_Frequencies):
 
 
 class FilterBank(_Step):
-    """The same `steps` for each band, their features side by side (filter-bank CSP, [ang2008]).
+    """The same `steps` for each band, with concatenated features (filter-bank CSP, [ang2008]).
 
-    `bands` in Hz: windows are band-passed one by one, without delay. `recorded`: the bands in which the whole recording was
-    filtered (`bands` in the preprocessing of the data set), as published filter banks do. Or the number of equal groups of
-    channels, where signals that were prepared elsewhere hold each channel once for each band.
+    `bands` in Hz: windows are band-passed individually, without delay. `recorded`: the bands in which the whole recording
+    was filtered (`bands` in the preprocessing of the data set), as in published filter banks. Or the number of equal groups
+    of channels, for signals prepared elsewhere that contain each channel once per band.
     """
 
     name: Literal["filter_bank"]
@@ -538,8 +539,8 @@ class FilterBank(_Step):
         if bands is None:
             raise ModelError(
                 "filter_bank: the recording was not filtered in bands; its channels are "
-                f"{', '.join(signature.channel_ids[:6])}{', …' if signature.channel_ids[6:] else ''}. Give the "
-                "preprocessing of the data set `bands: [[8, 12], …]`, or the step bands in Hz"
+                f"{', '.join(signature.channel_ids[:6])}{', …' if signature.channel_ids[6:] else ''}. Add "
+                "`bands: [[8, 12], …]` to the preprocessing of the data set, or give the step bands in Hz"
             )
         return transforms.FilterBank(inner, bands, self.order, signature.sampling_rate)
 
@@ -568,42 +569,44 @@ Head = Annotated[_Heads, Field(discriminator="name")]
 LOGISTIC, LOGISTIC_SEARCH = Logistic(), LogisticSearch()
 
 
-def _fitting(steps: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The steps, if each takes what the one before it gives, from windows to answers.
+def _require_chained(steps: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The steps, checked to form a chain from windows to answers.
 
     Raises
     ------
     ValueError
-        Naming the first step that does not fit, and steps that would.
+        A step does not accept the output of the one before it; the message suggests steps that do.
     """
-    _chain(steps, "answers")
+    _check_chain(steps, "answers")
     for step in steps:
         if isinstance(step, FilterBank):
-            _chain(step.steps, "features", "filter_bank: ")
+            _check_chain(step.steps, "features", "filter_bank: ")
     return steps
 
 
-def _chain(steps: Sequence[Any], end: Kind, where: str = "") -> None:
-    have: Kind = "windows"
+def _check_chain(steps: Sequence[Any], end: Kind, prefix: str = "") -> None:
+    available: Kind = "windows"
     for number, step in enumerate(steps, start=1):
-        if step.takes != have:
-            bridge = _names(have, step.takes)
+        if step.takes != available:
+            bridge = _step_names(available, step.takes)
             remedy = (
-                f"put {' or '.join(bridge)} before it" if bridge else f"take one of {', '.join(_names(have))}"
+                f"put {' or '.join(bridge)} before it"
+                if bridge
+                else f"use one of {', '.join(_step_names(available))}"
             )
             raise ValueError(
-                f"{where}step {number}, {step.name}, takes {step.takes}, and there are {have} before it: {remedy}"
+                f"{prefix}step {number}, {step.name}, takes {step.takes}, and there are {available} before it: {remedy}"
             )
-        have = step.gives
-    if have != end:
+        available = step.gives
+    if available != end:
         raise ValueError(
-            f"{where}the last step, {steps[-1].name}, gives {have}, and {end} are needed: "
-            f"add one of {', '.join(_names(have, end) or _names(have))}"
+            f"{prefix}the last step, {steps[-1].name}, gives {available}, and {end} are needed: "
+            f"add one of {', '.join(_step_names(available, end) or _step_names(available))}"
         )
 
 
-def _names(takes: Kind, gives: Kind | None = None) -> list[str]:
-    """Names of the steps that take one kind, and give the other."""
+def _step_names(takes: Kind, gives: Kind | None = None) -> list[str]:
+    """Names of the steps with this input, and this output if given."""
     kinds = get_args(get_args(Step)[0])
     return [
         get_args(kind.model_fields["name"].annotation)[0]
@@ -612,10 +615,10 @@ def _names(takes: Kind, gives: Kind | None = None) -> list[str]:
     ]
 
 
-Steps = Annotated[tuple[Step, ...], Field(min_length=1), AfterValidator(_fitting)]
+Steps = Annotated[tuple[Step, ...], Field(min_length=1), AfterValidator(_require_chained)]
 
 
 def objectives_of(steps: Sequence[Any]) -> tuple[Objective, ...]:
-    """What a pipeline of these steps can be asked."""
-    inner = [one for step in steps for one in getattr(step, "steps", ())]
-    return tuple(one for one in ANY if all(one in step.objectives for step in [*steps, *inner]))
+    """The objectives that all steps of a pipeline support."""
+    inner_steps = [one for step in steps for one in getattr(step, "steps", ())]
+    return tuple(one for one in ANY if all(one in step.objectives for step in [*steps, *inner_steps]))

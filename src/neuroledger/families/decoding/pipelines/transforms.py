@@ -1,4 +1,4 @@
-"""Estimators behind the declared steps, where scikit-learn and pyriemann have none of their own."""
+"""Estimators of declared steps that scikit-learn and pyriemann do not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines.covariances import covariances, pyriemann
 from neuroledger.families.decoding.pipelines.riemannian_mean import by_descent, by_newton
 from neuroledger.families.decoding.protocols.array_cache import cached, content_hash
-from neuroledger.families.decoding.training.linear_heads import fit_first
+from neuroledger.families.decoding.training.linear_heads import fit_first_step
 
 __all__ = [
     "BandStack", "FilterBank", "RarestXdawn", "Recentre", "Stateless", "TikhonovCsp", "band_passed", "delayed", "every_nth",
@@ -25,31 +25,31 @@ MEANS: Final[Mapping[str, str]] = {"logeuclid": "log-Euclidean", "euclid": "arit
 
 
 class Stateless(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A function of windows as a step; `of` is a transformer that learns nothing and comes before it."""
+    """A function of windows as a step; `of` is a transformer without fitting that is applied first."""
 
     def __init__(self, function: Callable[..., Array], of: Any = None, **given: Any) -> None:
         self.function, self.of, self.given = function, of, given
 
     def fit(self, x: Array, y: Any = None) -> Stateless:
-        """Nothing is learnt."""
+        """Return the transformer unchanged."""
         return self
 
     def transform(self, x: Array) -> Array:
-        """What the function makes of the windows."""
+        """Apply the function to windows."""
         return self.function(x if self.of is None else self.of.transform(x), **self.given)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Of scikit-learn's API."""
+        """The parameters, as scikit-learn's API requires."""
         return {"function": self.function, "of": self.of, **self.given}
 
 
 def log_variance(x: Array) -> Array:
-    """(window, channel)."""
+    """Logarithm of the variance of each channel, (window, channel)."""
     return np.asarray(np.log(np.var(x, -1)))
 
 
 def every_nth(x: Array, step: int) -> Array:
-    """(window, channel × sample)."""
+    """Amplitudes of every `step`-th sample, (window, channel × sample)."""
     return np.reshape(x[:, :, ::step], (len(x), -1))
 
 
@@ -63,7 +63,9 @@ def upper_log(spectra: Array) -> Array:
 
 
 def delayed(x: Array, order: int, lag: int) -> Array:
-    """(window, order × channel, sample - order × lag): the window above itself 1, 2, … lags later; as it is for order 1.
+    """Windows stacked with copies of themselves 1, 2, … lags later, (window, order × channel, sample - order × lag).
+
+    For order 1, windows are unchanged.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def delayed(x: Array, order: int, lag: int) -> Array:
 
 
 def band_passed(x: Array, band: tuple[float, float], order: int, rate: float) -> Array:
-    """Windows through a Butterworth filter, forwards and backwards.
+    """Windows filtered by a Butterworth band-pass, forwards and backwards.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def band_passed(x: Array, band: tuple[float, float], order: int, rate: float) ->
 
 
 class BandStack(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Bands one below the other as channels."""
+    """Band-passed copies of windows, concatenated along channels."""
 
     def __init__(
         self, bands: Sequence[tuple[float, float]] | None, width: float, order: int, rate: float
@@ -102,7 +104,7 @@ class BandStack(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.bands, self.width, self.order, self.rate = bands, width, order, rate
 
     def fit(self, x: Array, y: Array) -> BandStack:
-        """Without bands, those around the frequencies that the classes name."""
+        """Without given bands, derive them from the frequencies that are the names of the classes."""
         names = sorted(np.unique(y).tolist(), key=_hertz) if self.bands is None else ()
         around = [(_hertz(name) - self.width / 2, _hertz(name) + self.width / 2) for name in names]
         self.bands_ = list(self.bands or around)
@@ -118,12 +120,12 @@ def _hertz(name: Any) -> float:
         return float(name)
     except ValueError as error:
         raise ModelError(
-            f"the class {name!r} names no frequency: name the bands in the step `bands`"
+            f"the name of class {name!r} is not a frequency: give the bands in the step `bands`"
         ) from error
 
 
 class FilterBank(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A copy of a transformer for each band, features side by side."""
+    """A copy of a transformer for each band, with concatenated features."""
 
     def __init__(
         self, inner: Any, bands: Sequence[tuple[float, float]] | int, order: int, rate: float
@@ -143,24 +145,24 @@ class FilterBank(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, x: Array) -> Array:
-        """(window, feature), those of the first band first."""
+        """Features (window, feature), ordered by band."""
         parts = zip(self.parts_, self._each(x), strict=True)
-        return np.concatenate([one.transform(part) for one, part in parts], axis=1)
+        return np.concatenate([transformer.transform(part) for transformer, part in parts], axis=1)
 
 
 def mutual_information(x: Array, y: Array) -> Array:
-    """Of each feature with the class, estimated with seed 0."""
+    """Mutual information of each feature with the class, estimated with seed 0."""
     from sklearn.feature_selection import mutual_info_classif
 
     return np.asarray(mutual_info_classif(x, y, random_state=0))
 
 
-def stacked_covariances(kind: str, **given: Any) -> Any:
-    """Pyriemann's `ERPCovariances` or `XdawnCovariances`, the covariances of all windows at once."""
+def stacked_covariances(kind: str, **arguments: Any) -> Any:
+    """Pyriemann's `ERPCovariances` or `XdawnCovariances`, with the covariances of all windows computed at once."""
     base: Any = getattr(pyriemann("estimation"), kind)
 
     class Stacked(base):  # type: ignore[misc]
-        """Windows under mean responses."""
+        """Windows stacked under mean responses."""
 
         def transform(self, X: Array) -> Array:
             X = self.Xd_.transform(X) if getattr(self, "applyfilters", False) else X
@@ -171,13 +173,13 @@ def stacked_covariances(kind: str, **given: Any) -> Any:
             return np.asarray(self.fit(X, y).transform(X))
 
         def __sklearn_clone__(self) -> Any:
-            return stacked_covariances(kind, **given)
+            return stacked_covariances(kind, **arguments)
 
-    return Stacked(**given)
+    return Stacked(**arguments)
 
 
 class RarestXdawn(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Xdawn covariances whose filters and mean response are those of the rarest class alone."""
+    """Xdawn covariances with the filters and the mean response of the rarest class only."""
 
     takes_rows = True
 
@@ -185,13 +187,13 @@ class RarestXdawn(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.filters, self.estimators = filters, estimators
 
     def fit(self, x: Array | LazyRows, y: Array) -> RarestXdawn:
-        """Learn the filters of the class with the fewest windows."""
+        """Fit the filters of the class with the fewest windows."""
         names, counts = np.unique(y, return_counts=True)
         rarest = names[np.argmin(counts)]
-        made = stacked_covariances(
+        xdawn = stacked_covariances(
             "XdawnCovariances", nfilter=self.filters, classes=[rarest], **self.estimators
         )
-        self.covariances_ = fit_first(made, x, y)
+        self.covariances_ = fit_first_step(xdawn, x, y)
         return self
 
     def transform(self, x: Array) -> Array:
@@ -200,13 +202,13 @@ class RarestXdawn(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class TikhonovCsp(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Filters of each of two classes against the other's regularised covariance, half of them from each."""
+    """Spatial filters of each of two classes against the other's regularised covariance, half of them per class."""
 
     def __init__(self, filters: int, alpha: float) -> None:
         self.filters, self.alpha = filters, alpha
 
     def fit(self, x: Array, y: Array) -> TikhonovCsp:
-        """Learn from covariances (window, channel, channel).
+        """Fit to covariances (window, channel, channel).
 
         Raises
         ------
@@ -217,7 +219,7 @@ class TikhonovCsp(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         names = np.unique(y)
         if len(names) != 2:
-            raise ValueError(f"tikhonov_csp is for two classes, and there are {len(names)}: take csp")
+            raise ValueError(f"tikhonov_csp needs two classes, but there are {len(names)}: use csp")
         means = [x[y == name].mean(axis=0) for name in names]
         ridge = self.alpha * np.eye(x.shape[1])
         # The first half belongs to the second class, as in the published code.
@@ -226,15 +228,15 @@ class TikhonovCsp(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, x: Array) -> Array:
-        """Log-variances after the filters, (window, filter)."""
+        """Log-variances of the filtered signals, (window, filter)."""
         return np.asarray(np.log(np.einsum("fc,ncd,fd->nf", self.filters_, x, self.filters_)))
 
 
 def tangent(metric: str, *, newton: bool = False) -> Any:
     """Pyriemann's tangent space, whose reference falls back to means that always exist.
 
-    A Riemannian reference is the one at which pyriemann stops, to rounding; with `newton`, it is that of `mean_riemann`:
-    the same minimum in other last digits.
+    A Riemannian reference is the one at which pyriemann stops, up to rounding; with `newton`, it is that of `mean_riemann`:
+    the same minimum with other last digits.
     """
     from pyriemann.tangentspace import TangentSpace
 
@@ -244,17 +246,17 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
         def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Any:
             self.notes_: list[str] = []
             self.metric: Any = by_newton(metric) if newton else by_descent(metric)
-            given = content_hash(X)
-            for other in ("logeuclid", "euclid", ""):
+            digest = content_hash(X)
+            for fallback in ("logeuclid", "euclid", ""):
                 try:
-                    key = ("mean", _said(self.metric), given)
+                    key = ("mean", _metric_name(self.metric), digest)
                     self.reference_ = cached(key, lambda: super(Tangent, self).fit(X).reference_)
                     return self
                 except (ValueError, np.linalg.LinAlgError):
-                    if not other:
+                    if not fallback:
                         raise
-                    self.metric = {"mean": other, "map": other}
-                    self.notes_ = [f"tangent space at the {MEANS[other]} mean: no better one was found"]
+                    self.metric = {"mean": fallback, "map": fallback}
+                    self.notes_ = [f"tangent space at the {MEANS[fallback]} mean: no better one was found"]
             return self
 
         def transform(self, X: Array) -> Array:
@@ -263,7 +265,7 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
                     np.nan_to_num(super(Tangent, self).transform(X), nan=0.0, posinf=0.0, neginf=0.0)
                 )
 
-            return cached(("tangent", _said(self.metric), content_hash(X, self.reference_)), make)
+            return cached(("tangent", _metric_name(self.metric), content_hash(X, self.reference_)), make)
 
         def fit_transform(self, X: Array, y: Any = None, sample_weight: Any = None) -> Array:
             return np.asarray(self.fit(X, y, sample_weight).transform(X))
@@ -274,8 +276,8 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
     return Tangent(metric)
 
 
-def _said(metric: Any) -> str:
-    """The name of a metric, by which what is made at its mean is found again."""
+def _metric_name(metric: Any) -> str:
+    """The name of a metric and its mean, for keys of the cache."""
     return (
         metric
         if isinstance(metric, str)
@@ -284,29 +286,31 @@ def _said(metric: Any) -> str:
 
 
 class Recentre(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Covariances at the identity of their person; `people` is set by whoever knows them."""
+    """Covariances whitened by the mean of their subject; the caller sets the attribute `subjects`."""
 
     def fit(self, x: Array, y: Any = None) -> Recentre:
-        """Learn the mean of each person among the training windows, and of all together."""
+        """Compute the mean of each subject of the training part, and of all subjects."""
         self.whitening_ = {"": _whitening(x)}
-        people = getattr(self, "people", None)
-        if people is not None:
-            self.whitening_ |= {str(one): _whitening(x[people == one]) for one in np.unique(people)}
+        subjects = getattr(self, "subjects", None)
+        if subjects is not None:
+            self.whitening_ |= {
+                str(subject): _whitening(x[subjects == subject]) for subject in np.unique(subjects)
+            }
         return self
 
-    def adapt(self, x: Array, person: str) -> None:
-        """Learn the mean of one more person, from windows without labels."""
-        self.whitening_[person] = _whitening(x)
+    def adapt(self, x: Array, subject: str) -> None:
+        """Compute the mean of another subject, from unlabelled windows."""
+        self.whitening_[subject] = _whitening(x)
 
     def transform(self, x: Array) -> Array:
-        """(window, channel, channel), whitened."""
-        people = getattr(self, "people", None)
-        names = np.full(len(x), "") if people is None else np.asarray(people).astype(str)
-        found = np.empty_like(x)
+        """Whitened covariances, (window, channel, channel)."""
+        subjects = getattr(self, "subjects", None)
+        names = np.full(len(x), "") if subjects is None else np.asarray(subjects).astype(str)
+        whitened = np.empty_like(x)
         for name in np.unique(names):
             rows, root = names == name, self.whitening_.get(str(name), self.whitening_[""])
-            found[rows] = root @ x[rows] @ root
-        return found
+            whitened[rows] = root @ x[rows] @ root
+        return whitened
 
 
 def _whitening(x: Array) -> Array:

@@ -71,7 +71,7 @@ class Estimator(Protocol):
 class StoppedEarly(Protocol):
     """An estimator whose training is stopped early by a validation part."""
 
-    def fit_validated(self, x: Array, y: Array, watched_x: Array, watched_y: Array) -> Any:
+    def fit_validated(self, x: Array, y: Array, validation_x: Array, validation_y: Array) -> Any:
         """Fit to `x` and `y`, and stop by the validation part."""
         ...
 

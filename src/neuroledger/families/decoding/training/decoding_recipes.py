@@ -1,4 +1,4 @@
-"""What a benchmark asks of the training of every network on it, where the published recipe departs from its own defaults."""
+"""Training recipes of networks, and the fields of a recipe that a benchmark may set."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class TaskRecipe(Frozen):
-    """Single fields of a training recipe; what is left out stays as the recipe has it.
+    """Fields of a training recipe that a task sets; the others keep the recipe's values.
 
-    A recipe that follows tasks (`neuralbench`) takes these values in place of its defaults; one that a model's spec changes
-    itself stays changed, and recipes of another name go their own way.
+    The recipe `neuralbench` uses these values instead of its defaults, except for fields that a model's spec sets. Other
+    recipes ignore them.
 
     Attributes
     ----------
     optimiser, learning_rate, weight_decay, gradient_norm
-        AdamW or Adam; its rate and decay; the norm at which gradients are cut, 0 for none.
+        AdamW or Adam; its learning rate and weight decay; the norm at which gradients are clipped, 0 for none.
     schedule, warm_up, start_divisor, end_divisor
-        One cycle of the rate, rising for the share `warm_up` from `learning_rate` / `start_divisor`, falling to the start
-        / `end_divisor`; or a constant rate.
+        One cycle of the rate, rising for the share `warm_up` from `learning_rate` / `start_divisor`, and falling to that
+        start / `end_divisor`; or a constant rate.
     epochs, patience, batch
-        As in every recipe.
+        Largest number of epochs, epochs without improvement before the training stops, and windows per batch.
     loss, loss_weight, label_smoothing, class_weights
-        Squared or absolute error of numbers, times a weight; for classes, smoothed labels and weights by rarity.
+        Squared or absolute error of numbers, multiplied by a weight; for classes, label smoothing and inverse-frequency
+        weights.
     sampler, bins
         `balanced` draws each class, or each of the `bins` of a number, equally often, with replacement.
     scale, clamp
-        How channels are scaled by the training part, and where they are cut off, 0 for nowhere.
+        How channels are scaled by the training part, and the limit at which they are clamped, 0 for none.
     target_scale
-        Whether numbers are standardised while they are learnt.
+        Whether numbers are standardised for training.
     monitor
-        What early stopping watches: `headline` is balanced accuracy, macro F1, correlation, mean rank or error rate.
+        The value for early stopping: `headline` is balanced accuracy, macro F1, correlation, mean rank or error rate.
     """
 
     optimiser: Literal["adamw", "adam"] | None = None
@@ -68,12 +69,12 @@ class TaskRecipe(Frozen):
 
 
 class TrainingRecipe(Frozen):
-    """What every recipe says, with the values of NeuralBench; a spec may change single fields, and then says so.
+    """Fields of every recipe, with the values of NeuralBench; a spec may set single fields.
 
-    AdamW; one-cycle cosine schedule per step over the whole budget of epochs, `warm_up` of it rising; the epoch with
-    the best `monitor` on the validation part is kept, and `patience` epochs without a better one end the training.
-    Each channel is scaled by `scale` statistics of the training part and clamped at `clamp`. The fields are those of
-    `TaskRecipe`, which says what they mean.
+    AdamW; one-cycle cosine schedule per step over all epochs, rising for the share `warm_up`; the state of the epoch
+    with the best `monitor` on the validation part is kept, and `patience` epochs without improvement end the training.
+    Each channel is scaled by `scale` statistics of the training part and clamped at `clamp`. `TaskRecipe` explains the
+    fields.
     """
 
     optimiser: Literal["adamw", "adam"] = "adamw"
@@ -101,29 +102,31 @@ class TrainingRecipe(Frozen):
     threads: Count = 1
 
     def for_task(self, task: TaskRecipe | None) -> Self:
-        """The recipe on a benchmark that asks for something of its own; this one does as it always does."""
+        """The recipe for a benchmark with settings of its own; this recipe ignores them."""
         return self
 
 
 class NeuralBench(TrainingRecipe):
-    """What the code of NeuralBench 0.2.3 and 0.4.0 does for every network, and for a task as its benchmark says.
+    """The recipe in the code of NeuralBench 0.2.3 and 0.4.0, with the settings of the task.
 
-    Its paper says 50 epochs and patience 10.
+    Its paper states 50 epochs and patience 10.
     """
 
     name: Literal["neuralbench"] = "neuralbench"
     version: Literal[2] = 2
 
     def for_task(self, task: TaskRecipe | None) -> Self:
-        """The recipe with the fields that the task gives and that were not changed already."""
-        given = {} if task is None else task.model_dump(exclude_none=True)
+        """The recipe with the fields of the task, except for those that the model's spec sets."""
+        task_fields = {} if task is None else task.model_dump(exclude_none=True)
         return self.model_copy(
-            update={field: value for field, value in given.items() if field not in self.model_fields_set}
+            update={
+                field: value for field, value in task_fields.items() if field not in self.model_fields_set
+            }
         )
 
 
 class Laptop(TrainingRecipe):
-    """A recipe for small data on a laptop: more steps at a higher rate, and more patience."""
+    """A recipe for small data on a laptop: more epochs, a higher learning rate and more patience."""
 
     name: Literal["laptop"] = "laptop"
     version: Literal[1] = 1

@@ -1,4 +1,4 @@
-"""How classical decoders are fitted: copies for several labels, choice of windows, windows that do not fit into memory."""
+"""Fitting of classical decoders: copies for several labels, subsampling, and windows that exceed the memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neuroledger.data.memory import WHOLE, LazyRows, empty_array, part_of, requi
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
 
-__all__ = ["Doubles", "chosen_rows", "fit_first", "for_objective", "one_vs_rest"]
+__all__ = ["DoublePrecisionPipeline", "sample_rows", "fit_first_step", "for_objective", "one_vs_rest"]
 
 
 def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
@@ -22,7 +22,7 @@ def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
     Raises
     ------
     ModelError
-        It is a classifier that is asked for numbers, or a regressor that is asked for labels; `name` is what it is called.
+        The objective is numeric and the estimator a classifier, or vice versa. The message contains `name`.
     """
     from sklearn.base import is_classifier, is_regressor
     from sklearn.multioutput import MultiOutputRegressor
@@ -33,11 +33,11 @@ def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
         return estimator
     if is_regressor(estimator) and objective in ("multilabel", "sequence"):
         raise ModelError(
-            f"{name} answers numbers, and {objective} needs a classifier: take one, or leave it out"
+            f"{name} predicts numbers, but {objective} needs a classifier: use one, or remove this objective"
         )
     if is_classifier(estimator) and objective in ("regression", "retrieval"):
         raise ModelError(
-            f"{name} answers classes, and {objective} needs a regressor: take one, or leave it out"
+            f"{name} predicts classes, but {objective} needs a regressor: use one, or remove this objective"
         )
     tags = get_tags(estimator)
     if objective == "multilabel" and not (tags.classifier_tags and tags.classifier_tags.multi_label):
@@ -49,35 +49,35 @@ def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
 
 
 def one_vs_rest(estimator: Any, least: int = 1) -> Any:
-    """A copy of a classifier for each label; after `fit`, `notes_` tell which labels could not be learnt.
+    """A copy of a classifier for each label; after `fit`, `notes_` lists the labels that could not be learnt.
 
-    A label that all training windows have, or none, or that fewer than `least` windows have (or lack), teaches nothing
-    and is answered with what the training windows mostly say.
+    A label that all or no training windows have, or that fewer than `least` windows have (or lack), is always predicted
+    as in the majority of the training windows.
     """
     from sklearn.base import BaseEstimator, clone
 
     class OneVsRest(BaseEstimator):  # type: ignore[misc]
-        """One against the rest, (window, label) zeros and ones."""
+        """One-versus-rest classifiers for (window, label) zeros and ones."""
 
         def __init__(self, estimator: Any, least: int) -> None:
             self.estimator, self.least = estimator, least
 
         def fit(self, x: Array, y: Array) -> OneVsRest:
-            """Learn (window, label) zeros and ones."""
+            """Fit one classifier per label to (window, label) zeros and ones."""
             labels = np.asarray(y).astype(int)
             self.parts_: list[Any] = []
             self.notes_: list[str] = []
-            for column, given in enumerate(labels.T):
-                ones = int(given.sum())
-                if min(ones, len(given) - ones) < self.least:
-                    answer = float(2 * ones > len(given))
+            for column, column_values in enumerate(labels.T):
+                ones = int(column_values.sum())
+                if min(ones, len(column_values) - ones) < self.least:
+                    answer = float(2 * ones > len(column_values))
                     self.parts_.append(answer)
                     self.notes_.append(
-                        f"label {column + 1} of {labels.shape[1]} is in {ones} of {len(given)} training windows: "
+                        f"label {column + 1} of {labels.shape[1]} is in {ones} of {len(column_values)} training windows: "
                         f"always answered {'yes' if answer else 'no'}"
                     )
                 else:
-                    self.parts_.append(clone(self.estimator).fit(x, given))
+                    self.parts_.append(clone(self.estimator).fit(x, column_values))
             return self
 
         def predict_proba(self, x: Array) -> Array:
@@ -99,10 +99,10 @@ def _probability(part: Any, x: Array) -> Array:
     return np.asarray(part.predict(x), dtype=float)
 
 
-def chosen_rows(y: Array, most: int | None) -> Integers:
-    """At most ``most`` rows, in order: all, or a sample stratified by class, seed 0.
+def sample_rows(y: Array, most: int | None) -> Integers:
+    """At most ``most`` row numbers, in order: all, or a sample stratified by class with seed 0.
 
-    Of numbers, embeddings, several labels at once and more classes than rows, every row is as likely as any other.
+    For numbers, embeddings, several labels, and more classes than rows, the sample is not stratified.
     """
     if most is None or len(y) <= most:
         return np.arange(len(y))
@@ -115,28 +115,28 @@ def chosen_rows(y: Array, most: int | None) -> Integers:
     quota = np.maximum(1, np.floor(shares)).astype(int)
     for code in np.argsort(np.floor(shares) - shares, kind="stable")[: max(0, most - int(quota.sum()))]:
         quota[code] += 1
-    picked = [
+    rows_by_class = [
         rng.choice(np.flatnonzero(codes == code), number, replace=False) for code, number in enumerate(quota)
     ]
-    return np.sort(np.concatenate(picked))
+    return np.sort(np.concatenate(rows_by_class))
 
 
-class Doubles:
-    """A pipeline that computes in double precision, whatever the type of the signals; `notes_` list what was left out.
+class DoublePrecisionPipeline:
+    """A pipeline that computes in double precision, whatever the type of the signals; `notes_` states a subsampling.
 
-    Of a view of windows on the disk, the first step makes its features block by block, and the other steps learn from
-    those of all windows at once; answers are given block by block. A first step that learns from windows (other than Xdawn)
-    sees all of them at once, if memory has room, as does a pipeline of one step.
+    For a view of windows on disk, the first step computes features block by block, and the other steps are fitted to the
+    features of all windows; predictions are computed block by block. A first step that is fitted to windows (other than
+    Xdawn), and a pipeline of one step, need all windows in memory.
 
     Parameters
     ----------
     most
-        At most this many windows are learnt from.
+        Largest number of windows used for training.
     bytes_each
-        What it makes of a window, where that is known beforehand: too little memory is reported before anything is computed.
+        Bytes of the features of a window, if known, so that too little memory is reported before any computation.
     shared
-        How many steps at the beginning learn nothing, and a name for what they make of a window: the windows may then be
-        handed over as what these steps make of them, which `takes_features` tells.
+        The number of leading steps that are not fitted, and a name for their output. If `takes_features` is set, the
+        pipeline receives this output instead of windows.
     """
 
     takes_rows = True
@@ -150,14 +150,14 @@ class Doubles:
     ) -> None:
         self.pipeline, self.most, self.bytes_each, self.shared = pipeline, most, bytes_each, shared
         self.takes_features = False
-        # Whose each window is that is handed over next, for steps that ask; set by whoever knows.
-        self.people: Array | None = None
+        # The subject of each window in the next call; set by the paradigm for steps that adapt.
+        self.subjects: Array | None = None
         for name in ("predict", "predict_proba", "decision_function"):
             if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
                 setattr(self, name, self._delegate(name))
 
     def shared_features(self, x: Array) -> Array:
-        """What the shared steps make of windows."""
+        """The output of the shared steps for windows."""
         x = _in_doubles(x)
         for _, step in self.pipeline.steps[: self.shared[0] if self.shared else 0]:
             x = step.transform(x)
@@ -165,51 +165,51 @@ class Doubles:
 
     @property
     def adapts(self) -> bool:
-        """Whether a step learns from windows of a tested person without labels."""
+        """Whether a step adapts to unlabelled windows of a tested subject."""
         return any(hasattr(step, "adapt") for _, step in self.pipeline.steps)
 
-    def adapt(self, x: Array | LazyRows, person: str) -> None:
-        """Show windows of one person, without labels, to the steps that adapt to people."""
-        made = _in_doubles(x)
+    def adapt(self, x: Array | LazyRows, subject: str) -> None:
+        """Pass unlabelled windows of one subject to the step that adapts to subjects."""
+        features = _in_doubles(x)
         for _, step in self._rest.steps:
             if hasattr(step, "adapt"):
-                step.adapt(made, person)
+                step.adapt(features, subject)
                 return
-            made = step.transform(made)
+            features = step.transform(features)
 
-    def _tell(self, rows: Any = slice(None)) -> None:
+    def _set_subjects(self, rows: Any = slice(None)) -> None:
         for _, step in self.pipeline.steps:
             if hasattr(step, "adapt"):
-                step.people = None if self.people is None else self.people[rows]
+                step.subjects = None if self.subjects is None else self.subjects[rows]
 
     @property
     def _rest(self) -> Any:
         return self.pipeline[self.shared[0] :] if self.takes_features and self.shared else self.pipeline
 
-    def fit(self, x: Array | LazyRows, y: Array) -> Doubles:
-        """Learn from at most `most` windows."""
-        rows = chosen_rows(np.asarray(y), self.most)
-        fewer = len(rows) < len(y)
-        if fewer:
+    def fit(self, x: Array | LazyRows, y: Array) -> DoublePrecisionPipeline:
+        """Fit to at most `most` windows."""
+        rows = sample_rows(np.asarray(y), self.most)
+        sampled = len(rows) < len(y)
+        if sampled:
             x, y = part_of(x, rows), y[rows]
-        self._tell(rows)
+        self._set_subjects(rows)
         if self.bytes_each:
             require_memory(
                 len(rows) * self.bytes_each,
-                f"what a decoder makes of {len(rows):,} windows of {x.shape[1]:,} channels",
-                "take a decoder of amplitudes, fewer windows (`most`) or fewer channels",
+                f"computing the features of {len(rows):,} windows of {x.shape[1]:,} channels",
+                "use a decoder of amplitudes, fewer windows (`most`) or fewer channels",
             )
         with warnings.catch_warnings():
             ignored = ".*(Convergence|lbfgs|penalty|l1_ratio|legacy|least populated|max_iter).*"
             warnings.filterwarnings("ignore", message=ignored)
             if self._by_blocks(x):
                 first = self.pipeline[0]
-                fit_first(first, x, y)
-                self.pipeline[1:].fit(features_of(first, x), y)
+                fit_first_step(first, x, y)
+                self.pipeline[1:].fit(transform_blockwise(first, x), y)
             else:
                 self._rest.fit(_in_doubles(x), y)
         self.notes_ = (
-            [f"fitted on {len(rows):,} windows, drawn from all of the training part"] if fewer else []
+            [f"fitted on {len(rows):,} windows, drawn from all of the training part"] if sampled else []
         )
         for _, step in self.pipeline.steps:
             self.notes_ += getattr(step, "notes_", [])
@@ -226,15 +226,15 @@ class Doubles:
         return blockwise and isinstance(x, LazyRows) and x.nbytes > WHOLE and len(self.pipeline.steps) > 1
 
     def _delegate(self, name: str) -> Callable[[Array | LazyRows], Any]:
-        # Of several labels at once, scikit-learn gives a list of probabilities, one item for each.
+        # For several labels, scikit-learn returns a list of probabilities, one array per label.
         def delegate(x: Array | LazyRows) -> Any:
-            self._tell()
+            self._set_subjects()
             if not self._by_blocks(x):
-                found = getattr(self._rest, name)(_in_doubles(x))
-                return found if isinstance(found, list) else np.asarray(found)
+                predictions = getattr(self._rest, name)(_in_doubles(x))
+                return predictions if isinstance(predictions, list) else np.asarray(predictions)
             parts = []
             for rows, block in _blocks(x):
-                self._tell(rows)
+                self._set_subjects(rows)
                 parts.append(getattr(self.pipeline, name)(block))
             if isinstance(parts[0], list):
                 return [np.concatenate(label) for label in zip(*parts, strict=True)]
@@ -251,11 +251,11 @@ def _in_doubles(x: Array | LazyRows) -> Array:
     return np.asarray(x, dtype=np.float64) if isinstance(x, LazyRows) else x.astype(np.float64)
 
 
-def fit_first(step: Any, x: Array | LazyRows, y: Array) -> Any:
-    """The fitted step: one that looks at each window by itself, or Xdawn, which needs means and one covariance of all.
+def fit_first_step(step: Any, x: Array | LazyRows, y: Array) -> Any:
+    """Fit the first step of a pipeline: one that transforms each window independently, or Xdawn.
 
-    Xdawn's filters follow from the mean window of each class and the covariance of all samples [rivet2009]; of a view both
-    are added up over its blocks and handed to pyriemann, the means as classes of one window each.
+    Xdawn's filters depend on the mean window of each class and the covariance of all samples [rivet2009]; for a view, both
+    are accumulated over its blocks and passed to pyriemann, the means as classes of one window each.
     """
     if not isinstance(x, LazyRows) or getattr(step, "takes_rows", False):
         return step.fit(x, y)
@@ -267,23 +267,25 @@ def fit_first(step: Any, x: Array | LazyRows, y: Array) -> Any:
     return step.fit(means, classes)
 
 
-def features_of(step: Any, x: LazyRows) -> Array:
-    """What the step makes of the windows, (window, …), without holding more than a block of them.
+def transform_blockwise(step: Any, x: LazyRows) -> Array:
+    """The output of a step for windows, (window, …), with at most one block of windows in memory.
 
     Raises
     ------
     RequestError
-        Memory has no room for what it makes.
+        The output exceeds the memory.
     """
-    found = np.empty(0)
+    features = np.empty(0)
     for rows, block in _blocks(x):
-        made = np.asarray(step.transform(block))
+        block_features = np.asarray(step.transform(block))
         if rows.start == 0:
-            what = f"what a decoder makes of {len(x):,} windows"
-            change = "learn from fewer windows (`most`), fewer channels or a shorter window"
-            found = empty_array((len(x), *made.shape[1:]), made.dtype, what, change)
-        found[rows] = made
-    return found
+            description = f"computing the features of {len(x):,} windows"
+            change = "use fewer windows (`most`), fewer channels or a shorter window"
+            features = empty_array(
+                (len(x), *block_features.shape[1:]), block_features.dtype, description, change
+            )
+        features[rows] = block_features
+    return features
 
 
 def _blocks(x: LazyRows) -> Iterator[tuple[slice, Array]]:
@@ -292,12 +294,12 @@ def _blocks(x: LazyRows) -> Iterator[tuple[slice, Array]]:
 
 
 def _mean(x: LazyRows) -> Array:
-    """(channel, sample) mean of the windows."""
+    """Mean of the windows, (channel, sample)."""
     return np.asarray(sum(block.sum(axis=0) for _, block in _blocks(x)) / len(x))
 
 
 def _covariance(x: LazyRows) -> Array:
-    """(channel, channel) covariance of all samples of all windows, divided by their number."""
+    """Covariance of all samples of all windows, divided by their number, (channel, channel)."""
     centre = _mean(x).mean(axis=1)[:, None]
     total = np.zeros((x.shape[1], x.shape[1]))
     for _, block in _blocks(x):

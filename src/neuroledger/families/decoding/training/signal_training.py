@@ -1,4 +1,4 @@
-"""The steps of a training as a recipe has them: optimiser, schedule, and in which order windows are seen."""
+"""Training of networks by a recipe: optimiser, schedule, batches and early stopping."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread, quartiles
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
 from neuroledger.families.decoding.training.text_reading import Texts
-from neuroledger.families.decoding.training.training_objectives import learnt
+from neuroledger.families.decoding.training.training_objectives import objective_for
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
 
-__all__ = ["TrainedNetwork", "batch_sizes", "batches_of", "optimiser_of", "rarity_of", "schedule_of"]
+__all__ = ["TrainedNetwork", "batch_sizes", "batches_of", "optimiser_of", "sampling_weights", "schedule_of"]
 
 
 def optimiser_of(recipe: TrainingRecipe, network: nn.Module) -> Any:
-    """AdamW with its decay, or Adam without, as published."""
+    """AdamW with weight decay, or Adam without, as published."""
     import torch
 
     if recipe.optimiser == "adam":
@@ -50,10 +50,10 @@ def schedule_of(recipe: TrainingRecipe, optimiser: Any, steps: int) -> Any:
     )
 
 
-def rarity_of(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
-    """How likely each window is to be drawn: one over how many are of its class or bin; None where all are alike.
+def sampling_weights(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
+    """Sampling weights of the windows: one over the size of their class or bin; None for uniform sampling.
 
-    Windows outside the bins are never drawn, as the published metric passes them over.
+    Windows outside the bins have weight zero, since the published metric ignores them.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def rarity_of(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
         inside = (values >= edges[0]) & (values <= edges[-1])
     else:
         raise ModelError(
-            "a balanced sampler needs classes, or one number with `bins`: give them, or `sampler: shuffled`"
+            "a balanced sampler needs classes, or one number with `bins`: set `bins`, or `sampler: shuffled`"
         )
     if not inside.any():
         raise ModelError(f"no training window is within the bins {recipe.bins}")
@@ -84,9 +84,9 @@ def rarity_of(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
 def batches_of(
     count: int, recipe: TrainingRecipe, rarity: Tensor | None, order: Generator, *, join: bool = False
 ) -> Iterator[Any]:
-    """Row numbers of the batches of one epoch: each window once, or as many draws by rarity.
+    """Row numbers of the batches of one epoch: each window once, or as many weighted draws with replacement.
 
-    With `join`, a last batch of one window joins the one before: some networks cannot normalise a window by itself.
+    With `join`, a last batch of one window is merged into the one before: some networks cannot normalise a single window.
     """
     import torch
 
@@ -98,7 +98,7 @@ def batches_of(
 
 
 def batch_sizes(count: int, batch: int, *, join: bool) -> list[int]:
-    """How many windows each batch of an epoch has: `batch`, then what is left; with `join`, no single one is left."""
+    """The sizes of the batches of an epoch: `batch`, then the remainder; with `join`, a remainder of one is merged."""
     sizes = [batch] * (count // batch)
     left = count - sum(sizes)
     if left == 1 and sizes and join:
@@ -109,9 +109,9 @@ def batch_sizes(count: int, batch: int, *, join: bool) -> list[int]:
 
 
 class TrainedNetwork:
-    """An estimator around a network; after `fit`, `epochs_` and `parameters_` tell how it went.
+    """An estimator around a network; `fit` sets `epochs_` and `parameters_`.
 
-    Without a validation part of its own, the recipe's share of the training windows is set apart, of each class alike.
+    Without a given validation part, the recipe's share of the training windows of each class is used for it.
     Windows may be a view of a file: batches are then read when needed.
     """
 
@@ -130,57 +130,65 @@ class TrainedNetwork:
 
     @property
     def threads(self) -> int:
-        """Threads of the training; another number gives other bits."""
+        """Threads of the training; results are bit-identical only for the same number."""
         return self.recipe.threads
 
     def fit(self, x: Array | LazyRows, y: Array) -> TrainedNetwork:
-        """Train on most windows, stop by the rest."""
+        """Train on most windows, and use the rest for early stopping."""
         rng = np.random.default_rng(self.signature.seed)
         labels = (
             np.asarray(y).astype(str)
             if self.signature.objective == "classification"
             else np.zeros(len(y), dtype=str)
         )
-        watched = np.zeros(len(y), dtype=bool)
+        validation = np.zeros(len(y), dtype=bool)
         for label in np.unique(labels):
             rows = np.flatnonzero(labels == label)
-            watched[rng.permutation(rows)[: max(1, round(len(rows) * self.recipe.validation))]] = True
-        if watched.all():
+            validation[rng.permutation(rows)[: max(1, round(len(rows) * self.recipe.validation))]] = True
+        if validation.all():
             raise ModelError(
-                f"{len(y)} windows are too few to train and to watch: give more, or another decoder"
+                f"{len(y)} windows are too few for a training and a validation part: use more, or another decoder"
             )
-        return self.fit_validated(part_of(x, ~watched), y[~watched], part_of(x, watched), y[watched])
+        return self.fit_validated(
+            part_of(x, ~validation), y[~validation], part_of(x, validation), y[validation]
+        )
 
     def fit_validated(
-        self, x: Array | LazyRows, y: Array, watched_x: Array | LazyRows, watched_y: Array
+        self, x: Array | LazyRows, y: Array, validation_x: Array | LazyRows, validation_y: Array
     ) -> TrainedNetwork:
-        """Train on (window, channel, sample) `x`; keep the state that does best on the watched windows."""
+        """Train on windows `x`, (window, channel, sample), and keep the state that is best on the validation part."""
         with _threads(self.recipe.threads):
-            return self._train(x, y, watched_x, watched_y)
+            return self._train(x, y, validation_x, validation_y)
 
     def _train(
-        self, x: Array | LazyRows, y: Array, watched_x: Array | LazyRows, watched_y: Array
+        self, x: Array | LazyRows, y: Array, validation_x: Array | LazyRows, validation_y: Array
     ) -> TrainedNetwork:
         import torch
 
         recipe = self.recipe
         self._learn_scale(x)
-        self.learnt_ = learnt(self.signature, recipe, y)
+        self.objective_ = objective_for(self.signature, recipe, y)
         if self.signature.objective == "classification":
             self.classes_ = np.unique(y)
-        targets, watched = (self.learnt_.targets(part).to(self.device) for part in (y, watched_y))
-        inputs, watched_inputs = self._inputs(x), self._inputs(watched_x)
+        targets, validation_targets = (
+            self.objective_.targets(part).to(self.device) for part in (y, validation_y)
+        )
+        inputs, validation_inputs = self._inputs(x), self._inputs(validation_x)
         torch.manual_seed(self.signature.seed)
         network = self.make(self.signature).to(self.device)
-        self._tried(network, inputs)
+        self._probe(network, inputs)
         self.parameters_ = sum(parameter.numel() for parameter in network.parameters())
-        loss = self.learnt_.loss(targets)
-        rarity = None if recipe.sampler == "shuffled" else rarity_of(self.learnt_.grouped(y), recipe)
+        loss = self.objective_.loss(targets)
+        rarity = (
+            None
+            if recipe.sampler == "shuffled"
+            else sampling_weights(self.objective_.sampling_targets(y), recipe)
+        )
         optimiser = optimiser_of(recipe, network)
         join = len(inputs) % recipe.batch == 1 and not self._takes_one(network, inputs)
         schedule = schedule_of(recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch, join=join)))
         order = torch.Generator().manual_seed(self.signature.seed)
-        best, kept, waited = -np.inf, None, 0
+        best, best_state, epochs_without_gain = -np.inf, None, 0
         for epoch in range(recipe.epochs):
             network.train()
             for rows in batches_of(len(inputs), recipe, rarity, order, join=join):
@@ -192,59 +200,59 @@ class TrainedNetwork:
                 optimiser.step()
                 schedule.step()
                 limit_norms(network)
-            goodness = self._goodness(network, watched_inputs, watched, loss)
+            monitor_value = self._monitor_value(network, validation_inputs, validation_targets, loss)
             self.epochs_ = epoch + 1
             if not np.isfinite(float(value.detach())):
                 raise ModelError(
                     f"training diverged in epoch {epoch + 1}: lower the learning rate or check the units"
                 )
-            if kept is None or goodness > best:
-                best, waited = goodness, 0
-                kept = {name: state.clone() for name, state in network.state_dict().items()}
+            if best_state is None or monitor_value > best:
+                best, epochs_without_gain = monitor_value, 0
+                best_state = {name: state.clone() for name, state in network.state_dict().items()}
             else:
-                waited += 1
-                if waited >= recipe.patience:
+                epochs_without_gain += 1
+                if epochs_without_gain >= recipe.patience:
                     break
-        network.load_state_dict(kept)
+        network.load_state_dict(best_state)
         self.network_ = network.eval()
-        if isinstance(self.learnt_, Texts):
-            self.learnt_.breadth = self.breadth
+        if isinstance(self.objective_, Texts):
+            self.objective_.breadth = self.breadth
         return self
 
-    def _tried(self, network: Any, inputs: Any) -> None:
-        """Show the network two windows, so that wrong answers are reported before training; lazy layers take their shape.
+    def _probe(self, network: Any, inputs: Any) -> None:
+        """Pass two windows through the network, to report invalid outputs before training and to initialise lazy layers.
 
-        Chance is as it was afterwards.
+        The random state is restored afterwards.
         """
         import torch
 
-        chance = torch.get_rng_state()
+        random_state = torch.get_rng_state()
         network.eval()
         with torch.no_grad():
-            self.learnt_.kept(network(next(iter(inputs.split(2)))))
-        torch.set_rng_state(chance)
+            self.objective_.to_array(network(next(iter(inputs.split(2)))))
+        torch.set_rng_state(random_state)
 
     def _takes_one(self, network: Any, inputs: Any) -> bool:
-        """Whether a copy of the network can be trained on one window by itself; chance is as it was afterwards."""
+        """Whether the network can be trained on a batch of one window; the random state is restored afterwards."""
         import torch
 
-        chance = torch.get_rng_state()
+        random_state = torch.get_rng_state()
         try:
             with torch.no_grad():
                 copy.deepcopy(network).train()(next(iter(inputs.split(1))))
         except ValueError:
             return False
         finally:
-            torch.set_rng_state(chance)
+            torch.set_rng_state(random_state)
         return True
 
     def predict(self, x: Array | LazyRows) -> Array:
-        """Labels, texts, or numbers or embeddings in their own units."""
-        return self.learnt_.answers(self._outputs(self.network_, self._inputs(x)))
+        """Predicted labels, texts, or numbers or embeddings in their own units."""
+        return self.objective_.answers(self._outputs(self.network_, self._inputs(x)))
 
     def predict_proba(self, x: Array | LazyRows) -> Array:
         """Probabilities, (window, class) or (window, label)."""
-        return self.learnt_.probabilities(self._outputs(self.network_, self._inputs(x)))
+        return self.objective_.probabilities(self._outputs(self.network_, self._inputs(x)))
 
     def _learn_scale(self, x: Array | LazyRows) -> None:
         if self.recipe.scale == "robust":
@@ -257,7 +265,7 @@ class TrainedNetwork:
         self.centre_, self.spread_ = centre[:, None], np.where(spread > 0, spread, 1.0)[:, None]
 
     def _inputs(self, x: Array | LazyRows) -> Any:
-        """What the network is shown: a tensor, or of a view something that gives the tensors of its batches."""
+        """The inputs of the network: a tensor, or for a view an object that computes the tensors of its batches."""
         return _Batches(x, self._tensor) if isinstance(x, LazyRows) else self._tensor(x)
 
     def _tensor(self, x: Array) -> Any:
@@ -267,17 +275,19 @@ class TrainedNetwork:
         scaled = np.clip((x - self.centre_) / self.spread_, -limit, limit)
         return torch.from_numpy(scaled.astype(np.float32)).to(self.device)
 
-    def _goodness(self, network: Any, inputs: Any, targets: Any, loss: Callable[[Any, Any], Any]) -> float:
-        """What early stopping watches; higher is better."""
+    def _monitor_value(
+        self, network: Any, inputs: Any, targets: Any, loss: Callable[[Any, Any], Any]
+    ) -> float:
+        """The value that early stopping monitors; higher is better."""
         import torch
 
         if self.recipe.monitor != "loss":
-            return self.learnt_.goodness(self._outputs(network, inputs), targets)
+            return self.objective_.monitor_value(self._outputs(network, inputs), targets)
         network.eval()
         size = max(1, self.recipe.batch)
         with torch.inference_mode(), _threads(self.recipe.threads):
             parts = zip(inputs.split(size), targets.split(size), strict=True)
-            return -sum(float(loss(network(part), wanted)) * len(part) for part, wanted in parts) / len(
+            return -sum(float(loss(network(part), target)) * len(part) for part, target in parts) / len(
                 inputs
             )
 
@@ -287,7 +297,7 @@ class TrainedNetwork:
         network.eval()
         with torch.inference_mode(), _threads(self.recipe.threads):
             parts = inputs.split(max(1, self.recipe.batch))
-            return np.concatenate([self.learnt_.kept(network(part)) for part in parts])
+            return np.concatenate([self.objective_.to_array(network(part)) for part in parts])
 
 
 class _Batches:
@@ -310,7 +320,7 @@ class _Batches:
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Set the number of threads, restored afterwards: it changes the bits of a training."""
+    """Set the number of threads, which affects the last bits of a training, and restore it afterwards."""
     import torch
 
     before = torch.get_num_threads()

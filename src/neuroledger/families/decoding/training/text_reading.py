@@ -1,4 +1,4 @@
-"""How far two texts are apart, in edits: what error rates of words and characters count."""
+"""Texts: edit distance, CTC training targets and loss, and greedy or beam-search decoding."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ def edit_distance(true: Sequence[str], predicted: Sequence[str]) -> int:
     return row[-1]
 
 
-# What a probability counts at least, as a logarithm.
+# The logarithm that stands for a probability of zero.
 LOWEST = -1e30
 
 
 class Texts:
-    """A text a window: CTC loss [graves2006], character error rate; the blank is the symbol after the last.
+    """One text per window: CTC loss [graves2006]; the character error rate is monitored. The blank is the last symbol.
 
-    The network answers (window, time, symbol), scores or logarithms of probabilities. `breadth` is how many beginnings of
-    the text are followed while it is read; 1 takes the best symbol at each time.
+    The network returns (window, time, symbol), scores or log probabilities. `breadth` is the number of prefixes in the beam
+    search; 1 takes the best symbol at each time.
     """
 
     def __init__(self, signature: Signature, recipe: TrainingRecipe, y: Array, breadth: int = 1) -> None:
         if signature.symbols is None:
-            raise ModelError("texts need the symbols that they are made of")
+            raise ModelError("a decoder of texts needs the symbols of the texts")
         self.signature, self.recipe, self.breadth = signature, recipe, breadth
         self.symbols = signature.symbols
         self.blank = len(self.symbols)
         self.number = {symbol: k for k, symbol in enumerate(self.symbols)}
 
     def targets(self, y: Array) -> Tensor:
-        """(window, place) numbers of symbols, the blank after the end of each text."""
+        """Numbers of symbols, (window, place), padded with blanks."""
         import torch
 
         texts = [str(text) for text in y]
         unknown = sorted({symbol for text in texts for symbol in text} - set(self.number))
         if unknown:
             raise ModelError(
-                f"{unknown[0]!r} is in a text and not among the {self.blank} symbols of the decoder: add it to `symbols`, "
-                "or leave such windows out"
+                f"{unknown[0]!r} is in a text but not among the {self.blank} symbols of the decoder: add it to `symbols`, "
+                "or exclude such windows"
             )
         numbers = torch.full((len(texts), max(map(len, texts), default=0) or 1), self.blank, dtype=torch.long)
         for row, text in enumerate(texts):
@@ -71,65 +71,66 @@ class Texts:
             )
         return numbers
 
-    def grouped(self, y: Array) -> Tensor:
-        """What a balanced sampler draws by: no one class."""
+    def sampling_targets(self, y: Array) -> Tensor:
+        """The targets for a balanced sampler, which refuses them because they are not single classes."""
         return self.targets(y).float()
 
     def loss(self, targets: Tensor) -> Callable[[Any, Any], Any]:
-        """Minus the logarithm of the probability of all ways to write the text, per symbol."""
+        """CTC loss: the negative log probability of the text, per symbol."""
         from torch.nn import functional
 
         longest = max((steps_needed(row[row != self.blank].tolist()) for row in targets.cpu()), default=0)
 
-        def ctc(found: Any, wanted: Any) -> Any:
-            self._check(found)
-            if found.shape[1] < longest:
+        def ctc(outputs: Any, target: Any) -> Any:
+            self._check(outputs)
+            if outputs.shape[1] < longest:
                 raise ModelError(
-                    f"a text of the training part needs {longest} steps in time and the network gives {found.shape[1]}: "
-                    "take longer windows, a higher sampling rate, or a network that keeps more of them"
+                    f"a text of the training part needs {longest} steps in time, but the network has {outputs.shape[1]}: "
+                    "use longer windows, a higher sampling rate, or a network with a higher resolution in time"
                 )
-            scores = functional.log_softmax(found.float(), dim=2).transpose(0, 1)
-            lengths = (wanted != self.blank).sum(dim=1)
-            steps = lengths.new_full((len(wanted),), found.shape[1])
-            return functional.ctc_loss(scores, wanted, steps, lengths, blank=self.blank, zero_infinity=True)
+            scores = functional.log_softmax(outputs.float(), dim=2).transpose(0, 1)
+            lengths = (target != self.blank).sum(dim=1)
+            steps = lengths.new_full((len(target),), outputs.shape[1])
+            return functional.ctc_loss(scores, target, steps, lengths, blank=self.blank, zero_infinity=True)
 
         return ctc
 
-    def kept(self, found: Tensor) -> Array:
-        """(window,) texts of a batch."""
+    def to_array(self, outputs: Tensor) -> Array:
+        """Decoded texts of a batch, (window,)."""
         from torch.nn import functional
 
-        self._check(found)
-        scores = functional.log_softmax(found.float(), dim=2).cpu().numpy()
-        read = greedy if self.breadth == 1 else lambda one, blank: beam(one, blank, self.breadth)
-        return np.array(
-            ["".join(self.symbols[k] for k in read(one, self.blank)) for one in scores], dtype=object
-        )
+        self._check(outputs)
+        scores = functional.log_softmax(outputs.float(), dim=2).cpu().numpy()
+        if self.breadth == 1:
+            decoded = [greedy(window, self.blank) for window in scores]
+        else:
+            decoded = [beam(window, self.blank, self.breadth) for window in scores]
+        return np.array(["".join(self.symbols[k] for k in numbers) for numbers in decoded], dtype=object)
 
-    def goodness(self, kept: Array, targets: Tensor) -> float:
-        """Minus the character error rate."""
+    def monitor_value(self, outputs: Array, targets: Tensor) -> float:
+        """The negative character error rate."""
         truth = ["".join(self.symbols[k] for k in row[row != self.blank].tolist()) for row in targets.cpu()]
-        edits = sum(edit_distance(true, predicted) for true, predicted in zip(truth, kept, strict=True))
+        edits = sum(edit_distance(true, predicted) for true, predicted in zip(truth, outputs, strict=True))
         return -edits / max(1, sum(map(len, truth)))
 
-    def answers(self, kept: Array) -> Array:
-        """(window,) texts."""
-        return kept.astype(str)
+    def answers(self, outputs: Array) -> Array:
+        """Texts, (window,)."""
+        return outputs.astype(str)
 
-    def probabilities(self, kept: Array) -> Array:
-        """Texts have none."""
+    def probabilities(self, outputs: Array) -> Array:
+        """Not defined for texts."""
         raise ModelError("texts have no probabilities")
 
-    def _check(self, found: Tensor) -> None:
-        if found.ndim != 3 or found.shape[2] != self.blank + 1:
+    def _check(self, outputs: Tensor) -> None:
+        if outputs.ndim != 3 or outputs.shape[2] != self.blank + 1:
             raise ModelError(
-                f"the network answers {tuple(found.shape)}; (window, time, {self.blank + 1}) is needed: scores of "
+                f"the network returns {tuple(outputs.shape)}; (window, time, {self.blank + 1}) is needed: scores of "
                 f"{self.blank} symbols and of the blank after them"
             )
 
 
 def steps_needed(numbers: list[int]) -> int:
-    """How many steps in time a text takes at least: one a symbol, and a blank between two that are alike.
+    """The least number of steps in time for a text: one per symbol, and a blank between two equal ones.
 
     >>> steps_needed([3, 3, 1])
     4
@@ -138,7 +139,7 @@ def steps_needed(numbers: list[int]) -> int:
 
 
 def greedy(scores: Array, blank: int) -> list[int]:
-    """The best symbol at each time, (time, symbol); what repeats is one, blanks are none.
+    """Decode scores (time, symbol) by the best symbol at each time; repetitions are merged and blanks removed.
 
     >>> greedy(np.eye(3)[[0, 0, 2, 0, 1, 1]], blank=2)
     [0, 0, 1]
@@ -149,31 +150,31 @@ def greedy(scores: Array, blank: int) -> list[int]:
 
 
 def beam(scores: Array, blank: int, breadth: int) -> list[int]:
-    """The most probable text among those whose beginnings are among the best `breadth` at every time [graves2006].
+    """Decode by prefix beam search: the most probable text among the best `breadth` prefixes at every time [graves2006].
 
-    `scores` are logarithms of probabilities, (time, symbol). A beginning's probability is the sum over all ways to write it,
-    kept apart by whether they end in a blank, since only after one is a repeated symbol another one.
+    `scores` are log probabilities, (time, symbol). The probability of a prefix is the sum over all its alignments; those
+    that end in a blank are counted separately, since a repeated symbol is a new one only after a blank.
     """
-    held: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, LOWEST)}
-    for now in scores.astype(float):
-        grown: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [LOWEST, LOWEST])
-        likely = [int(k) for k in np.argsort(-now, kind="stable")[: breadth + 1]]
-        for text, (after_blank, after_symbol) in held.items():
-            whole = _sum((after_blank, after_symbol))
-            same = grown[text]
-            same[0] = _sum((same[0], whole + now[blank]))
+    beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, LOWEST)}
+    for scores_now in scores.astype(float):
+        candidates: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [LOWEST, LOWEST])
+        likely = [int(k) for k in np.argsort(-scores_now, kind="stable")[: breadth + 1]]
+        for text, (after_blank, after_symbol) in beams.items():
+            either = _sum((after_blank, after_symbol))
+            same = candidates[text]
+            same[0] = _sum((same[0], either + scores_now[blank]))
             if text:
-                same[1] = _sum((same[1], after_symbol + now[text[-1]]))
+                same[1] = _sum((same[1], after_symbol + scores_now[text[-1]]))
             for symbol in likely:
                 if symbol != blank:
-                    before = after_blank if text and text[-1] == symbol else whole
-                    longer = grown[(*text, symbol)]
-                    longer[1] = _sum((longer[1], before + now[symbol]))
-        best = sorted(grown, key=lambda text: -_sum(grown[text]))[:breadth]
-        held = {text: (grown[text][0], grown[text][1]) for text in best}
-    return list(next(iter(held)))
+                    before = after_blank if text and text[-1] == symbol else either
+                    longer = candidates[(*text, symbol)]
+                    longer[1] = _sum((longer[1], before + scores_now[symbol]))
+        best = sorted(candidates, key=lambda text: -_sum(candidates[text]))[:breadth]
+        beams = {text: (candidates[text][0], candidates[text][1]) for text in best}
+    return list(next(iter(beams)))
 
 
-def _sum(ways: Sequence[float]) -> float:
-    """Logarithm of the sum of two probabilities."""
-    return float(np.logaddexp(ways[0], ways[1]))
+def _sum(terms: Sequence[float]) -> float:
+    """Logarithm of the sum of two probabilities, given as logarithms."""
+    return float(np.logaddexp(terms[0], terms[1]))

@@ -1,4 +1,4 @@
-"""What a network learns for each objective: its targets, its loss, what early stopping watches, and its answers."""
+"""Training objectives: targets, loss, the value that early stopping monitors, and predictions of a network."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from neuroledger.families.decoding.training.text_reading import Texts
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Classes", "Embeddings", "Labels", "Numbers", "learnt"]
+__all__ = ["Classes", "Embeddings", "Labels", "Numbers", "objective_for"]
 
 Loss = Callable[[Any, Any], Any]
 
 
 class Classes:
-    """One class a window: cross-entropy, balanced accuracy."""
+    """One class per window: cross-entropy as loss; balanced accuracy is monitored."""
 
     def __init__(self, signature: Signature, recipe: TrainingRecipe, y: Array) -> None:
         self.signature, self.recipe = signature, recipe
         self.classes = np.unique(y)
 
     def targets(self, y: Array) -> Tensor:
-        """(window,) numbers of the classes."""
+        """Class numbers, (window,)."""
         import torch
 
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
-            raise ModelError(f"class {unknown[0]!r} is watched but never trained")
+            raise ModelError(f"class {unknown[0]!r} is in the validation part but not in the training part")
         return torch.from_numpy(np.searchsorted(self.classes, y)).long()
 
-    def grouped(self, y: Array) -> Tensor:
-        """What a balanced sampler draws by."""
+    def sampling_targets(self, y: Array) -> Tensor:
+        """The targets that a balanced sampler uses."""
         return self.targets(y)
 
     def loss(self, targets: Tensor) -> Loss:
-        """Cross-entropy, with the weights and smoothing of the recipe."""
+        """Cross-entropy with the class weights and label smoothing of the recipe."""
         import torch
         from torch import nn
 
@@ -53,29 +53,29 @@ class Classes:
         loss: Loss = nn.CrossEntropyLoss(weight=weight, label_smoothing=self.recipe.label_smoothing)
         return loss
 
-    def kept(self, found: Tensor) -> Array:
-        """(window, class) scores of a batch."""
-        return _checked(found, self.signature.outputs)
+    def to_array(self, outputs: Tensor) -> Array:
+        """Scores of a batch, (window, class)."""
+        return _require_matrix(outputs, self.signature.outputs)
 
-    def goodness(self, kept: Array, targets: Tensor) -> float:
+    def monitor_value(self, outputs: Array, targets: Tensor) -> float:
         """Balanced accuracy."""
         truth = targets.cpu().numpy()
-        hit = kept.argmax(axis=1) == truth
+        hit = outputs.argmax(axis=1) == truth
         return float(np.mean([hit[truth == label].mean() for label in np.unique(truth)]))
 
-    def answers(self, kept: Array) -> Array:
+    def answers(self, outputs: Array) -> Array:
         """(window,) labels."""
-        return np.asarray(self.classes[kept.argmax(axis=1)])
+        return np.asarray(self.classes[outputs.argmax(axis=1)])
 
-    def probabilities(self, kept: Array) -> Array:
+    def probabilities(self, outputs: Array) -> Array:
         """(window, class)."""
         from scipy.special import softmax
 
-        return np.asarray(softmax(kept, axis=1))
+        return np.asarray(softmax(outputs, axis=1))
 
 
 class Numbers:
-    """Numbers, (window,) or (window, output): squared or absolute error; correlation or an error is watched."""
+    """Numbers, (window,) or (window, output): squared or absolute error; correlation or an error is monitored."""
 
     def __init__(self, signature: Signature, recipe: TrainingRecipe, y: Array) -> None:
         self.signature, self.recipe = signature, recipe
@@ -85,58 +85,60 @@ class Numbers:
         self.spread: Any = 1.0 if plain else np.maximum(values.std(axis=0), 1e-12)
 
     def targets(self, y: Array) -> Tensor:
-        """(window, output), standardised by the training part."""
+        """Targets standardised by the training part, (window, output)."""
         import torch
 
         values = np.asarray(y, dtype=np.float32).reshape(len(y), -1)
         return torch.from_numpy(((values - self.mean) / self.spread).astype(np.float32))
 
-    def grouped(self, y: Array) -> Tensor:
-        """What a balanced sampler draws by: the numbers in their own units."""
+    def sampling_targets(self, y: Array) -> Tensor:
+        """The targets that a balanced sampler uses: the numbers in their own units."""
         import torch
 
         return torch.from_numpy(np.asarray(y, dtype=float).reshape(len(y), -1))
 
     def loss(self, targets: Tensor) -> Loss:
-        """The error of the recipe, times its weight."""
+        """The error of the recipe, multiplied by its weight."""
         from torch import nn
 
         error: Any = nn.L1Loss() if self.recipe.loss == "absolute" else nn.MSELoss()
         weight = self.recipe.loss_weight
-        return error if weight == 1.0 else lambda found, wanted: weight * error(found.flatten(1), wanted)
+        return (
+            error if weight == 1.0 else lambda predicted, target: weight * error(predicted.flatten(1), target)
+        )
 
-    def kept(self, found: Tensor) -> Array:
+    def to_array(self, outputs: Tensor) -> Array:
         """(window, output) of a batch."""
-        return _checked(found, self.signature.outputs)
+        return _require_matrix(outputs, self.signature.outputs)
 
-    def goodness(self, kept: Array, targets: Tensor) -> float:
-        """Mean correlation, or an error in the numbers' own units, turned round."""
+    def monitor_value(self, outputs: Array, targets: Tensor) -> float:
+        """Mean correlation, or the negative error in the numbers' own units."""
         truth = targets.cpu().numpy()
         if self.recipe.monitor == "headline":
-            return float(np.mean([_correlation(kept[:, k], truth[:, k]) for k in range(truth.shape[1])]))
-        errors = np.abs((kept - truth) * self.spread).mean(axis=1)
+            return float(np.mean([_correlation(outputs[:, k], truth[:, k]) for k in range(truth.shape[1])]))
+        errors = np.abs((outputs - truth) * self.spread).mean(axis=1)
         if self.recipe.monitor == "mae":
             return -float(errors.mean())
         edges = self.recipe.bins
         if len(edges) < 2:
             raise ModelError(
-                "`monitor: binned_mae` needs `bins`, the edges between which errors are averaged"
+                "`monitor: binned_mae` needs `bins`, the edges of the bins in which errors are averaged"
             )
         numbers = (truth * self.spread + self.mean)[:, 0]
-        # What was standardised in single precision comes back to its edge only nearly.
+        # Numbers at an edge may be off after standardisation in single precision.
         near = 1e-5 * (edges[-1] - edges[0])
-        which = np.digitize(numbers + near, edges[1:-1])
-        which[(numbers < edges[0] - near) | (numbers > edges[-1] + near)] = -1
-        means = [errors[which == k].mean() for k in range(len(edges) - 1) if (which == k).any()]
+        bin_of = np.digitize(numbers + near, edges[1:-1])
+        bin_of[(numbers < edges[0] - near) | (numbers > edges[-1] + near)] = -1
+        means = [errors[bin_of == k].mean() for k in range(len(edges) - 1) if (bin_of == k).any()]
         return -float(np.mean(means)) if means else -np.inf
 
-    def answers(self, kept: Array) -> Array:
-        """(window,) or (window, output) in their own units."""
-        found = kept * self.spread + self.mean
-        return np.asarray(found[:, 0] if self.signature.outputs == 1 else found)
+    def answers(self, outputs: Array) -> Array:
+        """Predictions in their own units, (window,) or (window, output)."""
+        values = outputs * self.spread + self.mean
+        return np.asarray(values[:, 0] if self.signature.outputs == 1 else values)
 
-    def probabilities(self, kept: Array) -> Array:
-        """Numbers have none."""
+    def probabilities(self, outputs: Array) -> Array:
+        """Not defined for numbers."""
         raise ModelError("numbers have no probabilities")
 
 
@@ -148,7 +150,7 @@ def _rows(y: Array) -> Tensor:
 
 
 class Labels:
-    """Several labels at once: binary cross-entropy, macro F1."""
+    """Several labels at once: binary cross-entropy as loss; macro F1 is monitored."""
 
     def __init__(self, signature: Signature, recipe: TrainingRecipe, y: Array) -> None:
         self.signature, self.recipe = signature, recipe
@@ -157,43 +159,44 @@ class Labels:
         """(window, label) zeros and ones."""
         return _rows(y)
 
-    def grouped(self, y: Array) -> Tensor:
-        """What a balanced sampler draws by: no one class."""
+    def sampling_targets(self, y: Array) -> Tensor:
+        """The targets for a balanced sampler, which refuses them because they are not single classes."""
         return self.targets(y)
 
     def loss(self, targets: Tensor) -> Loss:
-        """Each label weighted by how many windows lack it to one that has it; one that none has counts as it is."""
+        """Binary cross-entropy; each label is weighted by the ratio of windows without and with it, or 1 if none has it."""
         import torch
         from torch import nn
 
-        there = targets.sum(dim=0)
-        weight = torch.where(there > 0, (len(targets) - there) / there.clamp(min=1.0), torch.ones_like(there))
+        positives = targets.sum(dim=0)
+        ratio = (len(targets) - positives) / positives.clamp(min=1.0)
+        weight = torch.where(positives > 0, ratio, torch.ones_like(positives))
         loss: Loss = nn.BCEWithLogitsLoss(pos_weight=weight if self.recipe.class_weights else None)
         return loss
 
-    def kept(self, found: Tensor) -> Array:
+    def to_array(self, outputs: Tensor) -> Array:
         """(window, label) scores of a batch."""
-        return _checked(found, self.signature.outputs)
+        return _require_matrix(outputs, self.signature.outputs)
 
-    def goodness(self, kept: Array, targets: Tensor) -> float:
-        """Macro F1 over all labels; one that is neither true nor predicted counts as zero, as published."""
-        true, predicted = targets.cpu().numpy() > 0, kept > 0
+    def monitor_value(self, outputs: Array, targets: Tensor) -> float:
+        """Macro F1 over all labels; a label that is neither true nor predicted counts as zero, as published."""
+        true, predicted = targets.cpu().numpy() > 0, outputs > 0
         both, either = (true & predicted).sum(axis=0), true.sum(axis=0) + predicted.sum(axis=0)
         return float(np.mean(2 * both / np.maximum(either, 1)))
 
-    def answers(self, kept: Array) -> Array:
+    def answers(self, outputs: Array) -> Array:
         """(window, label) zeros and ones."""
-        return (kept > 0).astype(int)
+        return (outputs > 0).astype(int)
 
-    def probabilities(self, kept: Array) -> Array:
+    def probabilities(self, outputs: Array) -> Array:
         """(window, label)."""
         from scipy.special import expit
 
-        return np.asarray(expit(kept))
+        return np.asarray(expit(outputs))
 
 
 class Embeddings:
-    """An embedding among candidates: contrast within the batch, mean rank of the true one."""
+    """An embedding among candidates: contrastive loss within the batch; the mean rank of the true one is monitored."""
 
     def __init__(self, signature: Signature, recipe: TrainingRecipe, y: Array) -> None:
         self.signature, self.recipe = signature, recipe
@@ -202,65 +205,67 @@ class Embeddings:
         """(window, dimension)."""
         return _rows(y)
 
-    def grouped(self, y: Array) -> Tensor:
-        """What a balanced sampler draws by: no one class."""
+    def sampling_targets(self, y: Array) -> Tensor:
+        """The targets for a balanced sampler, which refuses them because they are not single classes."""
         return self.targets(y)
 
     def loss(self, targets: Tensor) -> Loss:
-        """Cross-entropy of x·y/|y| within the batch, the true pair on the diagonal; neither temperature nor the way back."""
+        """Cross-entropy of x·y/|y| within the batch, from predictions to targets only, without temperature."""
         import torch
 
-        def contrast(found: Any, wanted: Any) -> Any:
-            scores = found @ (wanted / wanted.norm(dim=1, keepdim=True).clamp(min=1e-12)).T
-            return torch.nn.functional.cross_entropy(scores, torch.arange(len(found), device=found.device))
+        def contrast(predicted: Any, target: Any) -> Any:
+            scores = predicted @ (target / target.norm(dim=1, keepdim=True).clamp(min=1e-12)).T
+            return torch.nn.functional.cross_entropy(
+                scores, torch.arange(len(predicted), device=predicted.device)
+            )
 
         return contrast
 
-    def kept(self, found: Tensor) -> Array:
+    def to_array(self, outputs: Tensor) -> Array:
         """(window, dimension) of a batch."""
-        return _checked(found, self.signature.outputs)
+        return _require_matrix(outputs, self.signature.outputs)
 
-    def goodness(self, kept: Array, targets: Tensor) -> float:
-        """One less the mean rank of the true embedding within batches, 0 the first and 1 the last; ties count half.
+    def monitor_value(self, outputs: Array, targets: Tensor) -> float:
+        """One minus the mean rank of the true embedding within batches, from 0 (first) to 1 (last); ties count half.
 
-        A batch of one ranks nothing and is passed over.
+        A last batch of one window is ignored.
         """
-        wanted = targets.cpu().numpy()
-        better = []
-        for begin in range(0, len(kept), self.recipe.batch):
-            x, y = kept[begin : begin + self.recipe.batch], wanted[begin : begin + self.recipe.batch]
-            if len(x) == 1 and begin:
+        embeddings = targets.cpu().numpy()
+        ranks = []
+        for start in range(0, len(outputs), self.recipe.batch):
+            x, y = outputs[start : start + self.recipe.batch], embeddings[start : start + self.recipe.batch]
+            if len(x) == 1 and start:
                 continue
             scores = x @ (y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-12)).T
             true = np.diag(scores)[:, None]
             rank = ((scores > true).sum(axis=1) + (scores >= true).sum(axis=1) - 1) / 2
-            better += (1 - rank / max(len(x) - 1, 1)).tolist()
-        return float(np.mean(better))
+            ranks += (1 - rank / max(len(x) - 1, 1)).tolist()
+        return float(np.mean(ranks))
 
-    def answers(self, kept: Array) -> Array:
+    def answers(self, outputs: Array) -> Array:
         """(window, dimension)."""
-        return kept[:, 0] if self.signature.outputs == 1 else kept
+        return outputs[:, 0] if self.signature.outputs == 1 else outputs
 
-    def probabilities(self, kept: Array) -> Array:
-        """Embeddings have none."""
+    def probabilities(self, outputs: Array) -> Array:
+        """Not defined for embeddings."""
         raise ModelError("embeddings have no probabilities")
 
 
-Learnt = Classes | Numbers | Labels | Embeddings | Texts
+TrainingObjective = Classes | Numbers | Labels | Embeddings | Texts
 
 
-def learnt(signature: Signature, recipe: TrainingRecipe, y: Array) -> Learnt:
-    """What is learnt from the training part `y`.
+def objective_for(signature: Signature, recipe: TrainingRecipe, y: Array) -> TrainingObjective:
+    """The training objective for the targets `y` of the training part.
 
     Raises
     ------
     ModelError
-        The recipe watches an error of numbers, and there are none.
+        The recipe monitors an error of numbers, but the targets are not numbers.
     """
     objective = signature.objective
     if recipe.monitor in ("mae", "binned_mae") and objective != "regression":
         raise ModelError(
-            f"`monitor: {recipe.monitor}` is an error of numbers, and {objective} is asked: take `headline`"
+            f"`monitor: {recipe.monitor}` is an error of numbers, but the objective is {objective}: use `headline`"
         )
     if objective == "classification":
         return Classes(signature, recipe, y)
@@ -271,17 +276,17 @@ def learnt(signature: Signature, recipe: TrainingRecipe, y: Array) -> Learnt:
     return Texts(signature, recipe, y) if objective == "sequence" else Embeddings(signature, recipe, y)
 
 
-def _checked(found: Tensor, outputs: int) -> Array:
-    """(window, output) as plain numbers."""
-    if not hasattr(found, "ndim"):
+def _require_matrix(tensor: Tensor, outputs: int) -> Array:
+    """A tensor (window, output) as an array in single precision."""
+    if not hasattr(tensor, "ndim"):
         raise ModelError(
-            f"the network answers {type(found).__name__}; a tensor (window, {outputs}) is needed"
+            f"the network returns {type(tensor).__name__}; a tensor (window, {outputs}) is needed"
         )
-    if found.ndim != 2 or found.shape[1] != outputs:
-        raise ModelError(f"the network answers {tuple(found.shape)}; (window, {outputs}) is needed")
-    return np.asarray(found.float().cpu().numpy())
+    if tensor.ndim != 2 or tensor.shape[1] != outputs:
+        raise ModelError(f"the network returns {tuple(tensor.shape)}; (window, {outputs}) is needed")
+    return np.asarray(tensor.float().cpu().numpy())
 
 
 def _correlation(predicted: Array, true: Array) -> float:
-    """Pearson's r, or -1 for a constant, which is never the best."""
+    """Pearson's r; -1 for a constant, so that it is never the best."""
     return float(np.corrcoef(predicted, true)[0, 1]) if predicted.std() > 0 and true.std() > 0 else -1.0
