@@ -102,7 +102,7 @@ def test_records_of_objects_are_returned_beside_those_of_ids_and_not_kept(
 def test_what_a_module_does_not_declare_is_asked_for_with_its_layers(here: Lab) -> None:
     with pytest.raises(RequestError, match=r"regions=.*readout.*its layers are flat, hidden"):
         nl.score(small(), "lab.V4-ridge")
-    with pytest.raises(RequestError, match="only a torch module needs declarations"):
+    with pytest.raises(RequestError, match="only a torch module takes declarations"):
         nl.evaluate("pixels4", suite="lab", regions={"V4": "flat"})
     with pytest.raises(RequestError, match=r"regions=.*readout.*its layers are flat, hidden"):
         nl.run([small()])
@@ -235,7 +235,7 @@ def test_a_checkpoint_that_would_run_code_and_one_of_another_network_are_refused
     from neuroledger.cli.own_models import package_model
 
     torch.save({"state_dict": Attack()}, tmp_path / "evil.pt")
-    with pytest.raises(DataError, match="not a checkpoint of tensors alone"):
+    with pytest.raises(DataError, match="not a checkpoint that contains only tensors"):
         package_model(here.open(), "mine", tmp_path / "evil.pt")
     assert not Path("attacked").exists()
     torch.save(small().state_dict(), tmp_path / "other.pt")

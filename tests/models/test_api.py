@@ -42,7 +42,7 @@ def test_objects_of_brain_score_have_the_interface_and_a_name() -> None:
         def start_task(self) -> None: ...
 
     with pytest.raises(
-        ModelError, match="Half is no Brain-Score model: it has no start_recording, visual_degrees"
+        ModelError, match="Half is not a Brain-Score model: it has no start_recording, visual_degrees"
     ):
         brainscore(Half())
     for name in ("", None, 3):
@@ -62,7 +62,7 @@ def test_what_is_a_model_stays_as_it_is_and_what_is_none_is_refused() -> None:
     with pytest.raises(RequestError, match=words):
         wrapped(3)
     with pytest.raises(
-        RequestError, match="id, regions: only a torch module needs declarations; 'an-id' has its own"
+        RequestError, match="id, regions: only a torch module takes declarations; 'an-id' has its own"
     ):
         wrapped("an-id", regions={}, id="x")
 
@@ -88,7 +88,7 @@ def test_preprocessing_is_declared_in_fields_that_exist() -> None:
     with pytest.raises(ModelError, match=r"model 'x': preprocessing: resize.*: "):
         torch(nn.Identity(), id="x", layers=["output"], preprocessing={"resize": "wide"})
     odd: Any = object()
-    with pytest.raises(ModelError, match=r"model 'x': object is no torch module \(torch.nn.Module\)"):
+    with pytest.raises(ModelError, match=r"model 'x': object is not a torch module \(torch.nn.Module\)"):
         torch(odd, id="x")
 
 

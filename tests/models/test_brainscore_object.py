@@ -189,9 +189,9 @@ def test_answers_that_cannot_be_used_are_refused() -> None:
             return super().look_at(stimuli, number_of_trials) * np.nan
 
     for kind, words in (
-        (Behaves, "when asked for the responses of IT"),
-        (Forgets, "gave nothing for 1 stimuli, first 's002'"),
-        (Breaks, "gave NaN"),
+        (Behaves, "for responses of IT"),
+        (Forgets, "returned nothing for 1 stimuli, first 's002'"),
+        (Breaks, "returned NaN"),
     ):
         with pytest.raises(ModelError, match=words):
             nl.models.brainscore(kind()).record(drawn(3), "IT")
@@ -271,10 +271,10 @@ def test_answers_to_another_question_are_refused() -> None:
             return None
 
     for kind, words in (
-        (Elsewhere, "gave neuroids of V4 when asked for IT"),
+        (Elsewhere, "returned neuroids of V4 for IT"),
         (Lacks, "has no layer for IT"),
-        (Late, "gave no time bin 70-170 ms"),
-        (Silent, "gave NoneType, which is no assembly"),
+        (Late, "returned no time bin 70-170 ms"),
+        (Silent, "returned NoneType, not an assembly"),
     ):
         with pytest.raises(ModelError, match=words):
             nl.models.brainscore(kind()).record(drawn(3), "IT")
@@ -287,7 +287,7 @@ def test_decisions_outside_the_choices_are_refused() -> None:
             return answer * np.nan if answer.dtype.kind == "f" else xr.full_like(answer, "cow")
 
     model, stimuli = nl.models.brainscore(Invents()), drawn(4)
-    with pytest.raises(ModelError, match="answered 'cow', which was not among the choices"):
+    with pytest.raises(ModelError, match="answered 'cow', which is not among the choices"):
         model.perform(Task("label", choices=("cat", "dog")), stimuli)
     with pytest.raises(ModelError, match="answered 'cow', not one of s001, s000, s003"):
         model.perform(Task("odd_one_out", triplets=(("s001", "s000", "s003"),)), stimuli)

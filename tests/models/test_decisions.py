@@ -82,7 +82,7 @@ def test_probabilities_sum_to_one_and_find_what_was_planted():
 def test_unusable_questions_are_refused():
     with pytest.raises(RequestError, match="two labels"):
         readout.probabilities(np.ones((3, 2)), ["a"] * 3, np.ones((1, 2)), ["i"])
-    with pytest.raises(RequestError, match="in threes"):
+    with pytest.raises(RequestError, match="a multiple of three"):
         readout.odd_one_out(np.ones((4, 2)), list("abcd"))
     with pytest.raises(RequestError, match="no features"):
         readout.odd_one_out(np.ones((2, 2)), ["a", "b"], triplets=[("a", "b", "c")])

@@ -1,4 +1,4 @@
-"""Stimuli say which file they are of, an embedder answers with what it was asked, and stretches are means of frames."""
+"""Stimuli report their file, an embedder answers the question, and parts are means of frames."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def test_a_stimulus_names_its_file_and_misses_it_by_its_name(tmp_path: Path) -> 
     file.write_bytes(b"x")
     assert Shown("s", path=file).file == file and Shown("s", path=file).where == "a.wav"
     assert Shown("s").where == "(no file)"
-    with pytest.raises(DataError, match=r"stimulus 's': the file \(none\) is not there"):
+    with pytest.raises(DataError, match=r"stimulus 's': the file \(none\) does not exist"):
         _ = Shown("s").file
-    with pytest.raises(DataError, match=r"stimulus 's': the file .*gone\.wav is not there"):
+    with pytest.raises(DataError, match=r"stimulus 's': the file .*gone\.wav does not exist"):
         _ = Shown("s", path=tmp_path / "gone.wav").file
     with pytest.raises(DataError):
         _ = Shown("s", path=tmp_path).file
@@ -45,12 +45,12 @@ def test_columns_of_each_channel() -> None:
     }  # fmt: skip
 
 
-def test_the_first_stretches_are_longer_by_one_frame() -> None:
+def test_the_first_parts_are_longer_by_one_frame() -> None:
     frames = np.arange(10, dtype=np.float32).reshape(5, 2)
     assert grouped_mean(frames, 2).tolist() == [2.0, 3.0, 7.0, 8.0]  # three frames, then two
     assert grouped_mean(frames, 1).tolist() == [4.0, 5.0]
     assert grouped_mean(frames, 5).tolist() == frames.ravel().tolist()
     assert grouped_mean(frames, 2).dtype == np.float64
-    words = "5 frames cannot be divided into 6 stretches: take a longer window"
+    words = "5 frames cannot be divided into 6 parts: use a longer window"
     with pytest.raises(DataError, match=words):
         grouped_mean(frames, 6)

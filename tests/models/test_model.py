@@ -136,9 +136,9 @@ def spoilt(values: Array) -> Array:
         (broken(lambda a: a[:, 0]), "expected an array"),
         (broken(lambda a: a.astype(str)), "not real numbers"),
         (broken(lambda a: a[:, :-1], after=2), "preprocessing that makes all images the same size"),
-        (broken(lambda a: a + 1, after=1), "answered differently to the same stimuli"),
-        (broken(lambda a: a + 1, after=3), "answered differently to the same stimuli"),
-        (lambda *_: {"other": np.ones((2, 2))}, "gave nothing for layer 'units', only other"),
+        (broken(lambda a: a + 1, after=1), "answered the same stimuli differently"),
+        (broken(lambda a: a + 1, after=3), "answered the same stimuli differently"),
+        (lambda *_: {"other": np.ones((2, 2))}, "returned no layer 'units', only other"),
     ],
 )
 def test_unusable_answers_are_refused(extract: Any, words: str) -> None:
@@ -182,7 +182,7 @@ def test_a_model_in_time_is_brought_onto_the_bins_asked_for() -> None:
     response = model.record(drawn(2), "IT", time_bins=[(0, 100), (75, 125)])
     assert np.allclose(response.values[1, 3], [1003 + 50, 1003 + 150])
     assert np.allclose(model.record(drawn(2), "IT").values[1, 3], 1003 + 100)
-    with pytest.raises(ModelError, match="no answer for 100–200 ms: it covers 0–150 ms"):
+    with pytest.raises(ModelError, match="gives no response for 100–200 ms; its time bins cover 0–150 ms"):
         model.record(drawn(2), "IT", time_bins=[(100, 200)])
     with pytest.raises(ModelError, match="3 time steps for 2 declared"):
         layered(extract, layers=("units",), regions={}, times=((0, 50), (50, 100))).record(drawn(2), "IT")

@@ -63,7 +63,7 @@ def test_a_constant_stays_constant_and_equal_bins_stay_as_they_are(bins: int, fe
 
 def test_gaps_are_not_bridged() -> None:
     values = np.ones((1, 2, 1))
-    with pytest.raises(ModelError, match="covers 0–10, 20–30 ms"):
+    with pytest.raises(ModelError, match="cover 0–10, 20–30 ms"):
         align_time(values, [(0, 10), (20, 30)], [(5, 25)], "m")
 
 

@@ -66,17 +66,17 @@ def test_arrays_come_with_a_list_of_ids(tmp_path: Path) -> None:
     held = {name: tmp_path / name for name in ("f.npy", "ids.txt")}
     model = precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=held)
     assert np.array_equal(model.record(drawn(2), "IT").values, [[4, 5, 6, 7], [8, 9, 10, 11]])
-    with pytest.raises(ModelError, match="say which `file` of f"):
+    with pytest.raises(ModelError, match="name the `file` to read, one of f"):
         precomputed(id="p", weights=held)
     with pytest.raises(ModelError, match=r"no file 'f\.np' .did you mean f"):
         precomputed(id="p", file="f.np", weights=held)
     with pytest.raises(ModelError, match="needs `stimulus_ids`"):
         precomputed(id="p", file="f.npy", weights=held)
     (tmp_path / "ids.txt").write_text("s002\ns000\n")
-    with pytest.raises(ModelError, match="for 2 stimulus ids"):
+    with pytest.raises(ModelError, match="but there are 2 stimulus ids"):
         precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=held)
     (tmp_path / "f.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(ModelError, match="not a whole array"):
+    with pytest.raises(ModelError, match="not a complete array"):
         precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=held)
 
 
@@ -99,7 +99,7 @@ def test_responses_in_time_are_recorded_in_time() -> None:
 
 def test_other_stimuli_and_doubled_rows_are_refused() -> None:
     model = nl.models.responses(responses(), id="p")
-    with pytest.raises(RequestError, match=r"computed on other stimuli: nothing for stimulus 's003'"):
+    with pytest.raises(RequestError, match=r"computed for other stimuli: it has no stimulus 's003'"):
         model.record(drawn(5), "IT")
     with pytest.raises(ModelError, match="several rows for one stimulus"):
         nl.models.responses(responses(stimulus_id=("presentation", ["a", "a", "b"])), id="p")

@@ -116,7 +116,7 @@ def test_what_does_not_fit_on_the_disk_is_refused_before_the_pass(
     counting = Counting()
     with pytest.raises(RequestError) as caught:
         model_of(counting, DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
-    for words in ("35 presentations", "60 layers", "has room for", "--limit", "NEUROLEDGER_ACTIVATIONS"):
+    for words in ("35 presentations", "60 layers", "has space for", "--limit", "NEUROLEDGER_ACTIVATIONS"):
         assert words in str(caught.value)
     assert counting.shown == 0
 

@@ -97,7 +97,7 @@ def test_the_pair_most_alike_stays_and_the_first_of_equals_wins() -> None:
     features = np.array([[1.0, 0], [0, 1], [1, 0.1], [1, 0], [1, 0], [1, 0]])
     given = readout.odd_one_out(features, list("abcdef"))
     assert list(given.values) == ["b", "f"]
-    with pytest.raises(RequestError, match="in threes"):
+    with pytest.raises(RequestError, match="a multiple of three"):
         readout.odd_one_out(features[:4], list("abcd"))
     with pytest.raises(RequestError, match="1 stimuli of the triplets have no features, first 'z'"):
         readout.odd_one_out(features, list("abcdef"), triplets=[("a", "b", "z")])
@@ -136,7 +136,7 @@ def test_a_model_may_know_other_labels() -> None:
         list(readout.label(logits, ["a", "b"], ["three", "two"], model="m", labels=names).values)
         == ["three"] * 2
     )
-    with pytest.raises(RequestError, match=r"does not know \['four'\]"):
+    with pytest.raises(RequestError, match=r"has no label for \['four'\]"):
         readout.label(logits, ["a", "b"], ["one", "four"], model="m", labels=names)
-    with pytest.raises(ModelError, match="3 features in its readout layer for 2 labels"):
+    with pytest.raises(ModelError, match="its readout layer has 3 features, but there are 2 labels"):
         readout.label(logits, ["a", "b"], ["one"], model="m", labels=names[:2])

@@ -1,1 +1,1 @@
-"""Families of benchmarks. Each plugs into the kernel through the entry points that other packages use."""
+"""Families of benchmarks. Each registers its components through the entry points that plugins use too."""

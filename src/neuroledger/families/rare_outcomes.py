@@ -1,4 +1,4 @@
-"""Shares of which nearly all or nearly none hit: what so few outcomes of the other kind say of how the share varies."""
+"""Variance of proportions close to 0 or 1, for which the sample variance is too small."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy.typing as npt
 __all__ = ["ADDED", "unseen"]
 
 Floats = npt.NDArray[np.float64]
-# Hits, and misses, that are added to a share before its variance is read off.
+# Number of hits and of misses that are added to a proportion before its variance is computed.
 ADDED = 2
 
 
 def unseen(hit: Floats, items: npt.NDArray[np.intp], count: int) -> Floats:
-    r"""What each item adds to the deviation of a share beyond what its outcomes show, (item,).
+    r"""Return the deviation of a proportion that each item adds to the one in the sample, (item,).
 
-    A share of which all hit has outcomes that do not vary, and so claims to be certain; with one miss it claims too much.
-    Its variance is taken to be no less than :math:`\tilde p (1 - \tilde p) / (n + 4)` with two hits and two misses more,
-    :math:`\tilde p = (k + 2) / (n + 4)`, as Agresti and Coull (1998) advise. Of items with several outcomes each, whose
-    own variation is known, that is asked only where all outcomes are alike.
+    If all outcomes are hits, the sample variance is zero and the proportion seems certain; with one miss it is still too
+    small. The variance is therefore at least :math:`\tilde p (1 - \tilde p) / (n + 4)` with
+    :math:`\tilde p = (k + 2) / (n + 4)`, that is, with two more hits and two more misses (Agresti and Coull, 1998). If
+    items have several outcomes each, so that their variation is known, this applies only when all outcomes are equal.
 
     Parameters
     ----------
     hit
-        The outcomes, (row,), 1 and 0.
+        The outcomes, (row,), 1 or 0.
     items
-        Which of ``count`` items each outcome is of; the items of the share carry what is added alike, so that it falls out
-        of the difference of two shares that are equally certain.
+        Index of the item of each outcome, (row,), below ``count``. All items get the same addition per outcome, so that it
+        cancels in the difference of two proportions that are equally certain.
     """
     n, right = len(hit), float(hit.sum())
     rows = np.bincount(items, minlength=count).astype(np.float64)

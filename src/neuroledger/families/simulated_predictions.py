@@ -1,4 +1,4 @@
-"""Experiments like predictions beside the truth: other people, trials or series, predicted as well as those were."""
+"""Simulated experiments with predictions and truth: new items that are predicted as well as the measured ones."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ __all__ = ["simulated_predictions"]
 
 Floats = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
-# Deviation of the size of errors between models of an item, in logarithms.
+# Standard deviation of the log size of errors between models of an item.
 BETWEEN = 0.3
 
 
 def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Draw:
-    """Experiments like these predictions: new items of the factor that the score varies with, in the layout that there is.
+    """Return a generator of simulated experiments: new items of the factor that the score varies with, in the same layout.
 
-    Classes are predicted right as often as here, with log odds that vary between items as they do here. Numbers of an item
-    are those of one that was measured, with its own errors, made larger or smaller by each model. Spikes are drawn from each
-    neuron's mean rate along an item and from the item's own excitability; a model knows these rates but for noise.
+    Simulated classes are predicted with the measured accuracy, and with log odds that vary between items as measured.
+    Simulated numbers of an item are those of a measured item, with its errors scaled by a factor for each model. Spikes are
+    drawn from the mean rate of each neuron over time, times the excitability of the item; a model predicts these rates
+    with noise.
 
     Raises
     ------
     MetricError
-        Predictions and truth are neither classes nor numbers row by row.
+        Predictions and truth are neither classes nor numbers in corresponding rows.
     """
     source, target = measured.source, measured.target
     rows = len(target)
@@ -81,13 +82,13 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     place = np.array([labels.tolist().index(name) for name in truth])
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
-        # Items that are single rows may be of any class; those of many rows keep their layout.
+        # Items of one row get random classes; items of several rows keep theirs.
         of = rng.choice(place, len(place)) if items == len(truth) else place
         simulated = target.copy(data=labels[of].astype(truth.dtype))
         ability = between * rng.standard_normal(items)
         found = []
         for _ in range(models):
-            # Half of what differs between items is what any model finds difficult in them.
+            # Half of the variance between items is shared by all models.
             own = odds + np.sqrt(0.5) * ability + np.sqrt(0.5) * between * rng.standard_normal(items)
             hit = rng.random(len(of)) < (1 / (1 + np.exp(-own)))[codes]
             given = np.where(hit, of, (of + rng.integers(1, len(labels), len(of))) % len(labels))
@@ -127,7 +128,7 @@ def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
 
 
 def _counts(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
-    """Spike counts (window, neuron) of items of one length."""
+    """Return the generator for spike counts (window, neuron) of items with equal lengths."""
     source, target = measured.source, measured.target
     counts = np.asarray(target.values, dtype=np.float64)
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]

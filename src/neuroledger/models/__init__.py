@@ -1,4 +1,4 @@
-"""Builders of models, one file per kind; the ways to make one from an object in memory are at hand here."""
+"""Builders of models, one file per kind; this package exports the functions that wrap objects in memory."""
 
 from __future__ import annotations
 

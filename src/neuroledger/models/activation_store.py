@@ -1,4 +1,4 @@
-"""Stimuli are presented to a model once: its activations are kept on disk, by content, for all who ask again."""
+"""Store activations on disk by content, so that stimuli are presented to a model only once."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ KIND: Final = "activations"
 VALUES: Final = "values.bin"
 FORMAT: Final = 2
 INDEX_BYTES: Final = 512
-"""About what the index of an entry takes."""
+"""Approximate size of the index of an entry."""
 JOIN_IN_MEMORY: Final = 128 * 1024**2
 JOINS: Final = 8
-"""How many joined regions are remembered."""
+"""Number of joined regions that are cached."""
 BIG_BYTES: Final = 1024**3
 BIG_SECONDS: Final = 30.0
 
 
 def open_store(root: Path, display: Display | None = None) -> DiskStore:
-    """The activations in the store of a repository."""
+    """Open the store of activations of a repository."""
     return DiskStore(store_folder(root), display)
 
 
 def attach(model: Model, store: Store | None) -> Model:
-    """The model with a place to keep its activations, where it has layers and no such place yet."""
+    """Return the model with ``store`` attached, if it has layers and no store yet."""
     if isinstance(model, LayeredModel) and model.store is None and store is not None:
         return replace(model, store=store)
     return model
 
 
 class DiskStore:
-    """Activations in the store, one entry per layer, by what determines them.
+    """Activations on disk, one entry per layer.
 
-    That is: the model's identity (builder and its version, weights, preprocessing, device), the contents of the
-    stimuli, and the layer. The activations of a model in memory are kept until the program ends.
+    The key of an entry is the model's identity (builder and its version, weights, preprocessing, device), the contents
+    of the stimuli, and the layer. The activations of a model in memory are deleted when the program ends.
     """
 
     def __init__(self, folder: Path, display: Display | None = None, limit: int | None = None) -> None:
@@ -66,24 +66,24 @@ class DiskStore:
     def get(
         self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
     ) -> dict[str, Array]:
-        """The layers that are kept already, as memory maps (presentation, …)."""
-        found: dict[str, Array] = {}
+        """Return the stored layers as memory maps (presentation, …)."""
+        arrays: dict[str, Array] = {}
         for layer in layers:
-            entry = self.files.get(KIND, _made_of(identity, stimuli, layer), own="process" in identity)
+            entry = self.files.get(KIND, _key(identity, stimuli, layer), own="process" in identity)
             if entry is None:
                 continue
             shape, kind = tuple(entry.about["shape"]), np.dtype(entry.about["dtype"])
             try:
                 array = np.memmap(entry.place / VALUES, dtype=kind, mode="r", shape=shape)
-            except FileNotFoundError:  # another process has just made room
+            except FileNotFoundError:  # another process deleted it to make room
                 continue
             self.files.use(entry, array)
-            found[layer] = array
-        return found
+            arrays[layer] = array
+        return arrays
 
     def computing(self, identity: Mapping[str, Any], stimuli: StimulusSet) -> AbstractContextManager[None]:
-        """Held by one process at a time: a pass of the model over the stimuli is computed once."""
-        return self.files.lock(KIND, _made_of(identity, stimuli, ""))
+        """Return the lock between processes under which a pass of the model over the stimuli is computed."""
+        return self.files.lock(KIND, _key(identity, stimuli, ""))
 
     def put(
         self,
@@ -95,12 +95,12 @@ class DiskStore:
         *,
         model: str,
     ) -> dict[str, Array]:
-        """Write the batches as they come, all layers or none, and return them as memory maps.
+        """Write the batches as they arrive, all layers or none, and return the layers as memory maps.
 
         Raises
         ------
         RequestError
-            They do not fit on the disk; the message says what to change.
+            The activations do not fit on the disk; the message suggests what to change.
         DataError
             The disk cannot be written.
         """
@@ -109,15 +109,15 @@ class DiskStore:
             self._write(model, identity, stimuli, probe, rows, batches)
         except OSError as error:
             raise DataError(
-                f"activations cannot be written to {self.files.folder} ({error.strerror or error}): free space or rights "
-                "there, or name another folder in NEUROLEDGER_ACTIVATIONS"
+                f"activations cannot be written to {self.files.folder} ({error.strerror or error}): free space, change "
+                "permissions, or set NEUROLEDGER_ACTIVATIONS to another folder"
             ) from error
         return self.get(identity, stimuli, list(probe.shapes))
 
     def join(self, arrays: Sequence[Array]) -> Array:
-        """Layers (presentation, feature) side by side; on disk, without a name, where they are large.
+        """Concatenate layers (presentation, feature) along the features; large results are written to an unlinked file.
 
-        The last few are remembered by the files that they come from: a region is asked for once per benchmark.
+        The last few results are cached by their source files, because each benchmark requests its region again.
         """
         kind = np.result_type(*arrays)
         shape = (len(arrays[0]), sum(array.shape[1] for array in arrays))
@@ -172,8 +172,8 @@ class DiskStore:
             for layer, folder in folders.items():
                 about = {"shape": [rows, *probe.shapes[layer]], "dtype": probe.dtypes[layer].str}
                 written = Written(about, {VALUES: digests[layer].hexdigest()})
-                made_of = _made_of(identity, stimuli, layer)
-                self.files.commit(KIND, made_of, folder, written, own="process" in identity)
+                key = _key(identity, stimuli, layer)
+                self.files.commit(KIND, key, folder, written, own="process" in identity)
         finally:
             for folder in folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -190,33 +190,33 @@ class DiskStore:
         change = f"name fewer layers (the largest is {largest!r}), show fewer stimuli with --limit, or "
         if needed > self.files.limit:
             raise RequestError(
-                f"{size}. At most {size_in_words(self.files.limit)} are kept: {change}raise "
-                f"NEUROLEDGER_ACTIVATIONS_LIMIT, such as to `{size_in_words(2 * needed)}`"
+                f"{size}. The limit of the store is {size_in_words(self.files.limit)}: {change}raise "
+                f"NEUROLEDGER_ACTIVATIONS_LIMIT, for example to `{size_in_words(2 * needed)}`"
             )
         room = self.files.make_room(needed)
         if needed > room:
             raise RequestError(
-                f"{size}. {self.files.folder} has room for {size_in_words(max(0, room))}: {change}name a folder on a "
-                "larger disk in NEUROLEDGER_ACTIVATIONS"
+                f"{size}. {self.files.folder} has space for {size_in_words(max(0, room))}: {change}set "
+                "NEUROLEDGER_ACTIVATIONS to a folder on a larger disk"
             )
         require_memory(batch_bytes(probe), size, "name fewer layers, or make the images smaller")
         if needed > BIG_BYTES or seconds > BIG_SECONDS:
             self.display.line(size)
 
 
-def _made_of(identity: Mapping[str, Any], stimuli: StimulusSet, layer: str) -> dict[str, Any]:
+def _key(identity: Mapping[str, Any], stimuli: StimulusSet, layer: str) -> dict[str, Any]:
     return {"format": FORMAT, "identity": dict(identity), "stimuli": stimuli.content_sha256, "layer": layer}
 
 
 def time_in_words(seconds: float) -> str:
-    """``90`` → ``1.5 min``."""
+    """Format a duration: ``90`` → ``1.5 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _file_of(array: Array) -> tuple[str, int, int] | None:
-    """The file that a memory map shows, in its present state; None for an array in memory."""
+    """Identify the file of a memory map by path, inode and time of modification; None for an array in memory."""
     name = getattr(array, "filename", None)
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""Activations are streamed out of a model, all layers in one pass over the stimuli, and checked on the way."""
+"""Stream the activations of all layers of a model in one pass over the stimuli, and check every batch."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ MAX_BATCH: Final = 64
 BATCH_BYTES: Final = 256 * 1024**2
 REPEATABLE: Final = 1e-5
 COMPANY: Final = 1e-2
-"""How much an answer may depend on the size of the batch: what half precision adds up otherwise, and no more."""
+"""Largest relative difference between batch sizes that is accepted: the rounding error of half precision."""
 
 
 class Trial(NamedTuple):
-    """Which presentation of a stimulus it is, from 0, of how many."""
+    """Zero-based number of a presentation of a stimulus, and the number of presentations."""
 
     number: int = 0
     of: int = 1
 
 
 class Extract(Protocol):
-    """What a model's activations are: a function of the stimuli, the layers and the trial, and of nothing else.
+    """A function that computes activations from the stimuli, the layers and the trial, and from nothing else.
 
-    It may have a method ``ahead(stimuli, stimulus_ids)``, which receives the next stimuli while a batch is computed.
+    An optional method ``ahead(stimuli, stimulus_ids)`` receives the next stimuli while a batch is computed.
     """
 
     def __call__(
         self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> Mapping[str, Array]:
-        """Layer name → array (stimulus, …) for the stimuli named, in that order."""
+        """Return layer name → array (stimulus, …) for ``stimulus_ids``, in that order."""
         ...
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a look at the first stimuli tells about a pass over all of them."""
+    """Properties of the activations, measured on the first stimuli before a pass over all of them."""
 
     shapes: Mapping[str, tuple[int, ...]]
     dtypes: Mapping[str, np.dtype[Any]]
     seconds: float
     """Time per stimulus."""
     answers: Mapping[str, Array]
-    """The activations of the first stimuli, to be found again after the pass."""
+    """The activations of the first stimuli, which are compared with those after the pass."""
 
     @property
     def bytes_per_stimulus(self) -> int:
@@ -63,16 +63,16 @@ class Probe:
 
 
 class Store(Protocol):
-    """Keeps activations by content, so that benchmarks, layers and regions share one pass."""
+    """Stores activations by content, so that benchmarks, layers and regions share one pass."""
 
     def get(
         self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
     ) -> Mapping[str, Array]:
-        """The layers that are kept already, as arrays (presentation, …) that need not be in memory."""
+        """Return the layers that are already stored, as arrays (presentation, …) that may be memory-mapped."""
         ...
 
     def computing(self, identity: Mapping[str, Any], stimuli: StimulusSet) -> AbstractContextManager[None]:
-        """Held by whoever computes the activations of these stimuli, so that others wait and then get them."""
+        """Return the lock that serialises the computation of these activations between processes."""
         ...
 
     def put(
@@ -85,23 +85,23 @@ class Store(Protocol):
         *,
         model: str,
     ) -> Mapping[str, Array]:
-        """Keep what the batches hold, ``rows`` in all, and return it as ``get`` would; ``model`` is its name."""
+        """Store the batches, ``rows`` presentations in all, and return the layers as ``get`` does; ``model`` is its name."""
         ...
 
     def join(self, arrays: Sequence[Array]) -> Array:
-        """Arrays (presentation, feature) side by side."""
+        """Concatenate arrays (presentation, feature) along the features."""
         ...
 
 
 def probe(
     extract: Extract, stimuli: StimulusSet, layers: Sequence[str], *, model: str, stochastic: bool = False
 ) -> Probe:
-    """Shapes, types and time per stimulus, from two looks at the first stimuli.
+    """Measure shapes, types and time per stimulus by showing the first stimuli twice.
 
     Raises
     ------
     ModelError
-        A layer is missing, an answer is not a finite number, or the two looks differ.
+        A layer is missing, an activation is not a finite number, or the two answers differ.
     """
     ids = stimuli.ids[:PROBE]
     first = checked(extract(stimuli, ids, layers, Trial()), ids, layers, model)
@@ -109,7 +109,7 @@ def probe(
     second = checked(extract(stimuli, ids, layers, Trial()), ids, layers, model)
     seconds = (time.perf_counter() - started) / len(ids)
     if not stochastic:
-        _same(first, second, model)
+        _require_repeatable(first, second, model)
     return Probe(
         shapes={layer: tuple(values.shape[1:]) for layer, values in first.items()},
         dtypes={layer: values.dtype for layer, values in first.items()},
@@ -128,15 +128,15 @@ def stream(
     batch: int | None = None,
     stochastic: bool = False,
 ) -> Iterator[Mapping[str, Array]]:
-    """Checked batches, layer → (presentation, …): all stimuli of the first trial, then of the second, and so on.
+    """Yield checked batches, layer → (presentation, …): all stimuli of the first trial, then of the second, and so on.
 
-    ``batch`` is chosen so that one batch of all layers takes at most ``BATCH_BYTES``, unless given. After the last
-    batch the first stimuli are shown once more: a model whose answer depends on what it saw before is refused.
+    If ``batch`` is None, it is chosen so that one batch of all layers takes at most ``BATCH_BYTES``. After the last
+    batch the first stimuli are shown once more: a model whose answer depends on earlier stimuli is refused.
 
     Raises
     ------
     ModelError
-        An answer has another shape than the first ones, is not finite, or changed between calls.
+        An answer has a different shape than the first one, is not finite, or changed between calls.
     """
     ids, layers = stimuli.ids, list(seen.shapes)
     size = batch or batch_size(seen)
@@ -146,47 +146,46 @@ def stream(
         if ahead is not None and number < len(parts):
             ahead(stimuli, parts[number][1])
         values = checked(extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model)
-        _same_shape(values, seen, part, model)
+        _require_shape(values, seen, part, model)
         if number == 1 and size >= PROBE and not stochastic:
-            _alone_as_together(seen.answers, values, model)
+            _require_batch_independence(seen.answers, values, model)
         yield values
     if not stochastic:
         part = ids[:PROBE]
-        _same(seen.answers, checked(extract(stimuli, part, layers, Trial()), part, layers, model), model)
+        again = checked(extract(stimuli, part, layers, Trial()), part, layers, model)
+        _require_repeatable(seen.answers, again, model)
 
 
 def batch_size(seen: Probe) -> int:
-    """Stimuli per batch: at most ``MAX_BATCH``, and as many as fill ``BATCH_BYTES``."""
+    """Return the number of stimuli that fill ``BATCH_BYTES``, at most ``MAX_BATCH``."""
     return max(1, min(MAX_BATCH, BATCH_BYTES // max(1, seen.bytes_per_stimulus)))
 
 
 def batch_bytes(seen: Probe) -> int:
-    """Memory that one batch of all layers takes, twice: as the model made it and as it is written."""
+    """Return the memory for one batch of all layers, counted twice: the model's output and the copy being written."""
     return 2 * batch_size(seen) * seen.bytes_per_stimulus
 
 
 def collect(batches: Iterator[Mapping[str, Array]], seen: Probe, rows: int) -> dict[str, Array]:
-    """The batches in memory: layer → (presentation, …)."""
-    whole = {layer: np.empty((rows, *shape), seen.dtypes[layer]) for layer, shape in seen.shapes.items()}
+    """Return the batches concatenated in memory: layer → (presentation, …)."""
+    arrays = {layer: np.empty((rows, *shape), seen.dtypes[layer]) for layer, shape in seen.shapes.items()}
     filled = 0
     for values in batches:
         count = len(next(iter(values.values())))
         for layer, array in values.items():
-            whole[layer][filled : filled + count] = array
+            arrays[layer][filled : filled + count] = array
         filled += count
-    return whole
+    return arrays
 
 
 def checked(
     answer: Mapping[str, Array], ids: Sequence[str], layers: Sequence[str], model: str
 ) -> dict[str, Array]:
-    """The answer in the order of ``layers``, once it is known to be a finite number for each stimulus."""
+    """Return the answer in the order of ``layers``; refuse one that lacks a layer, a stimulus or finite numbers."""
     values = {}
     for layer in layers:
         if layer not in answer:
-            raise ModelError(
-                f"model {model!r} gave nothing for layer {layer!r}, only {', '.join(sorted(answer))}"
-            )
+            raise ModelError(f"model {model!r} returned no layer {layer!r}, only {', '.join(sorted(answer))}")
         array = np.asarray(answer[layer])
         if array.ndim < 2 or len(array) != len(ids):
             raise ModelError(
@@ -206,49 +205,52 @@ def checked(
     return values
 
 
-def _same_shape(values: Mapping[str, Array], seen: Probe, ids: Sequence[str], model: str) -> None:
+def _require_shape(values: Mapping[str, Array], seen: Probe, ids: Sequence[str], model: str) -> None:
     for layer, array in values.items():
         if array.shape[1:] != tuple(seen.shapes[layer]):
             raise ModelError(
-                f"model {model!r}, layer {layer!r}: {array.shape[1:]} features for stimuli {ids[0]!r}…{ids[-1]!r}, "
-                f"{tuple(seen.shapes[layer])} before: give it a preprocessing that makes all images the same size"
+                f"model {model!r}, layer {layer!r}: {array.shape[1:]} features for stimuli {ids[0]!r}…{ids[-1]!r}, but "
+                f"{tuple(seen.shapes[layer])} for earlier ones: choose a preprocessing that makes all images the same size"
             )
 
 
-def _same(before: Mapping[str, Array], after: Mapping[str, Array], model: str) -> None:
+def _require_repeatable(before: Mapping[str, Array], after: Mapping[str, Array], model: str) -> None:
     changed = differing(before, after)
     if changed is not None:
-        share = _gap(before[changed], after[changed])
+        share = _relative_change(before[changed], after[changed])
         raise ModelError(
-            f"model {model!r}, layer {changed!r} answered differently to the same stimuli (by {share:.2g} of its largest "
-            "response): put it in evaluation mode, remove what it remembers between calls, or declare it stochastic"
+            f"model {model!r}, layer {changed!r} answered the same stimuli differently (by {share:.2g} of its largest "
+            "response): put it in evaluation mode, remove its state between calls, or declare it stochastic"
         )
 
 
-def _alone_as_together(few: Mapping[str, Array], many: Mapping[str, Array], model: str) -> None:
-    """Return if the first stimuli are answered alike in a small batch and in a large one."""
+def _require_batch_independence(few: Mapping[str, Array], many: Mapping[str, Array], model: str) -> None:
+    """Refuse a model that answers the first stimuli differently in a small batch and in a large one."""
     for layer, array in few.items():
-        share = _gap(array, many[layer][: len(array)])
+        share = _relative_change(array, many[layer][: len(array)])
         if share > COMPANY:
             raise ModelError(
-                f"model {model!r}, layer {layer!r} answers a stimulus otherwise when others are shown with it (by "
-                f"{share:.2g} of its largest response), so its score would depend on the batch: take out what is computed "
+                f"model {model!r}, layer {layer!r} answers a stimulus differently when others are shown with it (by "
+                f"{share:.2g} of its largest response), so its score would depend on the batch: remove what is computed "
                 "over the batch, show one stimulus at a time with `batch: 1`, or declare it stochastic if it draws at random"
             )
 
 
 def differing(before: Mapping[str, Array], after: Mapping[str, Array]) -> str | None:
-    """The first layer whose answer changed by more than rounding, if any."""
+    """Return the first layer whose answer changed by more than rounding, or None."""
     for layer, array in before.items():
-        if _gap(array, after[layer]) > REPEATABLE:
+        if _relative_change(array, after[layer]) > REPEATABLE:
             return layer
     return None
 
 
-def _gap(before: Array, after: Array) -> float:
-    """Largest difference, as a share of the largest number before; infinite where there was none but zeros."""
+def _relative_change(before: Array, after: Array) -> float:
+    """Return the largest difference relative to the largest value before; infinite if all those were zero."""
     if before.shape != after.shape:
         return math.inf
-    one, two = before.astype(np.float64), after.astype(np.float64)
-    gap = float(np.abs(one - two).max(initial=0.0))
-    return gap / scale if (scale := float(np.abs(one).max(initial=0.0))) else (math.inf if gap else 0.0)
+    first, second = before.astype(np.float64), after.astype(np.float64)
+    change = float(np.abs(first - second).max(initial=0.0))
+    scale = float(np.abs(first).max(initial=0.0))
+    if scale == 0:
+        return math.inf if change else 0.0
+    return change / scale

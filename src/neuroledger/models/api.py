@@ -1,4 +1,4 @@
-"""Models from objects in memory: a torch module, responses, or an object written for Brain-Score."""
+"""Create models from objects in memory: a torch module, responses, or an object written for Brain-Score."""
 
 from __future__ import annotations
 
@@ -42,46 +42,46 @@ def torch(
     batch: int | None = None,
     device: str = "cpu",
 ) -> LayeredModel:
-    """A model from a torch module as it is now; what it answers is kept until the program ends.
+    """Create a model from a torch module in its present state; its activations are cached until the program ends.
 
     Parameters
     ----------
     module
-        It is set to evaluation mode while stimuli are shown, and back; it moves to ``device``.
+        The module. It is moved to ``device``, and is in evaluation mode only while stimuli are shown.
     layers
-        Names as in ``module.named_modules()``, or ``output``: all that one pass records. Those that ``regions``,
-        ``readout`` and ``logits`` name when not given.
+        Layers that one pass records, named as in ``module.named_modules()``, or ``output``. By default the layers
+        named by ``regions``, ``readout`` and ``logits``.
     regions
         Region → layer or layers.
     readout, logits
-        Layer that decisions are read from, the last of ``layers`` when not given; that of the logits, where it is another.
+        Layer that decisions are read from (by default the last of ``layers``), and the layer of the logits if it differs.
     labels
         Names of the logits (ImageNet's 1,000 need none).
     preprocessing
-        Declared steps (a :class:`Preprocessing` or its fields), or a function from an RGB image to a tensor.
+        Declared steps (a :class:`Preprocessing` or its fields), or a function that maps an RGB image to a tensor.
     visual_degrees
-        Visual angle that the input spans.
+        Visual angle in degrees that the input spans.
     times
-        Time bins in ms of a module that answers in steps.
+        Time bins in ms, for a module that answers in time steps.
     stochastic, seed
-        Whether it varies from trial to trial, and where its draws start.
+        Whether answers vary from trial to trial, and the seed of the random generator.
     microsaccades
-        Whether every trial looks at a slightly different place, as a fixating eye does; needs ``visual_degrees``.
+        Whether every trial shifts the image slightly, as a fixating eye does; needs ``visual_degrees``.
     batch
-        Stimuli per forward pass; chosen from the size of the activations when not given.
+        Stimuli per forward pass; by default chosen from the size of the activations.
 
     Raises
     ------
     ModelError
-        It lacks a layer.
+        The module lacks a layer.
     """
     from neuroledger.models.torch_layers import in_memory
     from neuroledger.models.torch_module import assemble
 
     if not (hasattr(module, "named_modules") and hasattr(module, "state_dict")):
-        raise ModelError(f"model {id!r}: {type(module).__name__} is no torch module (torch.nn.Module)")
+        raise ModelError(f"model {id!r}: {type(module).__name__} is not a torch module (torch.nn.Module)")
     if preprocessing is None or isinstance(preprocessing, Mapping):
-        preprocessing = _declared(preprocessing or {}, id)
+        preprocessing = _parse_preprocessing(preprocessing or {}, id)
     return assemble(
         module,
         in_memory(module, {"device": device}),
@@ -102,7 +102,7 @@ def torch(
     )
 
 
-def _declared(fields: Mapping[str, Any], model: str) -> Preprocessing:
+def _parse_preprocessing(fields: Mapping[str, Any], model: str) -> Preprocessing:
     known = list(Preprocessing.model_fields)
     for name in fields:
         if name not in known:
@@ -110,8 +110,8 @@ def _declared(fields: Mapping[str, Any], model: str) -> Preprocessing:
     try:
         return Preprocessing.model_validate(dict(fields))
     except ValidationError as error:
-        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {worded(item)}" for item in error.errors())
-        raise ModelError(f"model {model!r}: preprocessing: {found}") from None
+        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {worded(item)}" for item in error.errors())
+        raise ModelError(f"model {model!r}: preprocessing: {problems}") from None
 
 
 def responses(
@@ -122,12 +122,12 @@ def responses(
     readout: str | None = None,
     visual_degrees: float | None = None,
 ) -> LayeredModel:
-    """A model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one row per stimulus.
+    """Create a model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one per stimulus.
 
     Raises
     ------
     AssemblyError, ModelError
-        The assembly breaks the conventions, or has several rows for one stimulus.
+        The assembly violates the conventions, or has several rows for one stimulus.
     """
     checked = check(assembly, name=f"responses of {id!r}")
     return from_assembly(
@@ -143,44 +143,45 @@ def responses(
 def brainscore(
     model: BrainModel | Any, *, id: str | None = None, varies_in_time: bool = False
 ) -> BrainScoreModel | BrainScoreSubject:
-    """A model from an object written for Brain-Score, unchanged.
+    """Create a model from an unchanged object written for Brain-Score.
 
-    It has ``start_recording``, ``start_task`` and ``look_at`` (vision), or ``digest_text`` (an ``ArtificialSubject``).
+    The object has ``start_recording``, ``start_task`` and ``look_at`` (vision), or ``digest_text`` (an
+    ``ArtificialSubject``).
 
     Parameters
     ----------
     model
         The object.
     id
-        Its ``identifier`` when not given.
+        Id of the model; by default the ``identifier`` of the object.
     varies_in_time
-        Whether its responses differ between time bins, which the interface does not tell.
+        Whether responses differ between time bins, which the interface does not declare.
 
     Raises
     ------
     ModelError
-        It lacks a method of the interface or a name.
+        The object lacks a method of the interface, or has no identifier.
     """
     reads = hasattr(model, "digest_text")
     needed = () if reads else ("look_at", "start_recording", "start_task", "visual_degrees")
     missing = [name for name in needed if not hasattr(model, name)]
     if missing:
-        raise ModelError(f"{type(model).__name__} is no Brain-Score model: it has no {', '.join(missing)}")
-    named = id or getattr(model, "identifier", None)
-    named = named() if callable(named) else named
-    if not isinstance(named, str) or not named:
+        raise ModelError(f"{type(model).__name__} is not a Brain-Score model: it has no {', '.join(missing)}")
+    name = id or getattr(model, "identifier", None)
+    name = name() if callable(name) else name
+    if not isinstance(name, str) or not name:
         raise ModelError(f"{type(model).__name__} has no `identifier`: give it an id")
-    return BrainScoreSubject(model, named) if reads else BrainScoreModel(model, named, varies_in_time)
+    return BrainScoreSubject(model, name) if reads else BrainScoreModel(model, name, varies_in_time)
 
 
 def wrapped(model: Any, **declared: Any) -> Model | str:
-    """An id or a model as it is; a torch module with what is declared of it, or a Brain-Score object, as a model.
+    """Wrap a torch module (with its declarations) or a Brain-Score object as a model; return an id or model unchanged.
 
     Raises
     ------
     RequestError
-        Of a module neither regions nor a readout are declared, something is declared of a model that is one already, or the
-        object is not a model.
+        A module comes without regions, readout or layers, declarations are given for something other than a module,
+        or the object is not a model.
     """
     if hasattr(model, "named_modules") and hasattr(model, "state_dict"):
         name = type(model).__name__
@@ -188,13 +189,13 @@ def wrapped(model: Any, **declared: Any) -> Model | str:
             layers = [layer for layer, _ in model.named_modules() if layer]
             listed = ", ".join(layers[:8]) + (", …" if len(layers) > 8 else "")
             raise RequestError(
-                f"{name} is a torch module, and nothing states which of its layers answer: give "
-                f"regions={{'IT': '<layer>'}} or readout='<layer>', and its preprocessing; its layers are {listed}"
+                f"{name} is a torch module without declared layers: give regions={{'IT': '<layer>'}} or "
+                f"readout='<layer>', and its preprocessing; its layers are {listed}"
             )
         return torch(model, **{"id": name.lower(), **declared})
     if declared:
         raise RequestError(
-            f"{', '.join(sorted(declared))}: only a torch module needs declarations; {model!r} has its own"
+            f"{', '.join(sorted(declared))}: only a torch module takes declarations; {model!r} has its own"
         )
     if isinstance(model, str | Model):
         return model

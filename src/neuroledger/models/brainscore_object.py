@@ -1,4 +1,4 @@
-"""Objects written for Brain-Score's model interface answer as they are, their known defects kept out of the numbers."""
+"""Use objects written for Brain-Score's model interface unchanged, and work around their known defects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from neuroledger.models.neuroids import Bin
 from neuroledger.spec.channels import Channels
 
 WHOLE_RESPONSE: Final = (70, 170)
-"""Time bin, ms, that is asked of a model where a benchmark has no time: the interface has no other way."""
+"""Time bin in ms that is requested if a benchmark has no time bins, because the interface requires one."""
 REGIONS: Final = ("V1", "V2", "V4", "IT")
 """The interface's recording targets."""
 SEPARATOR: Final = "|"
@@ -46,17 +46,16 @@ class BrainModel(Protocol):
         """Prepare for responses of a region."""
 
     def look_at(self, stimuli: Any, number_of_trials: int = 1) -> Any:
-        """Show stimuli and answer as prepared."""
+        """Show stimuli and return the prepared kind of answer."""
 
 
 @dataclass(frozen=True)
 class BrainScoreModel:
-    """A Brain-Score model object that answers as a :class:`neuroledger.models.model.Model`.
+    """Adapts a Brain-Score model object to :class:`neuroledger.models.model.Model`.
 
-    Every question goes to a fresh shallow copy of ``wrapped``, because such objects keep deciding after their first
-    task; results that the peer keeps on disk by name are switched off meanwhile, because the name says neither the
-    region nor the time bins nor the weights; rows are put back by stimulus id, because their order is not that of
-    the stimuli.
+    Every question goes to a fresh shallow copy of ``wrapped``, because such objects stay in decision mode after their
+    first task. Brain-Score's disk cache is switched off, because its keys contain neither the region nor the time bins
+    nor the weights. Rows are reordered by stimulus id, because they may be in another order than the stimuli.
     """
 
     wrapped: Any
@@ -67,11 +66,11 @@ class BrainScoreModel:
 
     @property
     def gives(self) -> Channels:
-        """Responses of any region, decisions, and dynamics where its responses vary in time."""
+        """Responses of any region, decisions, and dynamics if responses vary in time."""
         return of_layers({}, dynamics=self.varies_in_time)
 
     def answer(self, question: Any) -> xr.DataArray:
-        """Responses or decisions, of stimuli as they appear in its field of view."""
+        """Return responses or decisions for stimuli as they appear in the field of view."""
         return shown_to(self, question, self.visual_degrees)
 
     @property
@@ -83,50 +82,52 @@ class BrainScoreModel:
     def record(
         self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Responses of a region, presentation × neuroid[ × time_bin]; see :class:`neuroledger.models.model.Model`.
+        """Return responses of a region, presentation × neuroid[ × time_bin]; see :class:`neuroledger.models.model.Model`.
 
         Raises
         ------
         ModelError
-            The model has no such region, the answer is behaviour or of another region, lacks stimuli or time bins, or
-            is not finite.
+            The model has no such region, or the answer is a decision, belongs to another region, lacks stimuli or time
+            bins, or is not finite.
         """
         candidate = self._fresh()
-        asked = [WHOLE_RESPONSE] if time_bins is None else [_whole_numbers(bin_) for bin_ in time_bins]
+        bins = [WHOLE_RESPONSE] if time_bins is None else [_integer_edges(bin_) for bin_ in time_bins]
         with _uncached(), as_files(stimuli) as shown:
-            answer = self._recorded(candidate, region, asked, shown, trials)
+            answer = self._responses(candidate, region, bins, shown, trials)
             if "neuroid" not in answer.dims:
-                # a copy does not reach the mode of what the object only passes questions on to
-                candidate.start_task(_named(candidate, "Task", "passive"))
-                answer = self._recorded(candidate, region, asked, shown, trials)
+                # A shallow copy shares the wrapped models that an object delegates to, and with them their mode.
+                candidate.start_task(_constant(candidate, "Task", "passive"))
+                answer = self._responses(candidate, region, bins, shown, trials)
         if "neuroid" not in answer.dims or "presentation" not in answer.dims:
-            raise ModelError(f"model {self.id!r} gave {answer.dims} when asked for the responses of {region}")
-        answer = _in_time(answer, asked, self.id)
+            raise ModelError(
+                f"model {self.id!r} returned the dimensions {answer.dims} for responses of {region}"
+            )
+        answer = _align_time_bins(answer, bins, self.id)
         answer = answer.isel(time_bin=0, drop=True) if time_bins is None else answer
         answer = _finite(_by_stimulus(answer, stimuli.ids, self.id), f"responses for {region}", self.id)
         return _neuroids(answer, region, self.id)
 
-    def _recorded(
+    def _responses(
         self, candidate: Any, region: str, bins: Sequence[tuple[float, float]], shown: PathTable, trials: int
     ) -> xr.DataArray:
         try:
-            candidate.start_recording(_named(candidate, "RecordingTarget", region), time_bins=list(bins))
+            candidate.start_recording(_constant(candidate, "RecordingTarget", region), time_bins=list(bins))
             return _plain(candidate.look_at(shown, number_of_trials=trials), self.id)
         except KeyError as error:
             if error.args != (region,):
                 raise
-            raise ModelError(f"model {self.id!r} has no layer for {region}: commit one to it") from error
+            raise ModelError(f"model {self.id!r} has no layer for {region}: commit a layer to it") from error
 
     def perform(
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.models.model.Model`."""
+        """Return decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.models.model.Model`."""
         candidate = self._fresh()
-        name = _named(candidate, "Task", task.name)
+        name = _constant(candidate, "Task", task.name)
         rows = [id for triplet in task.triplets for id in triplet] if task.name == "odd_one_out" else []
         with _uncached(), as_files(stimuli, rows=rows) as shown:
             if task.name == "label":
-                # all 1,000 classes are asked for by one word, everything else by a list
+                # The interface takes one word for all 1,000 classes, and a list for anything else.
                 candidate.start_task(
                     name, "imagenet" if task.choices == ("imagenet",) else list(task.choices)
                 )
@@ -143,26 +144,26 @@ class BrainScoreModel:
     def _decisions(self, task: Task, answer: Any, stimuli: StimulusSet) -> xr.DataArray:
         plain = _plain(answer, self.id)
         if "presentation" not in plain.dims or "neuroid" in plain.dims:
-            raise ModelError(f"model {self.id!r} gave {plain.dims} when asked for {task.name}")
+            raise ModelError(f"model {self.id!r} returned the dimensions {plain.dims} for {task.name}")
         if task.name == "probabilities":
             if "choice" not in plain.dims or "choice" not in plain.coords:
-                raise ModelError(f"model {self.id!r} gave no choices when asked for probabilities")
+                raise ModelError(f"model {self.id!r} returned probabilities without choices")
             ordered = _by_stimulus(plain.transpose("presentation", "choice"), stimuli.ids, self.id)
             return _finite(ordered, "probabilities", self.id)
         if "choice" in plain.dims:
             plain = plain.isel(choice=0, drop=True)
         if task.name == "odd_one_out":
             return _odd_ones(plain, task.triplets, self.id)
-        strange = sorted(set(plain.values.astype(str).tolist()) - set(task.choices))
-        if strange and task.choices != ("imagenet",):
-            raise ModelError(f"model {self.id!r} answered {strange[0]!r}, which was not among the choices")
+        unknown = sorted(set(plain.values.astype(str).tolist()) - set(task.choices))
+        if unknown and task.choices != ("imagenet",):
+            raise ModelError(f"model {self.id!r} answered {unknown[0]!r}, which is not among the choices")
         return _by_stimulus(plain, stimuli.ids, self.id)
 
     def _fresh(self) -> Any:
         try:
             candidate = copy.copy(self.wrapped)
         except RecursionError:
-            # an object that passes on every name it lacks: half-made, its copy lacks all
+            # An object that delegates unknown attributes recurses while its copy has no attributes yet.
             candidate = object.__new__(type(self.wrapped))
             vars(candidate).update(vars(self.wrapped))
         if getattr(candidate, "do_behavior", False):
@@ -172,10 +173,9 @@ class BrainScoreModel:
 
 @dataclass(frozen=True)
 class BrainScoreSubject:
-    """An object written to Brain-Score's `ArtificialSubject`, which reads texts, as a model of this project.
+    """Adapts an object with Brain-Score's `ArtificialSubject` interface, which reads texts.
 
-    Every question goes to a fresh copy of ``wrapped``, lists that it collects in included; each passage is digested on its
-    own, in the order of the stimuli.
+    Every passage goes to a fresh copy of ``wrapped`` with empty lists, in the order of the stimuli.
     """
 
     wrapped: Any
@@ -185,35 +185,34 @@ class BrainScoreSubject:
     gives = frozenset({"responses", "decisions:reading_times", "decisions:next_word"})
 
     def answer(self, question: Any) -> xr.DataArray:
-        """Responses (presentation, neuroid), or reading times or next words (presentation,), of texts in their context.
+        """Return responses (presentation, neuroid), or reading times or next words (presentation,), of texts in context.
 
         Raises
         ------
         ModelError
-            The object answers nothing, another number of parts, or responses that are not finite.
+            The object does not return one answer per part of a text, or returns responses that are not finite.
         """
         stimuli: StimulusSet = question.stimuli
         region = getattr(question, "region", None)
         table = stimuli.table
         if "passage" not in table or "text" not in table:
             raise RequestError(
-                f"model {self.id!r} reads texts by passage: show them by the paradigm `reading`"
+                f"model {self.id!r} reads texts by passage: present them with the paradigm `reading`"
             )
         answers, order = [], []
         for _, rows in table.groupby("passage", sort=False).indices.items():
             candidate = self._fresh()
             if region is not None:
-                _told(
-                    candidate, "neural_recording", _named(candidate, "RecordingTarget", region), RECORDED_AS
-                )
+                target = _constant(candidate, "RecordingTarget", region)
+                _start(candidate, "neural_recording", target, RECORDING_TYPE)
             else:
-                _told(candidate, "behavioral_task", _named(candidate, "Task", question.task.name))
-            given = candidate.digest_text([str(text) for text in table["text"].iloc[rows]])
-            answer = given.get("behavior" if region is None else "neural")
+                _start(candidate, "behavioral_task", _constant(candidate, "Task", question.task.name))
+            outputs = candidate.digest_text([str(text) for text in table["text"].iloc[rows]])
+            answer = outputs.get("behavior" if region is None else "neural")
             if not isinstance(answer, xr.DataArray) or answer.sizes.get("presentation") != len(rows):
                 raise ModelError(
-                    f"model {self.id!r} did not answer the {len(rows)} parts of a passage one by one, first "
-                    f"{stimuli.ids[rows[0]]!r}"
+                    f"model {self.id!r} did not return one answer for each of the {len(rows)} parts of the passage that "
+                    f"begins with {stimuli.ids[rows[0]]!r}"
                 )
             answers.append(answer.transpose("presentation", ...).values)
             order += [stimuli.ids[row] for row in rows]
@@ -221,7 +220,7 @@ class BrainScoreSubject:
         coords: dict[str, Any] = {"stimulus_id": ("presentation", order)}
         dims = ("presentation",) if region is None else ("presentation", "neuroid")
         if values.ndim != len(dims):
-            raise ModelError(f"model {self.id!r} gave {values.ndim} dimensions, not {dims}")
+            raise ModelError(f"model {self.id!r} returned {values.ndim} dimensions, not {dims}")
         plain = xr.DataArray(values, dims=dims, coords=coords)
         if region is None:
             return plain
@@ -235,19 +234,19 @@ class BrainScoreSubject:
         return candidate
 
 
-RECORDED_AS: Final = "fMRI"
-"""The method of recording that is named to an object that reads: its answers do not depend on it."""
+RECORDING_TYPE: Final = "fMRI"
+"""The required recording type of `ArtificialSubject`; answers do not depend on it."""
 
 
-def _told(candidate: Any, what: str, *words: Any) -> None:
-    """Call ``start_…``, or ``perform_…`` as the interface named it first."""
-    method = getattr(candidate, f"start_{what}", None) or getattr(candidate, f"perform_{what}")
-    method(*words)
+def _start(candidate: Any, mode: str, *arguments: Any) -> None:
+    """Call ``start_<mode>``, or ``perform_<mode>``, its name in early versions of the interface."""
+    method = getattr(candidate, f"start_{mode}", None) or getattr(candidate, f"perform_{mode}")
+    method(*arguments)
 
 
 @contextmanager
 def _uncached() -> Iterator[None]:
-    """The peer's own cache switched off, and back."""
+    """Disable Brain-Score's disk cache while the context is open."""
     name = "RESULTCACHING_DISABLE"
     before = os.environ.get(name)
     os.environ[name] = "1"
@@ -260,24 +259,24 @@ def _uncached() -> Iterator[None]:
             os.environ[name] = before
 
 
-def _named(candidate: Any, owner: str, name: str) -> Any:
-    """The object's own word for a task or region, which by convention is the name itself."""
+def _constant(candidate: Any, owner: str, name: str) -> Any:
+    """Return the object's own constant for a task or region, by convention the name itself."""
     return getattr(getattr(candidate, owner, None), name, name)
 
 
-def _whole_numbers(bin_: Bin) -> tuple[float, float]:
+def _integer_edges(bin_: Bin) -> tuple[float, float]:
     start, end = (int(edge) if float(edge).is_integer() else float(edge) for edge in bin_)
     return start, end
 
 
 def _plain(answer: Any, model: str) -> xr.DataArray:
-    """An assembly with levels of indices turned into coordinates of their own.
+    """Return a plain assembly in which the levels of multi-indices are coordinates.
 
-    The peer's assemblies turn the only coordinate of a dimension into the dimension's index and lose its name.
+    Brain-Score's assemblies turn the only coordinate of a dimension into the dimension's index and lose its name.
     """
     if not isinstance(answer, xr.DataArray):
         raise ModelError(
-            f"model {model!r} gave {type(answer).__name__}, which is no assembly (xarray.DataArray)"
+            f"model {model!r} returned {type(answer).__name__}, not an assembly (xarray.DataArray)"
         )
     coords: dict[str, Any] = {}
     for dim in map(str, answer.dims):
@@ -300,22 +299,23 @@ def _plain(answer: Any, model: str) -> xr.DataArray:
 
 def _finite(answer: xr.DataArray, what: str, model: str) -> xr.DataArray:
     if answer.dtype.kind not in "biuf" or not np.isfinite(answer.values).all():
-        raise ModelError(f"model {model!r} gave NaN or infinite {what}")
+        raise ModelError(f"model {model!r} returned NaN or infinite {what}")
     return answer
 
 
 def _odd_ones(plain: xr.DataArray, triplets: Sequence[tuple[str, str, str]], model: str) -> xr.DataArray:
-    """The id of the odd stimulus of each triplet, where the model named it, or said which of the three it is."""
+    """Return the id of the odd stimulus of each triplet; the model answers with an id or with an index from 0 to 2."""
     if plain.sizes["presentation"] != len(triplets):
         raise ModelError(
-            f"model {model!r} gave {plain.sizes['presentation']} answers to {len(triplets)} triplets"
+            f"model {model!r} returned {plain.sizes['presentation']} answers to {len(triplets)} triplets"
         )
     joined = [SEPARATOR.join(triplet) for triplet in triplets]
     values = plain.values.tolist()
     if "stimulus_id" in plain.coords:
-        named = plain["stimulus_id"].values.astype(str).tolist()
-        if set(named) == set(joined):
-            values = [dict(zip(named, values, strict=True))[name] for name in joined]
+        names = plain["stimulus_id"].values.astype(str).tolist()
+        if set(names) == set(joined):
+            by_name = dict(zip(names, values, strict=True))
+            values = [by_name[name] for name in joined]
     odd = [
         triplet[int(value)] if isinstance(value, int | float) and value in (0, 1, 2) else str(value)
         for triplet, value in zip(triplets, values, strict=True)
@@ -326,21 +326,21 @@ def _odd_ones(plain: xr.DataArray, triplets: Sequence[tuple[str, str, str]], mod
     return xr.DataArray(odd, dims=("presentation",), coords={"stimulus_id": ("presentation", joined)})
 
 
-def _in_time(answer: xr.DataArray, bins: Sequence[tuple[float, float]], model: str) -> xr.DataArray:
-    """Time bins in the order they were asked for; a model without time answers alike in each."""
+def _align_time_bins(answer: xr.DataArray, bins: Sequence[tuple[float, float]], model: str) -> xr.DataArray:
+    """Return the time bins in the requested order; an answer without time is repeated in each."""
     starts = [start for start, _ in bins]
     if "time_bin" not in answer.dims:
         answer = answer.expand_dims(time_bin=len(bins), axis=-1)
     elif "time_bin_start" in answer.coords:
         names = [name for name in ("time_bin_start", "time_bin_end") if name in answer.coords]
-        there = list(zip(*(answer[name].values.astype(float).tolist() for name in names), strict=True))
-        wanted = [tuple(map(float, bin_[: len(names)])) for bin_ in bins]
-        lost = [bin_ for bin_, edges in zip(bins, wanted, strict=True) if edges not in there]
-        if lost:
-            raise ModelError(f"model {model!r} gave no time bin {lost[0][0]:g}-{lost[0][1]:g} ms")
-        answer = answer.isel(time_bin=[there.index(edges) for edges in wanted])
+        returned = list(zip(*(answer[name].values.astype(float).tolist() for name in names), strict=True))
+        requested = [tuple(map(float, bin_[: len(names)])) for bin_ in bins]
+        missing = [bin_ for bin_, edges in zip(bins, requested, strict=True) if edges not in returned]
+        if missing:
+            raise ModelError(f"model {model!r} returned no time bin {missing[0][0]:g}-{missing[0][1]:g} ms")
+        answer = answer.isel(time_bin=[returned.index(edges) for edges in requested])
     elif answer.sizes["time_bin"] != len(bins):
-        raise ModelError(f"model {model!r} gave {answer.sizes['time_bin']} time bins for {len(bins)}")
+        raise ModelError(f"model {model!r} returned {answer.sizes['time_bin']} time bins, not {len(bins)}")
     edges: Mapping[Any, Any] = {
         "time_bin_start": ("time_bin", [float(start) for start in starts]),
         "time_bin_end": ("time_bin", [float(end) for _, end in bins]),
@@ -349,39 +349,40 @@ def _in_time(answer: xr.DataArray, bins: Sequence[tuple[float, float]], model: s
 
 
 def _by_stimulus(answer: xr.DataArray, ids: Sequence[str], model: str) -> xr.DataArray:
-    """Rows in the order of ``ids``, one repetition of all after another."""
+    """Return the rows in the order of ``ids``, one repetition of all stimuli after another."""
     if "stimulus_id" not in answer.coords:
-        raise ModelError(f"model {model!r} gave an answer without stimulus_id")
+        raise ModelError(f"model {model!r} returned an answer without the coordinate stimulus_id")
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(answer["stimulus_id"].values.astype(str)):
         rows.setdefault(name, []).append(row)
-    lost = [name for name in ids if name not in rows]
-    if lost:
-        raise ModelError(f"model {model!r} gave nothing for {len(lost)} stimuli, first {lost[0]!r}")
+    missing = [name for name in ids if name not in rows]
+    if missing:
+        raise ModelError(f"model {model!r} returned nothing for {len(missing)} stimuli, first {missing[0]!r}")
     counts = {len(rows[name]) for name in ids}
     if len(counts) > 1:
         raise ModelError(
-            f"model {model!r} answered to some stimuli {min(counts)}, to others {max(counts)} times"
+            f"model {model!r} answered some stimuli {min(counts)} times and others {max(counts)} times"
         )
     repetitions = counts.pop()
     order = [rows[name][repetition] for repetition in range(repetitions) for name in ids]
-    kept = answer.isel(presentation=order)
-    other = [name for name, values in kept.coords.items() if values.dims == ("presentation",)]
-    kept = kept.drop_vars(other).assign_coords(stimulus_id=("presentation", list(ids) * repetitions))
+    ordered = answer.isel(presentation=order)
+    other = [name for name, values in ordered.coords.items() if values.dims == ("presentation",)]
+    ordered = ordered.drop_vars(other).assign_coords(stimulus_id=("presentation", list(ids) * repetitions))
     if repetitions > 1:
-        kept = kept.assign_coords(repetition=("presentation", np.repeat(np.arange(repetitions), len(ids))))
-    return kept
+        repetition = np.repeat(np.arange(repetitions), len(ids))
+        ordered = ordered.assign_coords(repetition=("presentation", repetition))
+    return ordered
 
 
 def _neuroids(answer: xr.DataArray, region: str, model: str) -> xr.DataArray:
-    """Neuroids with unique ids, a layer and the region.
+    """Add unique neuroid ids, a layer and the region.
 
-    A model that keeps answers under a name that does not say the region gives one region's for another's.
+    An answer from another region is refused: a model whose cache keys lack the region returns such answers.
     """
-    said = set(answer["region"].values.astype(str)) if "region" in answer.coords else set()
-    other = sorted(said & set(REGIONS) - {region})
+    regions = set(answer["region"].values.astype(str)) if "region" in answer.coords else set()
+    other = sorted(regions & set(REGIONS) - {region})
     if other:
-        raise ModelError(f"model {model!r} gave neuroids of {', '.join(other)} when asked for {region}")
+        raise ModelError(f"model {model!r} returned neuroids of {', '.join(other)} for {region}")
     count = answer.sizes["neuroid"]
     if "neuroid_id" not in answer.coords or len(set(answer["neuroid_id"].values.astype(str))) < count:
         answer = answer.assign_coords(neuroid_id=("neuroid", [f"{model}.{region}.{n}" for n in range(count)]))
@@ -395,7 +396,7 @@ def _neuroids(answer: xr.DataArray, region: str, model: str) -> xr.DataArray:
 
 
 class PathTable(pd.DataFrame):
-    """A table of stimuli with the path of each one's file, as Brain-Score models read it."""
+    """A table of stimuli with the paths of their files, as Brain-Score models read it."""
 
     _metadata = ["identifier", "stimulus_paths"]  # noqa: RUF012 (pandas reads the class attribute)
 
@@ -407,30 +408,30 @@ class PathTable(pd.DataFrame):
         return type(self)
 
     def get_stimulus(self, stimulus_id: str) -> Path:
-        """Path of one stimulus's file."""
+        """Return the path of a stimulus's file."""
         return self.stimulus_paths[stimulus_id]
 
 
 def table_class() -> type[PathTable]:
-    """The class of tables that Brain-Score's code takes for stimuli, in this process.
+    """Return a table class that Brain-Score's code in this process accepts as stimuli.
 
-    Its activation extractor asks ``isinstance(stimuli, StimulusSet)`` and reads anything else as a list of paths. The
-    class has lived in several packages (brainio, brainscore_core) and lies in copies of them: the table is one of every
-    loaded class of tables with that name.
+    Its activation extractor tests ``isinstance(stimuli, StimulusSet)`` and reads anything else as a list of paths.
+    Several packages (brainio, brainscore_core, and copies of them) define the class: the returned one derives from
+    every loaded table class with that name.
     """
-    named = (
+    candidates = (
         vars(module).get("StimulusSet")
         for module in list(sys.modules.values())
         if hasattr(module, "__dict__")
     )
-    found = dict.fromkeys(
+    kinds = dict.fromkeys(
         kind
-        for kind in named
+        for kind in candidates
         if isinstance(kind, type) and issubclass(kind, pd.DataFrame) and kind is not PathTable
     )
-    # a base beside a class derived from it has no order of resolution
+    # Python cannot order the bases if one of them derives from another, so only the most derived classes are used.
     leaves = [
-        kind for kind in found if not any(other is not kind and issubclass(other, kind) for other in found)
+        kind for kind in kinds if not any(other is not kind and issubclass(other, kind) for other in kinds)
     ]
     return _derived(tuple(leaves))
 
@@ -444,38 +445,38 @@ def _derived(kinds: tuple[type[pd.DataFrame], ...]) -> type[PathTable]:
 def as_files(
     stimuli: StimulusSet, *, label_column: str | None = None, rows: Sequence[str] = ()
 ) -> Iterator[PathTable]:
-    """The stimuli in a folder that lasts as long as the question, under a name that tells their content.
+    """Write the stimuli to a folder that exists while the context is open; their name contains a hash of the content.
 
-    ``rows``: the ids to show, in order and possibly several times; every stimulus once when empty. ``label_column`` is
-    also given as ``image_label``, which is where the peer looks for labels.
+    ``rows`` are the ids to show, in order and possibly repeated; by default every stimulus once. ``label_column`` is
+    copied to ``image_label``, where Brain-Score's code looks for labels.
     """
     columns = stimuli.table.assign(stimulus_id=stimuli.ids)
-    # text as Python objects: what the peer's code was written for, whatever pandas makes of text by itself
+    # Brain-Score's code expects text columns of Python objects, which newer versions of pandas no longer create.
     columns = columns.astype(
         {name: object for name in columns if pd.api.types.is_string_dtype(columns[name])}
     )
     if label_column is not None:
         columns["image_label"] = columns[label_column]
     if rows:
-        place = {id: row for row, id in enumerate(stimuli.ids)}
-        columns = columns.iloc[[place[id] for id in rows]].reset_index(drop=True)
+        positions = {id: row for row, id in enumerate(stimuli.ids)}
+        columns = columns.iloc[[positions[id] for id in rows]].reset_index(drop=True)
     table = table_class()(columns)
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
-        table.stimulus_paths = _written(stimuli, Path(folder)) if "filename" in columns else {}
-        asked = hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
-        table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}-{asked}"
+        table.stimulus_paths = _write_files(stimuli, Path(folder)) if "filename" in columns else {}
+        order = hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
+        table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}-{order}"
         yield table
 
 
-def _written(stimuli: StimulusSet, folder: Path) -> dict[str, Path]:
-    """Each stimulus's file, under its own name where names differ."""
+def _write_files(stimuli: StimulusSet, folder: Path) -> dict[str, Path]:
+    """Write the file of each stimulus and return the paths; file names are kept if their stems are unique."""
     names = [PurePosixPath(str(name)).name for name in stimuli.table["filename"]]
     plain = len({PurePosixPath(name).stem for name in names}) == len(names)
     paths: dict[str, Path] = {}
     for number, (id, data) in enumerate(zip(stimuli.ids, stimuli.read(), strict=True)):
         name = PurePosixPath(names[number] if plain else f"{number:06d}{PurePosixPath(names[number]).suffix}")
         if data.startswith(_PNG):
-            name = name.with_suffix(".png")  # placed on a screen, whatever it was before
+            name = name.with_suffix(".png")  # stimuli placed on a screen are PNG files
         paths[id] = folder / str(name)
         paths[id].write_bytes(data)
     return paths

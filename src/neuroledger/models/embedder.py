@@ -1,4 +1,4 @@
-"""An embedder answers a stimulus, an image, a text, a stretch of sound or of film, with one row of numbers."""
+"""Embedders: models that return one row of numbers per stimulus (image, text, or interval of a sound or film)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ COLUMNS: Final[Mapping[Sense, tuple[str, ...]]] = {
     "sound": ("filename", "start", "duration"),
     "film": ("filename",),
 }
-"""Columns of a table of stimuli beside `stimulus_id`, by channel."""
+"""Columns of a table of stimuli in addition to `stimulus_id`, by channel."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One stimulus: a text with what was read or heard up to its end, or a file, or a stretch of one in seconds."""
+    """One stimulus: a text with its context up to its end, or a file, or an interval of a file in seconds."""
 
     stimulus_id: str
     text: str = ""
@@ -41,26 +41,26 @@ class Shown:
 
     @property
     def where(self) -> str:
-        """The name of the file, for messages."""
+        """Name of the file, for messages."""
         return "(no file)" if self.path is None else self.path.name
 
     @property
     def file(self) -> Path:
-        """The file.
+        """Path of the file.
 
         Raises
         ------
         DataError
-            There is none, or it is not there.
+            The stimulus has no file, or the file does not exist.
         """
         if self.path is None or not self.path.is_file():
-            raise DataError(f"stimulus {self.stimulus_id!r}: the file {self.path or '(none)'} is not there")
+            raise DataError(f"stimulus {self.stimulus_id!r}: the file {self.path or '(none)'} does not exist")
         return self.path
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Rows (stimulus, feature), float32, and what a reader of them should know."""
+    """Rows (stimulus, feature), float32, and notes on how to interpret them."""
 
     rows: Rows
     notes: tuple[str, ...] = ()
@@ -68,9 +68,9 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Embed:
-    """The question for embeddings of stimuli in their order.
+    """A request for embeddings of stimuli, in their order.
 
-    ``states`` are hidden states by number, those of the spec where None; ``tell`` is called with the number of stimuli done.
+    ``states`` are numbers of hidden states (None: those of the spec); ``tell`` is called with the number of stimuli done.
     """
 
     stimuli: Sequence[Shown]
@@ -88,10 +88,10 @@ class Embedder:
     shown
         The channel of its stimuli.
     embed
-        Embeddings of stimuli in their order, of the given hidden states, or of those that the spec names; the third argument
-        is called with the number of stimuli done.
+        Function of stimuli, numbers of hidden states (None: those of the spec) and a callback, which is called with the
+        number of stimuli done; it returns embeddings in the order of the stimuli.
     described
-        Plain data that says what the rows are: states, pooling, SHA-256 of the weights, versions of packages.
+        Plain data that identifies the rows: states, pooling, SHA-256 of the weights, versions of packages.
     """
 
     id: str
@@ -110,21 +110,19 @@ class Embedder:
         return frozenset({"embeddings"})
 
     def answer(self, question: Any) -> Embedded:
-        """Embeddings; see :class:`Embed`."""
+        """Return embeddings; see :class:`Embed`."""
         return self.embed(question.stimuli, question.states, question.tell)
 
 
 def grouped_mean(frames: NDArray[np.floating[Any]], groups: int) -> NDArray[np.float64]:
-    """Means over ``groups`` stretches of (frame, feature), side by side; the first stretches are longer by one frame.
+    """Return the concatenated means over ``groups`` consecutive parts of (frame, feature); the first may be a frame longer.
 
     Raises
     ------
     DataError
-        There are fewer frames than stretches.
+        There are fewer frames than parts.
     """
     if len(frames) < groups:
-        raise DataError(
-            f"{len(frames)} frames cannot be divided into {groups} stretches: take a longer window"
-        )
+        raise DataError(f"{len(frames)} frames cannot be divided into {groups} parts: use a longer window")
     parts = np.array_split(np.asarray(frames, dtype=np.float64), groups)
     return np.concatenate([part.mean(axis=0) for part in parts])

@@ -24,8 +24,8 @@ VERSION = 1
 PHOTOGRAPH: Final = Preprocessing(resize=256, fit="shorter", crop=224)
 SQUARE: Final = Preprocessing(resize=224, mean=(0.5,), std=(0.5,))
 FETCHING: Final = ("pretrained", "checkpoint", "weights", "hf_hub", "name_or_path")
-"""What names of arguments contain that make a hub bring weights of its own."""
-# What other people's constructors raise on arguments that do not fit each other.
+"""Parts of the names of arguments that make a hub download its own weights."""
+# Exceptions that third-party constructors raise on incompatible arguments.
 UNBUILDABLE: Final = (
     TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, LookupError, ImportError
 )  # fmt: skip
@@ -36,7 +36,7 @@ Make = Callable[[str, Arguments, str], "Module"]
 
 
 def _classifier(hub: str, make: Make) -> None:
-    """Register the builder of a hub whose networks are functions of keyword arguments."""
+    """Register the builder for a hub whose networks are built from keyword arguments."""
 
     def build(
         *,
@@ -55,11 +55,11 @@ def _classifier(hub: str, make: Make) -> None:
         device: str = "cpu",
         store: Any = None,
     ) -> LayeredModel:
-        """An architecture of the hub by name, random from ``seed`` where no ``weights`` are pinned."""
-        given = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
-        given |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
-        given |= {"visual_degrees": visual_degrees, "device": device, "store": store}
-        return _model(hub, make, id, architecture, arguments or {}, given)
+        """Create a model from an architecture of the hub; weights are random from ``seed`` unless ``weights`` are pinned."""
+        fields = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
+        fields |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
+        fields |= {"visual_degrees": visual_degrees, "device": device, "store": store}
+        return _model(hub, make, id, architecture, arguments or {}, fields)
 
     build.__name__ = f"{hub}_model"
     builder(hub, version=VERSION, takes={"images"}, gives=of_layers)(build)
@@ -83,51 +83,48 @@ def transformers_model(
     device: str = "cpu",
     store: Any = None,
 ) -> LayeredModel:
-    """A vision model of ``transformers`` by class, such as ``ViTModel``, with the fields of its configuration."""
-    given = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
-    given |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
-    given |= {"visual_degrees": visual_degrees, "device": device, "store": store}
-    return _model("transformers", _from_transformers, id, architecture, config or {}, given)
+    """Create a model from a vision class of ``transformers``, such as ``ViTModel``, and its configuration fields."""
+    fields = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
+    fields |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
+    fields |= {"visual_degrees": visual_degrees, "device": device, "store": store}
+    return _model("transformers", _from_transformers, id, architecture, config or {}, fields)
 
 
 def _model(
-    hub: str, make: Make, id: str, architecture: str, arguments: Arguments, given: Mapping[str, Any]
+    hub: str, make: Make, id: str, architecture: str, arguments: Arguments, fields: Mapping[str, Any]
 ) -> LayeredModel:
-    """A hub's network with weights drawn from the seed, or from pinned files, and nothing fetched by name."""
+    """Build a network with weights from the seed or from pinned files; refuse arguments that would download weights."""
     for name, value in arguments.items():
         if value and any(part in name for part in FETCHING):
             raise ModelError(
-                f"model {id!r}: {name!r} brings weights that nothing pins; fetch them once as safetensors, and pin the "
+                f"model {id!r}: {name!r} downloads weights that are not pinned; fetch them once as safetensors, and pin the "
                 "file by its SHA-256 under `weights`"
             )
     hub_package(hub)
     from neuroledger.models.torch_weights import seeded
 
     try:
-        module = seeded(lambda: make(architecture, arguments, id), given["seed"])
+        module = seeded(lambda: make(architecture, arguments, id), fields["seed"])
     except UNBUILDABLE as error:
-        words = f"model {id!r}: {architecture} cannot be built with these arguments: {error}"
-        raise ModelError(words) from error
+        message = f"model {id!r}: {architecture} cannot be built with these arguments: {error}"
+        raise ModelError(message) from error
     described = {
         "builder": hub,
         "version": VERSION,
         "architecture": architecture,
         "arguments": dict(arguments),
     }
-    return assemble(module, described, id=id, packages=(hub,), **given)
+    return assemble(module, described, id=id, packages=(hub,), **fields)
 
 
 def _from_torchvision(architecture: str, arguments: Arguments, model: str) -> Module:
     hub = hub_package("torchvision").models
-    _known(architecture, hub.list_models(), model)
-    # Without a word, networks of segmentation and detection would fetch the weights of their first half.
-    none = {name: None for name in ("weights", "weights_backbone") if name in _keywords(hub, architecture)}
-    made: Module = hub.get_model(architecture, **none, **arguments)
-    return made
-
-
-def _keywords(hub: Any, architecture: str) -> set[str]:
-    return set(inspect.signature(hub.get_model_builder(architecture)).parameters)
+    _require_known(architecture, hub.list_models(), model)
+    # By default, segmentation and detection networks would download weights for their backbone.
+    keywords = inspect.signature(hub.get_model_builder(architecture)).parameters
+    none = {name: None for name in ("weights", "weights_backbone") if name in keywords}
+    module: Module = hub.get_model(architecture, **none, **arguments)
+    return module
 
 
 def _from_timm(architecture: str, arguments: Arguments, model: str) -> Module:
@@ -135,22 +132,22 @@ def _from_timm(architecture: str, arguments: Arguments, model: str) -> Module:
     name, _, tag = architecture.partition(".")
     if tag and name in hub.list_models():
         raise ModelError(
-            f"model {model!r}: {tag!r} in {architecture!r} names weights, which nothing pins; write {name!r}, and pin "
+            f"model {model!r}: {tag!r} in {architecture!r} names weights that are not pinned; write {name!r}, and pin "
             "the file of the weights by its SHA-256 under `weights`"
         )
-    _known(architecture, hub.list_models(), model)
-    made: Module = hub.create_model(architecture, pretrained=False, **arguments)
-    return made
+    _require_known(architecture, hub.list_models(), model)
+    module: Module = hub.create_model(architecture, pretrained=False, **arguments)
+    return module
 
 
 def _from_transformers(architecture: str, config: Arguments, model: str) -> Module:
-    found, settings = configured(architecture, config, model)
-    made: Module = found(settings)
-    return made
+    model_class, settings = configured(architecture, config, model)
+    module: Module = model_class(settings)
+    return module
 
 
 def configured(architecture: str, config: Arguments, model: str) -> tuple[Any, Any]:
-    """A model class of ``transformers`` and its configuration, with the given fields.
+    """Return a model class of ``transformers`` and its configuration with the fields of ``config``.
 
     Raises
     ------
@@ -158,22 +155,22 @@ def configured(architecture: str, config: Arguments, model: str) -> tuple[Any, A
         There is no such class, or its configuration has no such field.
     """
     hub = hub_package("transformers")
-    # A glance at the names first: looking one up imports its module.
+    # The names are checked first, because getattr imports the module of the class.
     names = [name for name in dir(hub) if name.endswith(("Model", "ForImageClassification"))]
-    _known(architecture, names, model, "model class")
-    found = getattr(hub, architecture)
-    settings = getattr(found, "config_class", None)
-    if settings is None:
+    _require_known(architecture, names, model, "model class")
+    model_class = getattr(hub, architecture)
+    config_class = getattr(model_class, "config_class", None)
+    if config_class is None:
         raise ModelError(f"model {model!r}: {architecture} of transformers has no configuration of its own")
-    usual = settings()
+    default = config_class()
     for name in config:
-        if not hasattr(usual, name):  # it would be stored, and change nothing
-            known = unknown("field", name, list(usual.to_dict()))
-            raise ModelError(f"model {model!r}: the configuration of {architecture} has no {known}")
-    return found, settings(**config)
+        if not hasattr(default, name):  # transformers would store an unknown field and ignore it
+            field = unknown("field", name, list(default.to_dict()))
+            raise ModelError(f"model {model!r}: the configuration of {architecture} has no {field}")
+    return model_class, config_class(**config)
 
 
-def _known(architecture: str, names: list[str], model: str, kind: str = "architecture") -> None:
+def _require_known(architecture: str, names: list[str], model: str, kind: str = "architecture") -> None:
     if architecture not in names:
         raise ModelError(f"model {model!r}: there is no {unknown(kind, architecture, names)}")
 

@@ -1,4 +1,4 @@
-"""A model is anything that takes some channels and gives others; `record`, `perform`, `fit` and `embed` ask it."""
+"""The model protocol, the questions that `record`, `perform`, `fit` and `embed` ask, and models made of layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from neuroledger.models.embedder import Embed, Embedded, Shown, Tell
 from neuroledger.models.neuroids import Bin, align_time, labelled
 from neuroledger.spec.channels import Channels, Interface
 
-# Double-precision copies of the features that a readout makes while it is fitted.
+# Number of double-precision copies of the features that fitting a readout makes.
 FIT_COPIES: Final = 3
 READOUTS: Final = ("probabilities", "odd_one_out")
 """Tasks that can be read out of any features."""
@@ -43,12 +43,12 @@ DECISIONS: Final = ("label", *READOUTS)
 
 @dataclass(frozen=True)
 class Task:
-    """What a model is to decide about each stimulus.
+    """The decision that a model makes about each stimulus.
 
-    ``label``: one of ``choices``. ``probabilities``: the probability of each label that the fitting stimuli have in
-    their column ``label_column``. ``odd_one_out``: which of three stimuli is unlike the other two, for each of
-    ``triplets`` of stimulus ids, or for the rows in threes. ``reading_times`` and ``next_word``: of each part of a text,
-    read with its ``context``.
+    ``label``: one of ``choices``. ``probabilities``: the probability of each label in the column ``label_column`` of the
+    fitting stimuli. ``odd_one_out``: which of three stimuli differs most from the other two, for each of ``triplets``
+    of stimulus ids, or else for each three consecutive rows. ``reading_times`` and ``next_word``: for each part of a
+    text, read with its ``context``.
     """
 
     name: Literal["label", "probabilities", "odd_one_out", "reading_times", "next_word"]
@@ -60,10 +60,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Record:
-    """The question for responses of a region: (presentation, neuroid), and (…, time_bin) where ``time_bins`` (ms) are given.
+    """A request for the responses of a region: (presentation, neuroid), or (…, time_bin) if ``time_bins`` (ms) are given.
 
-    Coordinates of the answer: stimulus_id and, for a model that varies from trial to trial and ``trials > 1``, repetition
-    on presentation; neuroid_id, layer, and the place within the layer (channel, channel_x, …) on neuroid.
+    Coordinates of the answer: on ``presentation``, stimulus_id and, for a stochastic model with ``trials > 1``,
+    repetition; on ``neuroid``, neuroid_id, layer, and the position within the layer (channel, channel_x, …).
     """
 
     stimuli: StimulusSet
@@ -79,7 +79,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Perform:
-    """The question for decisions: (presentation,) labels, or (presentation, choice) probabilities, with stimulus_id."""
+    """A request for decisions: (presentation,) labels, or (presentation, choice) probabilities, with stimulus_id."""
 
     task: Task
     stimuli: StimulusSet
@@ -94,9 +94,9 @@ class Perform:
 
 @dataclass(frozen=True)
 class Fit:
-    """The question for what a model makes of examples: a trained network or estimator, of a form that the family states.
+    """A request to fit the model to examples; the answer is a network or estimator in the form that the family defines.
 
-    ``before`` is what was fitted to earlier examples, where learning goes on; it is not changed.
+    ``before`` is the result of fitting earlier examples, for continued learning; it is not modified.
     """
 
     asks: str
@@ -109,7 +109,7 @@ Question = Record | Perform | Fit | Embed
 
 @runtime_checkable
 class Model(Protocol):
-    """Anything that takes and gives channels; it remembers nothing from one question to the next.
+    """Anything that takes and gives channels, without state between one question and the next.
 
     A new sense or readout is a new channel (:mod:`neuroledger.spec.channels`), not a new method.
     """
@@ -121,18 +121,18 @@ class Model(Protocol):
 
     @property
     def takes(self) -> Channels:
-        """Channels that can be shown to it."""
+        """Input channels."""
         ...
 
     @property
     def gives(self) -> Channels:
-        """Channels that can be asked back; ``responses`` stands for every region, ``responses:IT`` for one."""
+        """Output channels; ``responses`` means every region, ``responses:IT`` a single one."""
         ...
 
     def answer(self, question: Any) -> Any:
-        """The answer to a question on a channel that it gives.
+        """Answer a question on one of the output channels.
 
-        A model with a field of view places the stimuli on it (:func:`neuroledger.data.screen.place`).
+        A model with a field of view places the stimuli in it (:func:`neuroledger.data.screen.place`).
         """
         ...
 
@@ -140,12 +140,12 @@ class Model(Protocol):
 def record(
     model: Model, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
 ) -> xr.DataArray:
-    """Responses of a region; see :class:`Record`.
+    """Return the responses of a region; see :class:`Record`.
 
     Raises
     ------
     ModelError
-        The model gives no responses of the region, or no assembly.
+        The model gives no responses of the region, or its answer is not an assembly.
     """
     return _assembly(model, Record(stimuli, region, time_bins, trials))
 
@@ -157,23 +157,23 @@ def perform(
     fitting_stimuli: StimulusSet | None = None,
     trials: int = 1,
 ) -> xr.DataArray:
-    """Decisions about stimuli; see :class:`Perform`.
+    """Return decisions about stimuli; see :class:`Perform`.
 
     Raises
     ------
     ModelError
-        The model makes no such decisions, or gives no assembly.
+        The model makes no such decisions, or its answer is not an assembly.
     """
     return _assembly(model, Perform(task, stimuli, fitting_stimuli, trials))
 
 
 def fit(model: Model, asks: str, training: Any, before: Any = None) -> Any:
-    """What the model makes of examples, for answers on the channel ``asks``; see :class:`Fit`.
+    """Fit the model to examples, to answer on the channel ``asks``; see :class:`Fit`.
 
     Raises
     ------
     ModelError
-        The model cannot be fitted to give such answers.
+        The model cannot be fitted for this channel.
     """
     return asked(model, Fit(asks, training, before))
 
@@ -184,7 +184,7 @@ def embed(
     states: tuple[int, ...] | None = None,
     tell: Tell = lambda done: None,
 ) -> Embedded:
-    """Embeddings of stimuli; see :class:`neuroledger.models.embedder.Embed`.
+    """Return embeddings of stimuli; see :class:`neuroledger.models.embedder.Embed`.
 
     Raises
     ------
@@ -194,17 +194,16 @@ def embed(
     answer = asked(model, Embed(stimuli, states, tell))
     if not isinstance(answer, Embedded):
         raise ModelError(
-            f"model {model.id!r} gave {type(answer).__name__} as embeddings, not rows of numbers"
+            f"model {model.id!r} returned {type(answer).__name__} as embeddings, not an `Embedded`"
         )
     return answer
 
 
 def asked(model: Model, question: Question) -> Any:
-    """The answer to a question, which is refused here where the model does not give its channel."""
-    lacking = Interface(model.takes, model.gives).lacking(Interface(frozenset(), frozenset({question.asks})))[
-        1
-    ]
-    if lacking:
+    """Return the model's answer, or refuse a question on a channel that the model does not give."""
+    requested = Interface(frozenset(), frozenset({question.asks}))
+    _, missing = Interface(model.takes, model.gives).lacking(requested)
+    if missing:
         raise ModelError(
             f"model {model.id!r} does not give {question.asks}; it gives {', '.join(sorted(model.gives)) or 'nothing'}"
         )
@@ -215,7 +214,7 @@ def _assembly(model: Model, question: Record | Perform) -> xr.DataArray:
     answer = asked(model, question)
     if not isinstance(answer, xr.DataArray):
         raise ModelError(
-            f"model {model.id!r} gave {type(answer).__name__}, not an assembly (xarray.DataArray)"
+            f"model {model.id!r} returned {type(answer).__name__}, not an assembly (xarray.DataArray)"
         )
     return answer
 
@@ -223,8 +222,8 @@ def _assembly(model: Model, question: Record | Perform) -> xr.DataArray:
 Identity = Mapping[str, Any]
 
 
-class _Seeing(Protocol):
-    """A model that is shown stimuli as they are."""
+class _Observer(Protocol):
+    """A model that receives stimuli already placed in its field of view."""
 
     def record(
         self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
@@ -235,8 +234,8 @@ class _Seeing(Protocol):
     ) -> xr.DataArray: ...
 
 
-def shown_to(model: _Seeing, question: Record | Perform, degrees: float | None) -> xr.DataArray:
-    """The answer of a model with a field of view of so many degrees (None: it sees stimuli as they are)."""
+def shown_to(model: _Observer, question: Record | Perform, degrees: float | None) -> xr.DataArray:
+    """Return the answer of a model whose field of view spans ``degrees`` (None: stimuli are shown unchanged)."""
     stimuli = place(question.stimuli, degrees)
     if isinstance(question, Record):
         return model.record(stimuli, question.region, question.time_bins, question.trials)
@@ -252,18 +251,18 @@ def of_layers(
     layers: Sequence[str] = (),
     dynamics: bool | None = None,
 ) -> Channels:
-    """What a model of layers gives, from its parameters and the fields of its spec.
+    """Return the output channels of a model made of layers, from its parameters and the fields of its spec.
 
     Parameters
     ----------
     values
-        ``regions``, ``layers``, ``commit`` (a rule whose ``on`` names regions) and ``times``, each if there is one.
+        ``regions``, ``layers``, ``commit`` (a rule whose ``on`` names regions) and ``times``, each optional.
     decisions
-        Tasks that can be read out; labels need a layer of logits.
+        Tasks that can be read out; ``label`` needs a layer of logits.
     layers
-        The layers of a model that names none.
+        The layers to assume if ``values`` names none.
     dynamics
-        Whether responses develop in time; by ``times`` when not given.
+        Whether responses vary in time; if None, they do when ``times`` is given.
     """
     regions = {*(values.get("regions") or {}), *((values.get("commit") or {}).get("on") or {})}
     names = {f"responses:{region}" for region in regions}
@@ -276,14 +275,14 @@ def of_layers(
 
 @dataclass(frozen=True, kw_only=True)
 class LayeredModel:
-    """A model made of named layers: a commitment of regions to layers over a function that gives their activations.
+    """A model made of named layers: a function that computes activations, and a commitment of regions to layers.
 
     ``layers`` are all layers that one pass records; ``regions`` commits each region to one or several of them (a
-    model with a single layer answers for every region with it). ``decisions`` are the tasks that can be read out of
-    ``readout``, or of the last layer; labels are decided from ``logits`` where they are another, and ``labels`` name
-    its features. ``identity`` is plain data that determines the activations, or, for a model in memory, a function that
-    gives it (with the key ``process``) for the model's present state; without it nothing is kept.
-    ``times`` are the model's own time bins in ms: its activations then are (stimulus, time bin, …).
+    model with a single layer uses it for every region). ``decisions`` are the tasks that can be read out of
+    ``readout``, by default the last layer; labels are read from ``logits`` if it is given, and ``labels`` names the
+    features of that layer. ``identity`` is plain data that determines the activations or, for a model in memory, a
+    function that returns it (with the key ``process``) for the model's present state; without it nothing is cached.
+    ``times`` are the model's own time bins in ms: its activations are then (stimulus, time bin, …).
     """
 
     id: str
@@ -305,24 +304,25 @@ class LayeredModel:
     def __post_init__(self) -> None:
         if not self.layers:
             raise ModelError(f"model {self.id!r} has no layers: name at least one")
-        asked = {layer: f"region {region}" for region in self.regions for layer in self.committed(region)}
-        asked |= {one: name for name, one in (("readout", self.readout), ("logits", self.logits)) if one}
-        for layer, asking in asked.items():
+        uses = {layer: f"region {region}" for region in self.regions for layer in self.committed(region)}
+        uses |= {layer: name for name, layer in (("readout", self.readout), ("logits", self.logits)) if layer}
+        for layer, use in uses.items():
             if layer not in self.layers:
-                words = f"it records no {unknown('layer', layer, self.layers)}"
-                raise ModelError(f"model {self.id!r}, {asking}: {words}")
+                raise ModelError(
+                    f"model {self.id!r}, {use}: it records no {unknown('layer', layer, self.layers)}"
+                )
 
     @property
     def gives(self) -> Channels:
-        """Responses of the regions that it is committed to, and decisions."""
+        """Responses of the committed regions, and decisions."""
         return of_layers(vars(self), decisions=self.decisions)
 
     def answer(self, question: Any) -> xr.DataArray:
-        """Responses or decisions, of stimuli as they appear in its field of view; see :class:`Model`."""
+        """Return responses or decisions for stimuli as they appear in the field of view; see :class:`Model`."""
         return shown_to(self, question, self.visual_degrees)
 
     def committed(self, region: str) -> tuple[str, ...]:
-        """The layers that stand for a region.
+        """Return the layers that are committed to a region.
 
         Raises
         ------
@@ -342,19 +342,20 @@ class LayeredModel:
     def record(
         self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Responses of the layers committed to ``region``; see :class:`Record`."""
+        """Return responses of the layers committed to ``region``; see :class:`Record`."""
         activations = self.activations(stimuli, self.committed(region), trials)
         responses = [self._responses(values, time_bins) for values in activations.values()]
         joined = responses[0] if len(responses) == 1 else self._join(responses)
         if time_bins is not None and self.times is None:
             joined = np.broadcast_to(joined[:, :, None], (*joined.shape, len(time_bins)))
-        shapes = {layer: self._feature_shape(values) for layer, values in activations.items()}
+        axes = 1 if self.times is None else 2
+        shapes = {layer: tuple(values.shape[axes:]) for layer, values in activations.items()}
         return labelled(joined, shapes, stimuli.ids, model=self.id, region=region, time_bins=time_bins)
 
     def perform(
         self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
     ) -> xr.DataArray:
-        """Decisions read out from the ``readout`` layer, or the last one, labels from ``logits``; see :class:`Perform`."""
+        """Return decisions read out from ``readout`` or the last layer, labels from ``logits``; see :class:`Perform`."""
         layer = (self.logits if task.name == "label" else None) or self.readout or self.layers[-1]
         features = self._features(stimuli, layer, trials)
         if task.name == "odd_one_out":
@@ -365,7 +366,7 @@ class LayeredModel:
             return readout.label(features, stimuli.ids, task.choices, model=self.id, labels=self.labels)
         if fitting_stimuli is None:
             raise RequestError(
-                f"model {self.id!r}: probabilities need fitting stimuli with labels, none were given"
+                f"model {self.id!r}: probabilities need fitting stimuli with labels; none were given"
             )
         if task.label_column not in fitting_stimuli.table:
             raise RequestError(f"fitting stimuli {fitting_stimuli.id!r} have no column {task.label_column!r}")
@@ -373,9 +374,11 @@ class LayeredModel:
         return readout.probabilities(self._features(fitting_stimuli, layer, 1), labels, features, stimuli.ids)
 
     def activations(self, stimuli: StimulusSet, layers: Sequence[str], trials: int = 1) -> dict[str, Array]:
-        """Layer → array (presentation, …), from the store or from one pass that records every layer for it."""
+        """Return layer → array (presentation, …), from the store or from one pass that records and stores all layers."""
         if len(stimuli.table) == 0:
-            raise RequestError(f"stimulus set {stimuli.id!r} is empty: nothing to show to model {self.id!r}")
+            raise RequestError(
+                f"stimulus set {stimuli.id!r} is empty: there is nothing to show to model {self.id!r}"
+            )
         trials = trials if self.stochastic else 1
         rows = len(stimuli.table) * trials
         identity = self.identity() if callable(self.identity) else self.identity
@@ -384,27 +387,26 @@ class LayeredModel:
             require_memory(
                 rows * seen.bytes_per_stimulus,
                 f"model {self.id!r}, {len(layers)} layers for {rows:,} presentations,",
-                "score it with nl.score, which keeps them on disk, or name fewer layers",
+                "score it with nl.score, which stores activations on disk, or name fewer layers",
             )
             return collect(passes, seen, rows)
         identity = {**identity, "trials": trials}
-        kept = self._kept(self.store, identity, stimuli, layers, rows)
-        if kept is None:
-            # A module belongs to its process: that lock comes before the one that processes share.
+        stored = self._stored(self.store, identity, stimuli, layers, rows)
+        if stored is None:
+            # The lock within this process is taken before the one between processes, always in this order.
             with exclusive(), self.store.computing(identity, stimuli):
-                kept = self._kept(self.store, identity, stimuli, layers, rows)
-                if kept is None:
-                    there = {} if "process" in identity else self.store.get(identity, stimuli, self.layers)
-                    seen, passes = self._present(
-                        stimuli, [one for one in self.layers if one not in there], trials
-                    )
-                    kept = {**there, **self.store.put(identity, stimuli, seen, rows, passes, model=self.id)}
-        return {layer: kept[layer] for layer in layers}
+                stored = self._stored(self.store, identity, stimuli, layers, rows)
+                if stored is None:
+                    known = {} if "process" in identity else self.store.get(identity, stimuli, self.layers)
+                    missing = [layer for layer in self.layers if layer not in known]
+                    seen, passes = self._present(stimuli, missing, trials)
+                    stored = {**known, **self.store.put(identity, stimuli, seen, rows, passes, model=self.id)}
+        return {layer: stored[layer] for layer in layers}
 
     def _present(
         self, stimuli: StimulusSet, layers: Sequence[str], trials: int
     ) -> tuple[Probe, Iterator[Mapping[str, Array]]]:
-        """A look at the first stimuli, and the pass over all of them, not begun."""
+        """Probe the first stimuli; return the probe and a lazy iterator over batches of all of them."""
         seen = probe(self.extract, stimuli, layers, model=self.id, stochastic=self.stochastic)
         return seen, stream(
             self.extract,
@@ -416,22 +418,22 @@ class LayeredModel:
             stochastic=self.stochastic,
         )
 
-    def _kept(
+    def _stored(
         self, store: Store, identity: Identity, stimuli: StimulusSet, layers: Sequence[str], rows: int
     ) -> dict[str, Array] | None:
-        """The layers from the store, if it has all and, for a model in memory, they still are what the model gives."""
-        kept = dict(store.get(identity, stimuli, layers))
-        if any(layer not in kept or len(kept[layer]) != rows for layer in layers):
+        """Return the layers from the store; None if one is missing or a model in memory now answers differently."""
+        stored = dict(store.get(identity, stimuli, layers))
+        if any(layer not in stored or len(stored[layer]) != rows for layer in layers):
             return None
         if "process" not in identity or self.stochastic:
-            return kept
+            return stored
         ids = stimuli.ids[:PROBE]
         now = checked(self.extract(stimuli, ids, layers, Trial()), ids, layers, self.id)
-        first = {layer: np.asarray(kept[layer][: len(ids)]) for layer in layers}
-        return kept if differing(first, now) is None else None
+        first = {layer: np.asarray(stored[layer][: len(ids)]) for layer in layers}
+        return stored if differing(first, now) is None else None
 
     def _features(self, stimuli: StimulusSet, layer: str, trials: int) -> Array:
-        """Features (stimulus, feature) of one layer: time bins side by side, trials averaged."""
+        """Return the features (stimulus, feature) of one layer: time bins concatenated, trials averaged."""
         values = self.activations(stimuli, [layer], trials)[layer]
         count = len(stimuli.table)
         flat = values.reshape(len(values), -1)
@@ -443,7 +445,7 @@ class LayeredModel:
         return flat if len(flat) == count else flat.reshape(-1, count, flat.shape[1]).mean(axis=0)
 
     def _responses(self, values: Array, time_bins: Sequence[Bin] | None) -> Array:
-        """Activations of one layer as (presentation, neuroid), or (presentation, neuroid, time_bin) in time."""
+        """Return activations of one layer as (presentation, neuroid), or (presentation, neuroid, time_bin) if binned."""
         if self.times is None:
             return values.reshape(len(values), -1)
         if values.shape[1] != len(self.times):
@@ -463,19 +465,13 @@ class LayeredModel:
         return responses
 
     def _join(self, responses: Sequence[Array]) -> Array:
-        flat = all(values.ndim == 2 for values in responses)
-        return (
-            self.store.join(responses)
-            if self.store is not None and flat
-            else np.concatenate(responses, axis=1)
-        )
-
-    def _feature_shape(self, values: Array) -> tuple[int, ...]:
-        return tuple(values.shape[1:] if self.times is None else values.shape[2:])
+        if self.store is not None and all(values.ndim == 2 for values in responses):
+            return self.store.join(responses)
+        return np.concatenate(responses, axis=1)
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> str:
-    """Words for a name that does not exist, with the names it may have been meant to be."""
+    """Describe a name that does not exist, with the most similar known names."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if near:
         return f"{kind} {name!r} (did you mean {', '.join(near)}?)"

@@ -1,4 +1,4 @@
-"""Activations become a model's responses: units with names and places, in the time bins that are asked for."""
+"""Convert activations to responses: neuroids with ids and positions, in the requested time bins."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from neuroledger.errors import ModelError
 Bin = tuple[float, float]
 
 BLOCK = 1 << 24
-"""Numbers that are aligned at once."""
+"""Number of values that are aligned at once."""
 
 
 def overlap_weights(source: Sequence[Bin], target: Sequence[Bin]) -> NDArray[np.float64]:
-    """Weights (target, source): the part of each source bin, in its own width, that lies within the target bin."""
+    """Return weights (target, source): the share of each source bin that overlaps the target bin."""
     first, last = (np.array([bin_[side] for bin_ in source], dtype=float) for side in (0, 1))
     rows = []
     for start, end in target:
@@ -31,24 +31,26 @@ def overlap_weights(source: Sequence[Bin], target: Sequence[Bin]) -> NDArray[np.
 def align_time(
     values: NDArray[Any], source: Sequence[Bin], target: Sequence[Bin], model: str
 ) -> NDArray[Any]:
-    """Activations (presentation, source bin, …) as (presentation, target bin, …), in milliseconds from onset.
+    """Resample activations (presentation, source bin, …) to (presentation, target bin, …); bins are in ms from onset.
 
-    A target bin is the mean of the source bins weighted by the part of each that lies within it.
+    A target bin is the mean of the source bins, weighted by the share of each that overlaps it.
 
     Raises
     ------
     ModelError
-        A requested bin is not covered by the model's own bins from its start to its end.
+        A target bin is not completely covered by the source bins.
     """
     covered = _merged(source)
     for start, end in target:
         if not any(low <= start and end <= high for low, high in covered):
             span = ", ".join(f"{low:g}–{high:g}" for low, high in covered)
-            raise ModelError(f"model {model!r} has no answer for {start:g}–{end:g} ms: it covers {span} ms")
+            raise ModelError(
+                f"model {model!r} gives no response for {start:g}–{end:g} ms; its time bins cover {span} ms"
+            )
     weights = overlap_weights(source, target)
     weights = weights / weights.sum(axis=1, keepdims=True)
     aligned = np.empty((len(values), len(target), *values.shape[2:]), np.result_type(weights, values))
-    # A block of presentations at a time: the activations may lie on disk, and a product copies what it is given.
+    # In blocks of presentations: the activations may be memory-mapped, and the product copies its arguments.
     step = max(1, BLOCK // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), step):
         block = np.tensordot(weights, values[start : start + step], axes=(1, 1))
@@ -57,7 +59,7 @@ def align_time(
 
 
 def _merged(bins: Sequence[Bin]) -> list[Bin]:
-    """The stretches of time that the bins cover without a gap."""
+    """Return the intervals that the bins cover without a gap."""
     merged: list[Bin] = []
     for start, end in sorted(bins):
         if merged and start <= merged[-1][1]:
@@ -88,16 +90,16 @@ def labelled(
     region: str,
     time_bins: Sequence[Bin] | None,
 ) -> xr.DataArray:
-    """Responses (presentation, neuroid[, time_bin]) as an assembly.
+    """Return responses (presentation, neuroid[, time_bin]) as an assembly.
 
-    ``shapes`` are the layers side by side along ``neuroid``, each in C order of its own axes. Neuroids carry their
-    number and their place along those axes: ``channel, channel_x, channel_y`` of a convolution's maps,
-    ``channel, embedding`` of tokens. Presentations go through all stimuli in one repetition after another.
+    ``shapes`` are those of the layers, which are concatenated along ``neuroid``, each in C order. The coordinates of a
+    neuroid are its number and its position along the axes of its layer: ``channel, channel_x, channel_y`` for a
+    convolution, ``channel, embedding`` for tokens. Presentations contain all stimuli once per repetition, in order.
     """
     repetitions = len(values) // len(stimulus_ids)
     counts = {layer: int(np.prod(shape)) for layer, shape in shapes.items()}
     names = [f"{model}.{layer}.{number}" for layer, count in counts.items() for number in range(count)]
-    # Text of fixed width: xarray copies objects one by one, which takes longer than the responses do.
+    # Fixed-width text: xarray copies objects one by one, which takes longer than computing the responses.
     coords: dict[str, Any] = {
         "stimulus_id": ("presentation", np.tile(np.asarray(stimulus_ids, dtype=str), repetitions)),
         "neuroid_id": ("neuroid", np.array(names, dtype=str)),
@@ -120,7 +122,7 @@ def labelled(
 
 
 def _place(shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-    """Index of every neuroid along the axis ``name``; NaN where the layer has no such axis."""
+    """Return the index of every neuroid along the axis ``name``; NaN if the layer has no such axis."""
     axes = AXES.get(len(shape), ())
     if name not in axes:
         return np.full(int(np.prod(shape)), np.nan)

@@ -1,4 +1,4 @@
-"""Responses that were computed elsewhere, read from a pinned file: one row for each stimulus id."""
+"""Models whose responses are read from a pinned file, with one row per stimulus id."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def precomputed(
     visual_degrees: float | None = None,
     store: Any = None,
 ) -> LayeredModel:
-    """A model whose answers are the rows of a file.
+    """Create a model that answers with the rows of a file.
 
     Parameters
     ----------
     file
-        Which of the declared ``weights`` holds the responses, where there are several. A netCDF assembly
-        (presentation × neuroid[× time_bin]) has a layer for each value of its neuroids' coordinate ``layer`` (else
-        ``region``, else one layer ``features``). A ``.npy`` array (stimulus, …) is one layer, ``features``.
+        Key of the file with the responses in ``weights``, if there are several. A netCDF assembly
+        (presentation × neuroid[× time_bin]) has one layer per value of the neuroid coordinate ``layer``, or else
+        ``region``; without either, it is one layer ``features``. A ``.npy`` array (stimulus, …) is one layer ``features``.
     stimulus_ids
-        For a ``.npy`` array: which of the ``weights`` lists its stimulus ids, one a line.
+        For a ``.npy`` array: key in ``weights`` of the text file with one stimulus id per line.
 
     Raises
     ------
     ModelError
-        The file is missing, of another kind, has no row for a stimulus, or several.
+        The file is missing or of another kind, or has no row or several rows for a stimulus.
     """
-    held = dict(weights or {})
-    path = _one(held, file, id)
+    files = dict(weights or {})
+    path = _file_named(files, file, id)
     responses = confined(
-        lambda: _read(path, held, stimulus_ids, id), limits_for(held.values()), f"model {id!r}"
+        lambda: _read(path, files, stimulus_ids, id), limits_for(files.values()), f"model {id!r}"
     )
     return from_assembly(
         responses,
@@ -67,7 +67,7 @@ def precomputed(
             "builder": "precomputed",
             "version": VERSION,
             "file": file,
-            "weights": weights_identity(held),
+            "weights": weights_identity(files),
         },
         store=store,
     )
@@ -83,13 +83,13 @@ def from_assembly(
     identity: Mapping[str, Any] | None = None,
     store: Any = None,
 ) -> LayeredModel:
-    """A model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one row per stimulus.
+    """Create a model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one per stimulus.
 
-    Where regions are not committed to layers and the layers bear names of regions, each region is its layer.
+    If ``regions`` is empty and there are several layers, each layer is committed to the region of the same name.
     """
     ids = [str(value) for value in responses["stimulus_id"].values]
-    place = {name: row for row, name in enumerate(ids)}
-    if len(place) < len(ids):
+    positions = {name: row for row, name in enumerate(ids)}
+    if len(positions) < len(ids):
         raise ModelError(
             f"model {id!r}: its responses have several rows for one stimulus; average them first"
         )
@@ -102,34 +102,33 @@ def from_assembly(
     def extract(
         stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, NDArray[Any]]:
-        missing = [name for name in stimulus_ids if name not in place]
+        missing = [name for name in stimulus_ids if name not in positions]
         if missing:
             raise RequestError(
-                f"model {id!r} was computed on other stimuli: nothing for {unknown('stimulus', missing[0], ids)}"
+                f"model {id!r} was computed for other stimuli: it has no {unknown('stimulus', missing[0], ids)}"
             )
-        rows = [place[name] for name in stimulus_ids]
+        rows = [positions[name] for name in stimulus_ids]
         return {layer: parts[layer][rows] for layer in layers}
 
-    named = tuple(parts)
-    committed = dict(regions) or ({name: name for name in named} if len(named) > 1 else {})
+    committed = dict(regions) or ({name: name for name in parts} if len(parts) > 1 else {})
     return LayeredModel(
-        id=id, takes=STIMULI, extract=extract, layers=named, regions=committed, readout=readout,
+        id=id, takes=STIMULI, extract=extract, layers=tuple(parts), regions=committed, readout=readout,
         visual_degrees=visual_degrees, identity=identity, times=bins, store=store,
     )  # fmt: skip
 
 
 def _layers(responses: xr.DataArray) -> dict[str, NDArray[Any]]:
-    """Layer → (presentation, neuroid), or (presentation, time_bin, neuroid)."""
+    """Return layer → (presentation, neuroid), or (presentation, time_bin, neuroid)."""
     timed = "time_bin" in responses.dims
     ordered = responses.transpose("presentation", *(["time_bin"] if timed else []), "neuroid")
     name = next((name for name in ("layer", "region") if name in responses.coords), None)
     if name is None:
         return {"features": ordered.values}
-    of = responses[name].values.astype(str)
-    return {layer: ordered.values[..., of == layer] for layer in dict.fromkeys(of.tolist())}
+    layers = responses[name].values.astype(str)
+    return {layer: ordered.values[..., layers == layer] for layer in dict.fromkeys(layers.tolist())}
 
 
-def _read(path: Path, held: Mapping[str, Path], stimulus_ids: str | None, model: str) -> xr.DataArray:
+def _read(path: Path, files: Mapping[str, Path], stimulus_ids: str | None, model: str) -> xr.DataArray:
     if path.suffix == ".nc":
         return assemblies.check(assemblies.read(path), name=f"model {model!r}")
     if path.suffix != ".npy":
@@ -137,16 +136,18 @@ def _read(path: Path, held: Mapping[str, Path], stimulus_ids: str | None, model:
             f"model {model!r}: {path.name} is neither a netCDF assembly (.nc) nor an array (.npy)"
         )
     if stimulus_ids is None:
-        raise ModelError(f"model {model!r}: an array needs `stimulus_ids`, a file with one id a line")
-    ids = _one(held, stimulus_ids, model).read_text(encoding="utf-8").split()
+        raise ModelError(f"model {model!r}: an array needs `stimulus_ids`, a file with one id per line")
+    ids = _file_named(files, stimulus_ids, model).read_text(encoding="utf-8").split()
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise ModelError(
-            f"model {model!r}: {path.name} is not a whole array ({error}); fetch it again"
+            f"model {model!r}: {path.name} is not a complete array ({error}); fetch it again"
         ) from error
     if values.ndim < 2 or len(values) != len(ids):
-        raise ModelError(f"model {model!r}: {path.name} is {values.shape} for {len(ids)} stimulus ids")
+        raise ModelError(
+            f"model {model!r}: {path.name} has the shape {values.shape}, but there are {len(ids)} stimulus ids"
+        )
     flat = values.reshape(len(values), -1)
     names = [f"{model}.{number}" for number in range(flat.shape[1])]
     return xr.DataArray(
@@ -156,14 +157,14 @@ def _read(path: Path, held: Mapping[str, Path], stimulus_ids: str | None, model:
     )
 
 
-def _one(held: Mapping[str, Path], name: str | None, model: str) -> Path:
-    """The file called ``name`` among ``held``, or the only one."""
-    if name is None and len(held) == 1:
-        return next(iter(held.values()))
+def _file_named(files: Mapping[str, Path], name: str | None, model: str) -> Path:
+    """Return the file with the key ``name``, or the only file."""
+    if name is None and len(files) == 1:
+        return next(iter(files.values()))
     if name is None:
         raise ModelError(
-            f"model {model!r}: say which `file` of {', '.join(sorted(held)) or 'its weights (none)'}"
+            f"model {model!r}: name the `file` to read, one of {', '.join(sorted(files)) or 'its weights (none)'}"
         )
-    if name not in held:
-        raise ModelError(f"model {model!r}: no {unknown('file', name, sorted(held))} among its weights")
-    return held[name]
+    if name not in files:
+        raise ModelError(f"model {model!r}: no {unknown('file', name, sorted(files))} among its weights")
+    return files[name]

@@ -1,4 +1,4 @@
-"""Images become the array that a network takes, by declared steps; trials shift them as a fixating eye does."""
+"""Declared preprocessing of images for a network, and shifts between trials like those of a fixating eye."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Side = Annotated[int, Field(gt=0, le=4096)]
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 RADIUS_DEGREES: Final = 0.05
-"""The largest shift of a fixating eye, which is never still, in degrees of visual angle."""
+"""Largest shift of a fixating eye, in degrees of visual angle."""
 
 
 class Preprocessing(BaseModel):
@@ -40,18 +40,18 @@ class Preprocessing(BaseModel):
     std: tuple[Annotated[float, Field(gt=0)], ...] = IMAGENET_STD
 
     def __call__(self, images: Iterable[Image], *, model: str) -> NDArray[np.float32]:
-        """The images as (stimulus, channel, height, width), float32.
+        """Return the images as (stimulus, channel, height, width), float32.
 
         Raises
         ------
         ModelError
-            The images end up with different sizes, or mean and std do not fit the channels.
+            The images have different sizes after preprocessing, or mean and std do not match the channels.
         """
         self.check(model)
         return self.stack([self.one(image) for image in images], model=model)
 
     def check(self, model: str) -> None:
-        """Return if mean and std fit the channels."""
+        """Check that mean and std match the channels."""
         channels = 3 if self.colour == "rgb" else 1
         if not {len(self.mean), len(self.std)} <= {1, channels}:
             raise ModelError(
@@ -59,7 +59,7 @@ class Preprocessing(BaseModel):
             )
 
     def stack(self, arrays: Sequence[NDArray[np.float32]], *, model: str) -> NDArray[np.float32]:
-        """What :meth:`one` gave for several images as one array, if they are of one size."""
+        """Stack results of :meth:`one` into one array; refuse different sizes."""
         sizes = sorted({(array.shape[2], array.shape[1]) for array in arrays})
         if len(sizes) > 1:
             listed = ", ".join(f"{width} x {height}" for width, height in sizes[:4])
@@ -70,7 +70,7 @@ class Preprocessing(BaseModel):
         return np.stack(arrays)
 
     def one(self, image: Image) -> NDArray[np.float32]:
-        """One image as (channel, height, width)."""
+        """Return one image as (channel, height, width)."""
         image = self._sized(image).convert("RGB" if self.colour == "rgb" else "L")
         values = np.asarray(image, dtype=np.float32) / np.float32(255)
         values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
@@ -85,7 +85,7 @@ class Preprocessing(BaseModel):
         if self.resize is not None:
             target = (self.resize, self.resize)
             if self.fit == "shorter":
-                # The longer side is cut to whole pixels, as torchvision does.
+                # The longer side is rounded down to whole pixels, as in torchvision.
                 short = min(width, height)
                 target = (self.resize * width // short, self.resize * height // short)
             image = image.resize(target, Resampling[self.interpolation.upper()])
@@ -97,7 +97,7 @@ class Preprocessing(BaseModel):
 
 
 def shifts(trials: int, degrees: float, pixels: int) -> NDArray[np.float64]:
-    r"""Shifts (trial, 2) in pixels, right and down, of an image that spans ``degrees`` with ``pixels``.
+    r"""Return shifts (trial, 2) in pixels, right and down, of an image that spans ``degrees`` with ``pixels``.
 
     Trial *i* of *n* lies on a spiral at radius :math:`R\sqrt{i/n}` and angle :math:`2\pi\sqrt{i/n}`, with *R* of 0.05
     degrees; the first trial is not shifted.
@@ -111,7 +111,7 @@ def shifts(trials: int, degrees: float, pixels: int) -> NDArray[np.float64]:
 
 
 def look(images: NDArray[Any], trial: int, trials: int, degrees: float) -> NDArray[Any]:
-    """Images (…, height, width) shifted as in one trial: linear interpolation, edges repeated outwards."""
+    """Shift images (…, height, width) as in one trial, with linear interpolation and repeated edge pixels."""
     from scipy.ndimage import shift
 
     right, down = shifts(trials, degrees, images.shape[-1])[trial]

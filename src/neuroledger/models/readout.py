@@ -1,4 +1,4 @@
-"""Decisions are read out from features: labels, such as ImageNet's classes, probabilities, the odd one out."""
+"""Read decisions out of features: labels such as ImageNet's classes, probabilities, and odd-one-out choices."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CLASSES: Final = 1000
 
 def _indices(text: str) -> tuple[int, ...]:
     """``"8 10-12"`` → ``(8, 10, 11, 12)``."""
-    found: list[int] = []
+    indices: list[int] = []
     for part in text.split():
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return tuple(found)
+        indices += range(int(first), int(last or first) + 1)
+    return tuple(indices)
 
 
-# The sixteen categories of Geirhos et al. (2018), then those that later experiments added.
+# The sixteen categories of Geirhos et al. (2018), then the categories added by later experiments.
 CATEGORIES: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
     {
         name: _indices(text)
@@ -178,26 +178,26 @@ PAIRS: Final = ((0, 1), (0, 2), (1, 2))
 def probabilities(
     fitting: Array, labels: Sequence[str], features: Array, stimulus_ids: Sequence[str]
 ) -> xr.DataArray:
-    """Probability of each label for each stimulus, (presentation, choice), by logistic regression.
+    """Return the probability of each label for each stimulus, (presentation, choice), by logistic regression.
 
-    ``fitting`` (stimulus, feature) carries ``labels``; it is standardised, and the regression is multinomial with
-    C = 0.001, as in Brain-Score; of two labels too, where the weights of both are penalised. Choices are in the order
-    in which the labels first occur.
+    ``labels`` belong to the rows of ``fitting`` (stimulus, feature). Features are standardised, and the regression is
+    multinomial with C = 0.001, as in Brain-Score, also for two labels, where the weights of both are penalised.
+    Choices are in order of first occurrence of the labels.
 
     Raises
     ------
     RequestError
-        Fewer than two labels to choose from.
+        There are fewer than two different labels.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
     choices = list(dict.fromkeys(labels))
     if len(choices) < 2:
-        raise RequestError(f"a readout needs at least two labels, the fitting stimuli have {choices}")
+        raise RequestError(f"a readout needs at least two labels; the fitting stimuli have {choices}")
     scaler = StandardScaler().fit(fitting)
     codes = np.array([choices.index(label) for label in labels])
-    # Two weights of equal size and opposite sign cost half of what their difference does.
+    # The binomial model penalises one weight w; the multinomial one penalises w/2 and -w/2, which costs half as much.
     penalty = PENALTY * 2 if len(choices) == 2 else PENALTY
     model = LogisticRegression(C=penalty, solver="newton-cg", max_iter=100)
     model.fit(scaler.transform(fitting), codes)
@@ -219,11 +219,11 @@ def odd_one_out(
     similarity: Literal["dot", "cosine"] = "dot",
     triplets: Sequence[tuple[str, str, str]] = (),
 ) -> xr.DataArray:
-    """The stimulus unlike the other two of each triplet: (presentation,) stimulus ids.
+    """Return the odd stimulus of each triplet: (presentation,) stimulus ids.
 
-    The most similar pair is kept, the third is odd; among equals the first pair (1–2, then 1–3, then 2–3) wins.
-    ``stimulus_id`` of a presentation names its three stimuli, joined by ``|``. Without ``triplets`` the rows come
-    in threes; with them every stimulus is a row, and similarities are those of one Gram matrix.
+    The stimulus outside the most similar pair is odd; if pairs tie, the first (1–2, then 1–3, then 2–3) wins.
+    ``stimulus_id`` of a presentation contains its three stimulus ids, joined by ``|``. Without ``triplets`` each three
+    consecutive rows are a triplet; with them every stimulus is one row, and similarities come from one Gram matrix.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def odd_one_out(
         rows = np.asarray([[place[id] for id in triplet] for triplet in triplets], dtype=np.intp)
     else:
         if len(features) % TRIPLET:
-            raise RequestError(f"odd one out needs stimuli in threes, {len(features)} were given")
+            raise RequestError(f"odd one out needs a multiple of three stimuli, not {len(features)}")
         rows = np.arange(len(features), dtype=np.intp).reshape(-1, TRIPLET)
     first, second, third = rows.T
     if triplets:
@@ -266,55 +266,55 @@ def label(
     model: str,
     labels: Sequence[str] = (),
 ) -> xr.DataArray:
-    """The chosen label of each stimulus, (presentation,), from logits of ``labels``, or of the 1,000 ImageNet classes.
+    """Return the chosen label of each stimulus, (presentation,), from logits of ``labels`` or of the ImageNet classes.
 
-    With ``labels``, one for each logit, the largest logit among ``choices`` wins. Of ImageNet, a category's
-    probability is the mean over its classes of the softmax, and the largest wins (geirhos2018); the only choice
-    ``imagenet`` stands for all classes: the answer is then the WordNet id of the largest logit.
+    With ``labels``, one per logit, the largest logit among ``choices`` wins. Without them, the logits are those of the
+    1,000 ImageNet classes: a category's probability is the mean of the softmax over its classes, and the most probable
+    category wins (geirhos2018). If ``imagenet`` is the only choice, the answer is the WordNet id of the largest logit.
 
     Raises
     ------
     ModelError
-        The readout layer does not hold one logit for each label.
+        The readout layer does not have one logit per label.
     RequestError
         A choice is not among the labels, or not a category whose ImageNet classes are known.
     """
     if labels:
-        return _own_label(logits, stimulus_ids, choices, labels, model)
+        return _label_among(logits, stimulus_ids, choices, labels, model)
     if logits.shape[1] != CLASSES:
         raise ModelError(
-            f"model {model!r}: labels need the {CLASSES} ImageNet logits, its readout layer has {logits.shape[1]} "
-            "features; name the layer of `logits` (`output` is what a network gives) and their `labels`"
+            f"model {model!r}: labels need the {CLASSES} ImageNet logits, but its readout layer has {logits.shape[1]} "
+            "features; name the layer of `logits` (`output` is the network's output) and their `labels`"
         )
     if tuple(choices) == ("imagenet",):
-        return _decided(np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids)
-    strange = sorted(set(choices) - set(CATEGORIES))
-    if strange or not choices:
+        return _decisions(np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids)
+    unknown = sorted(set(choices) - set(CATEGORIES))
+    if unknown or not choices:
         raise RequestError(
-            f"no ImageNet classes are known for {strange or 'no choices'}; known: {sorted(CATEGORIES)}"
+            f"no ImageNet classes are known for {unknown or 'an empty list of choices'}; known: {sorted(CATEGORIES)}"
         )
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     softmax = powers / powers.sum(axis=1, keepdims=True)
     means = np.stack([softmax[:, list(CATEGORIES[choice])].mean(axis=1) for choice in choices], axis=1)
-    return _decided(np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)], stimulus_ids)
+    return _decisions(np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)], stimulus_ids)
 
 
-def _own_label(
+def _label_among(
     logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], labels: Sequence[str], model: str
 ) -> xr.DataArray:
     if logits.shape[1] != len(labels):
         raise ModelError(
-            f"model {model!r}: {logits.shape[1]} features in its readout layer for {len(labels)} labels"
+            f"model {model!r}: its readout layer has {logits.shape[1]} features, but there are {len(labels)} labels"
         )
-    strange = [choice for choice in choices if choice not in labels]
-    if strange or not choices:
+    unknown = [choice for choice in choices if choice not in labels]
+    if unknown or not choices:
         raise RequestError(
-            f"model {model!r} does not know {strange or 'what to choose from'}; it knows {list(labels)}"
+            f"model {model!r} has no label for {unknown or 'an empty list of choices'}; its labels are {list(labels)}"
         )
-    among = logits[:, [list(labels).index(choice) for choice in choices]]
-    return _decided(np.asarray(list(choices), dtype=object)[np.argmax(among, axis=1)], stimulus_ids)
+    chosen = logits[:, [list(labels).index(choice) for choice in choices]]
+    return _decisions(np.asarray(list(choices), dtype=object)[np.argmax(chosen, axis=1)], stimulus_ids)
 
 
-def _decided(labels: Array, stimulus_ids: Sequence[str]) -> xr.DataArray:
+def _decisions(labels: Array, stimulus_ids: Sequence[str]) -> xr.DataArray:
     coords = {"stimulus_id": ("presentation", np.asarray(stimulus_ids, dtype=object))}
     return xr.DataArray(labels, dims="presentation", coords=coords)

@@ -1,4 +1,4 @@
-"""Images become a torch module's input, and its named layers are recorded by hooks, the same numbers every time."""
+"""Convert images to the input of a torch module, and record its named layers reproducibly with forward hooks."""
 
 from __future__ import annotations
 
@@ -26,27 +26,25 @@ from neuroledger.models.preprocessing import Preprocessing, look
 if TYPE_CHECKING:
     import torch
 
-    from neuroledger.models.preprocessing import Preprocessing
-
 Array = NDArray[Any]
 
-# What a module raises on an input that is not for it.
+# Exceptions that a module may raise on an input that it does not accept.
 REFUSALS: Final = (
     RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError
 )  # fmt: skip
 
 OUTPUT: Final = "output"
-"""Name under which a module's own output is recorded, unless one of its parts is called so."""
+"""Name under which the module's own output is recorded, unless a submodule has that name."""
 
 
 @dataclass(frozen=True)
 class TorchExtract:
     """A function from stimuli to the activations of ``module``; see :class:`neuroledger.models.activations.Extract`.
 
-    ``inputs`` turns images into the module's input. ``steps``: the module answers in so many time steps, as a layer
-    that runs once in each, or as an axis of the output after the stimuli's. ``microsaccades``: the degrees that the
-    input spans, where every trial looks at a slightly different place. Otherwise a layer that runs several times is
-    read at its last run. A batch that the device cannot hold is halved until it can.
+    ``inputs`` converts images to the module's input. ``steps`` is the number of time steps: a layer either runs once in
+    each step, or has the steps as the output axis after the stimuli. Without ``steps``, a layer that runs several times
+    is read at its last run. ``microsaccades`` is the visual angle in degrees that the input spans, if every trial shifts
+    the image slightly. A batch that does not fit in the device's memory is halved until it fits.
     """
 
     module: torch.nn.Module
@@ -59,24 +57,21 @@ class TorchExtract:
     def __call__(
         self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
-        """Layer → (stimulus, …) for the stimuli named."""
+        """Return layer → (stimulus, …) for ``stimulus_ids``, in that order."""
+        import torch
+
         inputs = self.inputs(stimuli, stimulus_ids)
         if self.microsaccades is not None:
-            inputs = _moved(inputs, trial, self.microsaccades)
-        place = available(self.device)
-        seed = [self.seed, trial.number, *_number(stimulus_ids)]
+            inputs = torch.from_numpy(look(inputs.numpy(), trial.number, trial.of, self.microsaccades))
+        device = available(self.device)
+        seed = [self.seed, trial.number, _seed_of_batch(stimulus_ids)]
         with exclusive():
-            self.module.to(place)
-            return self._run(inputs, layers, place, seed)
-
-    def _run(
-        self, inputs: torch.Tensor, layers: Sequence[str], place: torch.device, seed: Sequence[int]
-    ) -> dict[str, Array]:
-        with _evaluating(self.module), _reproducible(place, seed):
-            return _run(self.module, inputs, layers, place, self.inputs.model, self.steps)
+            self.module.to(device)
+            with _evaluating(self.module), _reproducible(device, seed):
+                return _run(self.module, inputs, layers, device, self.inputs.model, self.steps)
 
     def ahead(self, stimuli: StimulusSet, stimulus_ids: Sequence[str]) -> None:
-        """Prepare the input of the batch that comes next while this one is computed."""
+        """Prepare the input of the next batch in the background."""
         self.inputs.ahead(stimuli, stimulus_ids)
 
 
@@ -90,21 +85,21 @@ def extractor(
     seed: int = 0,
     microsaccades: float | None = None,
 ) -> TorchExtract:
-    """The activations of ``module`` as a function of stimuli.
+    """Return the function that computes activations of ``module`` from stimuli.
 
-    ``preprocessing`` turns images into the module's input: a declared one, or a function of one RGB image that
+    ``preprocessing`` converts images to the module's input: declared steps, or a function of one RGB image that
     returns a tensor. The other parameters are those of :class:`TorchExtract`.
     """
     return TorchExtract(module, Inputs(preprocessing, model), device, steps, seed, microsaccades)
 
 
 def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> None:
-    """Return if the module has all ``layers``.
+    """Check that the module has all ``layers``.
 
     Raises
     ------
     ModelError
-        Naming every layer that it lacks, and what may have been meant.
+        A layer is missing; the message lists every missing layer with the most similar names.
     """
     known = [name for name, _ in module.named_modules() if name]
     missing = [layer for layer in layers if layer not in known and layer != OUTPUT]
@@ -115,58 +110,47 @@ def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> 
 
 
 def available(device: str) -> torch.device:
-    """The torch device of that name; ``auto`` is the fastest one here.
+    """Return the torch device with this name; ``auto`` is the fastest available one.
 
     Raises
     ------
     UnavailableError
-        This machine or this torch does not have it.
+        The machine or the installed torch does not support the device.
     """
     import torch
 
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
-        device = next(name for name in ("cuda", "mps", "cpu") if there[name])
+        device = next(name for name in ("cuda", "mps", "cpu") if usable[name])
     kind = device.split(":")[0]
-    if not there.get(kind, False):
-        usable = ", ".join(name for name, yes in there.items() if yes)
-        raise UnavailableError(f"device {device!r} is not available here; use one of: auto, {usable}")
+    if not usable.get(kind, False):
+        listed = ", ".join(name for name, yes in usable.items() if yes)
+        raise UnavailableError(f"device {device!r} is not available here; use one of: auto, {listed}")
     return torch.device(device)
 
 
 def state_sha256(module: torch.nn.Module) -> str:
-    """Hash of all parameters and buffers by name: what a module in memory has learnt so far."""
+    """Return the SHA-256 of all parameters and buffers with their names: the present state of a module in memory."""
+    import torch
+
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         if not hasattr(tensor, "detach"):
             continue
         values = tensor.detach().cpu().contiguous()
         digest.update(f"{name}:{values.dtype}:{tuple(values.shape)}:".encode())
-        digest.update(values.reshape(-1).view(_bytes()).numpy().tobytes())
+        digest.update(values.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
 def in_memory(module: torch.nn.Module, described: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-    """Identity of a module that only lives in this process, for its present weights."""
+    """Return a function that computes the identity of a module in this process from its present weights."""
     token = uuid.uuid4().hex
 
     def identity() -> dict[str, Any]:
         return {**described, "process": token, "state": state_sha256(module)}
 
     return identity
-
-
-def _bytes() -> torch.dtype:
-    import torch
-
-    return torch.uint8
-
-
-def _moved(inputs: torch.Tensor, trial: Trial, degrees: float) -> torch.Tensor:
-    """Images (stimulus, channel, height, width) as seen in one trial."""
-    import torch
-
-    return torch.from_numpy(look(inputs.numpy(), trial.number, trial.of, degrees))
 
 
 def _run(
@@ -177,19 +161,19 @@ def _run(
     model: str,
     steps: int | None,
 ) -> dict[str, Array]:
-    """One forward pass, in halves where memory does not suffice."""
+    """Run one forward pass; halve the batch if memory does not suffice."""
     import torch
 
     try:
         with recording(module, layers, model) as runs, torch.inference_mode():
-            answer = _forward(module, _like(module, inputs.to(device)), model)
+            answer = _forward(module, _match_dtype(module, inputs.to(device)), model)
         if OUTPUT in layers and OUTPUT not in runs:
             runs[OUTPUT] = [_tensor(answer, OUTPUT, model)]
-        return {layer: _whole(runs.get(layer, []), layer, len(inputs), model, steps) for layer in layers}
+        return {layer: _stack_runs(runs.get(layer, []), layer, len(inputs), model, steps) for layer in layers}
     except torch.OutOfMemoryError:
         if len(inputs) == 1:
             raise ModelError(
-                f"model {model!r}: {device} cannot hold it with one stimulus; use `device: cpu`, or name fewer layers"
+                f"model {model!r}: out of memory on {device} with one stimulus; use `device: cpu`, or name fewer layers"
             ) from None
     torch.cuda.empty_cache()
     half = len(inputs) // 2
@@ -198,7 +182,7 @@ def _run(
 
 
 def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> Any:
-    """What the module gives; what it cannot take is said with the input that it was given."""
+    """Return the output of the module; an error reports the type and shape of the input."""
     import torch
 
     try:
@@ -209,7 +193,7 @@ def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> Any:
         kind = str(inputs.dtype).removeprefix("torch.")
         raise ModelError(
             f"model {model!r}: {type(module).__name__} fails on its input, {kind} {tuple(inputs.shape)} "
-            f"({type(error).__name__}: {error}); if that is not what it takes, change its preprocessing "
+            f"({type(error).__name__}: {error}); if the input has the wrong shape or type, change its preprocessing "
             "(resize, crop, colour)"
         ) from error
 
@@ -218,19 +202,19 @@ def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> Any:
 def recording(
     module: torch.nn.Module, layers: Sequence[str], model: str
 ) -> Iterator[dict[str, list[torch.Tensor]]]:
-    """While open, every run of the layers is copied: layer → what it gave, run by run."""
+    """Record a copy of every output of the layers while the context is open: layer → outputs in order of the runs."""
     check_layers(module, layers, model)
     runs: dict[str, list[torch.Tensor]] = {}
-    named = dict(module.named_modules())
+    parts = dict(module.named_modules())
 
-    def keep(layer: str) -> Callable[[torch.nn.Module, Any, Any], None]:
+    def recorder(layer: str) -> Callable[[torch.nn.Module, Any, Any], None]:
         def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
-            # A copy, because a later layer may work in place.
+            # A copy, because a later layer may modify the output in place.
             runs.setdefault(layer, []).append(_tensor(output, layer, model).detach().clone())
 
         return hook
 
-    handles = [named[layer].register_forward_hook(keep(layer)) for layer in layers if layer in named]
+    handles = [parts[layer].register_forward_hook(recorder(layer)) for layer in layers if layer in parts]
     try:
         yield runs
     finally:
@@ -239,7 +223,7 @@ def recording(
 
 
 def _tensor(output: Any, layer: str, model: str) -> torch.Tensor:
-    """The first tensor of an output: itself, or that of a tuple, a list or a mapping (depth first)."""
+    """Return the first tensor of an output: the output itself, or the first in a tuple, list or mapping (depth first)."""
     import torch
 
     if isinstance(output, torch.Tensor):
@@ -249,16 +233,18 @@ def _tensor(output: Any, layer: str, model: str) -> torch.Tensor:
     for part in output if isinstance(output, (tuple, list)) else ():
         if isinstance(part, (torch.Tensor, tuple, list, Mapping)):
             return _tensor(part, layer, model)
-    raise ModelError(f"model {model!r}, layer {layer!r} gives {type(output).__name__}, which holds no tensor")
+    raise ModelError(
+        f"model {model!r}, layer {layer!r} returns {type(output).__name__}, which contains no tensor"
+    )
 
 
-def _whole(runs: Sequence[torch.Tensor], layer: str, count: int, model: str, steps: int | None) -> Array:
-    """What a layer gave as an array (stimulus, …), or (stimulus, step, …) with ``steps``."""
+def _stack_runs(runs: Sequence[torch.Tensor], layer: str, count: int, model: str, steps: int | None) -> Array:
+    """Return the outputs of a layer as an array (stimulus, …), or (stimulus, step, …) with ``steps``."""
     import torch
 
     if not runs:
         raise ModelError(
-            f"model {model!r}: layer {layer!r} did not run; record one that its forward pass uses"
+            f"model {model!r}: layer {layer!r} did not run; record a layer that its forward pass uses"
         )
     if steps is not None and len(runs) == steps and steps > 1:
         values = torch.stack([run.cpu() for run in runs], dim=1)
@@ -266,27 +252,27 @@ def _whole(runs: Sequence[torch.Tensor], layer: str, count: int, model: str, ste
         values = runs[-1].cpu()
     if values.ndim == 0:
         raise ModelError(
-            f"model {model!r}, layer {layer!r} gives one number for {count} stimuli; record a layer with a row for each"
+            f"model {model!r}, layer {layer!r} returns one number for {count} stimuli; record one with a row per stimulus"
         )
     if values.ndim == 1 and len(values) == count:
         values = values[:, None]
     if len(values) != count and values.ndim > 1 and values.shape[1] == count:
-        # Sequence first: recurrent and some attention layers put the stimuli on the second axis.
+        # Recurrent and some attention layers have the stimuli on the second axis (sequence first).
         values = values.transpose(0, 1)
     if values.is_floating_point() and values.dtype != torch.float64:
         values = values.to(torch.float32)
     return np.asarray(values.contiguous().numpy())
 
 
-def _like(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    """Inputs in the floating-point type of the module's weights."""
+def _match_dtype(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """Convert inputs to the floating-point type of the module's weights."""
     first = next((weights for weights in module.parameters() if weights.is_floating_point()), None)
     return inputs if first is None or not inputs.is_floating_point() else inputs.to(first.dtype)
 
 
 @contextmanager
 def _evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode, and back to what every part was in."""
+    """Set evaluation mode while the context is open, then restore the mode of every submodule."""
     training = [part for part in module.modules() if part.training]
     module.eval()
     try:
@@ -298,14 +284,14 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
-    """A generator seeded here and, beside the CPU, deterministic algorithms in full precision; all put back after."""
+    """Seed the generator and, except on the CPU, use deterministic algorithms in full precision; restore both on exit."""
     import torch
 
     places = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=places):
         torch.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0]) >> 1)
         if device.type == "cpu":
-            # Already deterministic; asking for it would import torch's compiler, which takes seconds.
+            # The CPU is deterministic already; setting the flag would import torch's compiler, which takes seconds.
             yield
             return
         with _deterministic():
@@ -316,7 +302,7 @@ def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
 def _deterministic() -> Iterator[None]:
     import torch
 
-    # cuBLAS adds in a fixed order only with a workspace of its own; it reads this when it starts.
+    # cuBLAS sums in a fixed order only with its own workspace; it reads this variable when it starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     enabled = torch.are_deterministic_algorithms_enabled()
     only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -331,82 +317,82 @@ def _deterministic() -> Iterator[None]:
         cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = flags
 
 
-def _number(ids: Sequence[str]) -> list[int]:
-    """A batch of stimuli as a number, so that a stochastic module draws anew for each."""
-    return [int.from_bytes(hashlib.sha256("\0".join(ids).encode()).digest()[:8])]
+def _seed_of_batch(ids: Sequence[str]) -> int:
+    """Return a number for a batch of stimuli, so that the draws of a stochastic module differ between batches."""
+    return int.from_bytes(hashlib.sha256("\0".join(ids).encode()).digest()[:8])
 
 
 Floats = NDArray[np.float32]
 
 AT_ONCE: Final = 2
-"""The batch that is asked for and the one after it."""
+"""Prepared batches at a time: the present one and the next."""
 
 
 @dataclass
 class Inputs:
-    """The input of ``model`` for stimuli; declared steps run in threads, a function of the user's only where it is called.
+    """Converts stimuli to the input of ``model``; declared steps run in threads, a user's function in the calling thread.
 
-    What was prepared :meth:`ahead` is used once, and only for the same stimuli of the same set.
+    A batch prepared by :meth:`ahead` is used once, and only for the same stimuli of the same set.
     """
 
     preprocessing: Preprocessing | Callable[..., Any]
     model: str
-    _begun: dict[tuple[str, ...], tuple[StimulusSet, Future[Floats]]] = field(
+    _pending: dict[tuple[str, ...], tuple[StimulusSet, Future[Floats]]] = field(
         default_factory=dict, repr=False
     )
 
     def __call__(self, stimuli: StimulusSet, ids: Sequence[str]) -> torch.Tensor:
-        """(stimulus, …) for ``ids``, in that order.
+        """Return the input (stimulus, …) for ``ids``, in that order.
 
         Raises
         ------
         ModelError
-            Images end up with different sizes.
+            Images have different sizes after preprocessing.
         DataError
             An image cannot be decoded or placed.
         """
         import torch
 
         if isinstance(self.preprocessing, Preprocessing):
-            of, begun = self._begun.pop(tuple(ids), (None, None))
-            if begun is not None and of is stimuli:
-                return torch.from_numpy(begun.result())
-            return torch.from_numpy(self._prepared(stimuli, ids))
+            source, future = self._pending.pop(tuple(ids), (None, None))
+            if future is not None and source is stimuli:
+                return torch.from_numpy(future.result())
+            return torch.from_numpy(self._prepare(stimuli, ids))
         tensors = [self._tensor(self.preprocessing(image)) for image in shown(stimuli, ids)]
         sizes = sorted({tuple(tensor.shape) for tensor in tensors})
         if len(sizes) > 1:
             raise ModelError(
-                f"model {self.model!r}: its preprocessing gives tensors of several shapes, {sizes[0]} and {sizes[1]}"
+                f"model {self.model!r}: its preprocessing returns tensors of different shapes, {sizes[0]} and {sizes[1]}"
             )
         return torch.stack(tensors)
 
-    def _tensor(self, made: Any) -> torch.Tensor:
+    def _tensor(self, value: Any) -> torch.Tensor:
         import torch
 
         try:
-            return torch.as_tensor(made)
+            return torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ModelError(
-                f"model {self.model!r}: its preprocessing gives {type(made).__name__}, not a tensor or an array ({error})"
+                f"model {self.model!r}: its preprocessing returns {type(value).__name__}, not a tensor or an array ({error})"
             ) from error
 
     def ahead(self, stimuli: StimulusSet, ids: Sequence[str]) -> None:
-        """Begin with what will be asked for next."""
+        """Prepare the next batch in the background."""
         if isinstance(self.preprocessing, Preprocessing):
-            begun = _background(os.getpid()).submit(self._prepared, stimuli, ids)
-            self._begun[tuple(ids)] = (stimuli, begun)
-            while len(self._begun) > AT_ONCE:  # of a pass that ended before its time
-                self._begun.pop(next(iter(self._begun)))[1].cancel()
+            future = _background(os.getpid()).submit(self._prepare, stimuli, ids)
+            self._pending[tuple(ids)] = (stimuli, future)
+            while len(self._pending) > AT_ONCE:  # left over from an interrupted pass
+                self._pending.pop(next(iter(self._pending)))[1].cancel()
 
-    def _prepared(self, stimuli: StimulusSet, ids: Sequence[str]) -> Floats:
+    def _prepare(self, stimuli: StimulusSet, ids: Sequence[str]) -> Floats:
         steps = self.preprocessing
         if not isinstance(steps, Preprocessing):
-            raise TypeError("only declared steps are prepared in threads")
+            raise TypeError("only declared preprocessing steps run in threads")
         steps.check(self.model)
         return steps.stack(list(shown_as(stimuli, ids, steps.one)), model=self.model)
 
 
 @lru_cache(maxsize=1)
 def _background(process: int) -> ThreadPoolExecutor:
-    """One thread that prepares batches, for this process; the images of a batch have threads of their own."""
+    """Return the thread of this process that prepares batches; the images of a batch have their own threads."""
     return ThreadPoolExecutor(1, thread_name_prefix="neuroledger-batches")

@@ -1,4 +1,4 @@
-"""Any torch module of an installed package, named by its import path, with declared weights and preprocessing."""
+"""Models from torch modules of installed packages, given by import path, weights and preprocessing."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-# Packages whose installed version says enough about their code.
+# Packages whose installed version identifies their code.
 RELEASED: Final = ("neuroledger", "torch", "torchvision", "timm", "transformers")
 
 EXTRAS: Final = {"torchvision": "vision", "timm": "vision", "transformers": "language"}
 """Optional package of architectures → the extra of this project that installs it."""
 COMPILED: Final = "torchvision._meta_registrations"
-"""The part of torchvision that describes its compiled operators to torch, and cannot be imported without them."""
+"""The module of torchvision that registers its compiled operators with torch, and cannot be imported without them."""
 
 Bins = tuple[tuple[float, float], ...]
 
@@ -58,39 +58,39 @@ def torch_module(
     device: str = "cpu",
     store: Any = None,
 ) -> LayeredModel:
-    """A model from a class of an installed package.
+    """Create a model from a class of an installed package.
 
     Parameters
     ----------
     module
         ``package.module:Class``, a subclass of ``torch.nn.Module`` in a trusted package.
     arguments
-        Keyword arguments of the class: plain data.
+        Keyword arguments of the class, as plain data.
     preprocessing
-        Steps from image to input.
+        Steps that convert an image to the input.
     seed
-        Where untrained weights, and the draws of a stochastic module, start.
+        Seed of untrained weights and of the draws of a stochastic module.
     times
-        Time bins in ms, for a module that answers in steps.
+        Time bins in ms, for a module that answers in time steps.
     stochastic
-        Whether its answers vary from trial to trial.
+        Whether answers vary from trial to trial.
     microsaccades
-        Whether every trial looks at a slightly different place, as a fixating eye does; needs ``visual_degrees``.
+        Whether every trial shifts the image slightly, as a fixating eye does; needs ``visual_degrees``.
     labels
         Names of the logits (ImageNet's 1,000 need none).
     batch
-        Stimuli per forward pass; chosen from the size of the activations when not given.
+        Stimuli per forward pass; by default chosen from the size of the activations.
 
     Raises
     ------
     ModelError
-        Not trusted, not a module, wrong arguments, weights or layers.
+        The package is not trusted, the class is not a module, or arguments, weights or layers do not match it.
     UnavailableError
         The package, or torch itself, is not installed.
     """
-    made = build(module, arguments or {}, seed, id)
+    described = {"builder": "torch", "version": VERSION, "module": module, "arguments": arguments or {}}
     return assemble(
-        made, {"builder": "torch", "version": VERSION, "module": module, "arguments": arguments or {}}, id=id,
+        build(module, arguments or {}, seed, id), described, id=id,
         preprocessing=preprocessing, seed=seed, times=times, stochastic=stochastic,
         microsaccades=microsaccades, labels=labels, batch=batch, weights=weights or {}, layers=layers,
         regions=regions or {}, readout=readout, logits=logits, visual_degrees=visual_degrees, device=device,
@@ -121,19 +121,22 @@ def assemble(
     store: Any = None,
     packages: tuple[str, ...] = (),
 ) -> LayeredModel:
-    """A built module with its weights as a model; ``described`` and ``packages`` say which module it is.
+    """Create a model from a built module; load ``weights`` into it, if any.
 
-    Of a module in memory ``described`` is its identity, as a function.
+    ``described`` and ``packages`` identify the module; for a module in memory ``described`` is a function that returns
+    its identity.
     """
     from neuroledger.models.torch_layers import available, check_layers, extractor
     from neuroledger.models.torch_weights import load_weights, weights_identity
 
     if microsaccades and visual_degrees is None:
-        raise ModelError(f"model {id!r}: microsaccades are so many degrees wide: say its `visual_degrees`")
+        raise ModelError(
+            f"model {id!r}: microsaccades need the visual angle of the input: give `visual_degrees`"
+        )
     if weights:
         load_weights(module, weights, id)
-    named = layers or every_layer(regions, readout, logits)
-    check_layers(module, named, id)
+    layers = layers or every_layer(regions, readout, logits)
+    check_layers(module, layers, id)
     identity = described
     if not callable(identity):
         assert isinstance(preprocessing, Preprocessing)  # a spec declares its steps
@@ -159,7 +162,7 @@ def assemble(
             seed=seed,
             microsaccades=visual_degrees if microsaccades else None,
         ),
-        layers=named,
+        layers=layers,
         regions=dict(regions),
         readout=readout,
         logits=logits,
@@ -174,34 +177,36 @@ def assemble(
 
 
 def build(path: str, arguments: Mapping[str, Any], seed: int, model: str) -> torch.nn.Module:
-    """The module that ``package.module:Class`` makes of ``arguments``, its weights drawn from ``seed``."""
+    """Instantiate ``package.module:Class`` with ``arguments``, its weights drawn from ``seed``."""
     from neuroledger.models.torch_weights import seeded
 
     require("torch", "torch")
     package = path.partition(".")[0].partition(":")[0]
     if package in EXTRAS:
         hub_package(package)
-    found = trusted(path, TORCH, model)
+    module_class = trusted(path, TORCH, model)
     try:
-        return seeded(lambda: found(**arguments), seed)
+        return seeded(lambda: module_class(**arguments), seed)
     except (TypeError, ValueError) as error:
         raise ModelError(f"model {model!r}: {path} does not take these arguments: {error}") from error
 
 
-def every_layer(regions: Mapping[str, str | tuple[str, ...]], *decided: str | None) -> tuple[str, ...]:
-    """The layers that regions and decisions name, each once; the module's own output when they name none."""
-    named = [one for layers in regions.values() for one in ((layers,) if isinstance(layers, str) else layers)]
-    named += [one for one in decided if one is not None]
-    return tuple(dict.fromkeys(named)) or ("output",)
+def every_layer(regions: Mapping[str, str | tuple[str, ...]], *others: str | None) -> tuple[str, ...]:
+    """Return the layers that ``regions`` and ``others`` name, each once; the module's output if they name none."""
+    names = [
+        name for layers in regions.values() for name in ((layers,) if isinstance(layers, str) else layers)
+    ]
+    names += [layer for layer in others if layer is not None]
+    return tuple(dict.fromkeys(names)) or ("output",)
 
 
 def require(package: str, extra: str) -> Any:
-    """An optional package, imported.
+    """Import and return an optional package.
 
     Raises
     ------
     UnavailableError
-        It is not installed; the message names the extra that brings it.
+        The package is not installed (the message names the extra that installs it) or cannot be imported.
     """
     try:
         return importlib.import_module(package)
@@ -211,22 +216,22 @@ def require(package: str, extra: str) -> Any:
         ) from error
     except (RuntimeError, OSError) as error:
         raise UnavailableError(
-            f"{package} is installed but does not start ({error}): its build does not fit that of torch; install "
+            f"{package} is installed but cannot be imported ({error}): its build does not match that of torch; install "
             "both from the same index"
         ) from error
 
 
 def hub_package(name: str) -> Any:
-    """The package, imported.
+    """Import and return a package of architectures.
 
-    Networks for images need none of torchvision's compiled operators (boxes of detectors). Where the builds of
-    torchvision and torch differ, as a torch for the CPU does from the usual wheels of torchvision, torchvision is
-    imported without them; calling one of them raises an error.
+    Image networks do not need torchvision's compiled operators (boxes of detectors). If the builds of torchvision and
+    torch differ, as those of a CPU-only torch and the default torchvision wheels, torchvision is imported without
+    the operators; calling one of them raises an error.
 
     Raises
     ------
     UnavailableError
-        It, or torch, is not installed; the message names the extra that installs it.
+        The package or torch is not installed; the message names the extra that installs it.
     """
     require("torch", "torch")
     if importlib.util.find_spec("torchvision") is not None:
@@ -237,8 +242,10 @@ def hub_package(name: str) -> Any:
 def _import_torchvision() -> None:
     try:
         importlib.import_module("torchvision")
-    except RuntimeError:  # its compiled operators do not load; another fault appears again in the next import
-        for name in [one for one in sys.modules if one.split(".")[0] == "torchvision"]:
+    except (
+        RuntimeError
+    ):  # usually from compiled operators; any other error is raised again by the next import
+        for name in [module for module in sys.modules if module.split(".")[0] == "torchvision"]:
             del sys.modules[name]
         sys.modules[COMPILED] = ModuleType(COMPILED)
     except ImportError:
@@ -246,10 +253,10 @@ def _import_torchvision() -> None:
 
 
 def version_of(package: str) -> str:
-    """Which state of a package's code is here: its installed version, and of other than the known ones its source.
+    """Return the version of a package, with the SHA-256 of its Python files unless it is one of ``RELEASED``.
 
-    A version says enough of a released package. One that somebody is writing changes without: there the SHA-256 of its
-    Python files is added, so that what an earlier state answered is not taken for this one's.
+    A package in development changes without a new version; the hash prevents activations of an earlier state from
+    being reused.
     """
     try:
         version = importlib.metadata.version(package)
@@ -259,14 +266,14 @@ def version_of(package: str) -> str:
 
 
 def _source_sha256(package: str) -> str:
-    found = importlib.util.find_spec(package)
-    if found is None:
+    spec = importlib.util.find_spec(package)
+    if spec is None:
         return "unknown"
-    folders = [Path(folder) for folder in found.submodule_search_locations or ()]
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
     files = {path.relative_to(folder).as_posix(): path for folder in folders for path in folder.rglob("*.py")}
-    if not folders and found.origin is not None:
-        files = {Path(found.origin).name: Path(found.origin)}
-    whole = hashlib.sha256()
+    if not folders and spec.origin is not None:
+        files = {Path(spec.origin).name: Path(spec.origin)}
+    digest = hashlib.sha256()
     for name, path in sorted(files.items()):
-        whole.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return whole.hexdigest()
+        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Weights are tensors and nothing else, read from files by a process with limits, or values drawn from a seed."""
+"""Weights: tensors read from files by a process with resource limits, or drawn from a seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["checkpoint_tensors", "load_weights", "safetensors", "seeded", "weights_identity"]
 
-# Torch's names for those of safetensors.
+# Name of a type in safetensors → name in torch.
 TYPES: Final = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
     "I32": "int32", "U32": "uint32", "F32": "float32", "I64": "int64", "U64": "uint64", "F64": "float64",
@@ -32,87 +32,90 @@ TYPES: Final = {
 
 
 def safetensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file by name, which lie in the file's own pages until they are used.
+    """Return the tensors of a safetensors file by name, memory-mapped.
 
     Raises
     ------
     DataError
-        It is not a whole safetensors file, or crashes or exhausts the process that parses it.
+        The file is not a complete safetensors file, or crashes or exhausts the process that parses it.
     UnavailableError
-        The package is not installed.
+        The package ``safetensors`` is not installed.
     """
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
         raise UnavailableError("weights need safetensors: pip install 'neuroledger[torch]'") from error
 
-    def laid_out() -> dict[str, tuple[str, tuple[int, ...], int]]:
+    def layout() -> dict[str, tuple[str, tuple[int, ...], int]]:
         try:
-            with safe_open(path, framework="np"), path.open("rb") as file:  # it refuses whatever does not fit
+            with safe_open(path, framework="np"), path.open("rb") as file:  # safe_open validates the header
                 (length,) = struct.unpack("<Q", file.read(8))
                 header: Mapping[str, Any] = json.loads(file.read(length))
         except SafetensorError as error:
-            raise DataError(f"{path.name} is not a whole safetensors file ({error})") from error
-        held = {name: one for name, one in header.items() if name != "__metadata__"}
-        odd = [name for name, one in held.items() if one["dtype"] not in TYPES]
-        if odd:
-            raise DataError(
-                f"{path.name}: {odd[0]!r} is of the type {held[odd[0]]['dtype']}, which is not read"
-            )
+            raise DataError(f"{path.name} is not a complete safetensors file ({error})") from error
+        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        for name, entry in entries.items():
+            if entry["dtype"] not in TYPES:
+                raise DataError(f"{path.name}: {name!r} has the unsupported type {entry['dtype']}")
         first = 8 + length
         return {
-            name: (TYPES[one["dtype"]], tuple(one["shape"]), first + one["data_offsets"][0])
-            for name, one in held.items()
+            name: (TYPES[entry["dtype"]], tuple(entry["shape"]), first + entry["data_offsets"][0])
+            for name, entry in entries.items()
         }
 
-    places = confined(laid_out, limits_for([path]), path.name)
-    file = np.memmap(path, np.uint8, mode="c") if places else np.empty(0, np.uint8)
-    return {name: _tensor(file, *one) for name, one in places.items()}
+    tensors = confined(layout, limits_for([path]), path.name)
+    file = np.memmap(path, np.uint8, mode="c") if tensors else np.empty(0, np.uint8)
+    return {name: _tensor(file, *tensor) for name, tensor in tensors.items()}
 
 
 def checkpoint_tensors(path: Path, inside: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
-    """The tensors of a file that torch saved, by name; ``inside`` are keys under which they may lie.
+    """Return the tensors of a file saved by torch, by name; ``inside`` are keys that may contain the state dict.
 
     Raises
     ------
     DataError
-        It is damaged, holds more than tensors, or crashes or exhausts the process that parses it.
+        The file is damaged, contains objects other than tensors, or crashes or exhausts the process that parses it.
     ModelError
-        It holds something else than tensors by name.
+        The file does not contain tensors by name.
     """
     import pickle
 
     import torch
 
-    def unpacked() -> dict[str, tuple[np.ndarray, str, tuple[int, ...]]]:
+    def unpack() -> dict[str, tuple[np.ndarray, str, tuple[int, ...]]]:
         try:
-            held: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            state: Any = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
         except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
             raise DataError(
-                f"{path.name} is not a checkpoint of tensors alone; save `model.state_dict()` with torch.save, and use that"
+                f"{path.name} is not a checkpoint that contains only tensors: save `model.state_dict()` with torch.save"
             ) from error
         for name in inside:
-            held = held[name] if isinstance(held, dict) and isinstance(held.get(name), dict) else held
+            state = state[name] if isinstance(state, dict) and isinstance(state.get(name), dict) else state
         if (
-            not isinstance(held, dict)
-            or not held
-            or not all(isinstance(x, torch.Tensor) for x in held.values())
+            not isinstance(state, dict)
+            or not state
+            or not all(isinstance(value, torch.Tensor) for value in state.values())
         ):
-            raise ModelError(f"{path.name} holds no state dict (tensors by name): save `model.state_dict()`")
+            raise ModelError(
+                f"{path.name} contains no state dict (tensors by name): save `model.state_dict()`"
+            )
         return {
             str(name): (
                 value.detach().contiguous().reshape(-1).view(torch.uint8).numpy(),
                 str(value.dtype).removeprefix("torch."),
                 tuple(value.shape),
             )
-            for name, value in held.items()
+            for name, value in state.items()
         }
 
-    return {name: _tensor(*one) for name, one in confined(unpacked, limits_for([path]), path.name).items()}
+    tensors = confined(unpack, limits_for([path]), path.name)
+    return {name: _tensor(*tensor) for name, tensor in tensors.items()}
 
 
 def _tensor(buffer: np.ndarray, kind: str, shape: tuple[int, ...], start: int = 0) -> torch.Tensor:
-    """``shape`` values of a type from byte ``start`` on, which stay where they are."""
+    """Return a tensor that shares the memory of ``buffer`` from byte ``start`` on."""
     import torch
 
     dtype: torch.dtype = getattr(torch, kind)
@@ -129,15 +132,15 @@ def load_weights(
     fresh: tuple[str, ...] = (),
     adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> None:
-    """Fill a module with the tensors of one or several safetensors files, each of which it must have.
+    """Load the tensors of one or several safetensors files into a module; names and shapes must match exactly.
 
-    Tensors whose names begin with one of `fresh` are left out on both sides and keep their random values. `adapt` makes of
-    the files' tensors those that the module is to have.
+    Tensors whose names begin with one of ``fresh`` are ignored on both sides and keep their random values. ``adapt``
+    converts the tensors of the files to those of the module.
 
     Raises
     ------
     ModelError
-        A file is not safetensors, or its tensors are not those of the module by name and shape.
+        A file is not safetensors, or its tensors do not match those of the module by name and shape.
     """
     state: dict[str, torch.Tensor] = {}
     for _, path in sorted(weights.items()):
@@ -149,16 +152,21 @@ def load_weights(
     unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
     if unused:
         raise ModelError(f"model {model!r}: no tensor of the module begins with {unused[0]!r} (fresh)")
-    state, wanted = ({n: v for n, v in held.items() if not n.startswith(fresh)} for held in (state, own))
-    lost = sorted({*state} - {*wanted})
-    problems = [f"nothing takes {unknown('tensor', name, list(wanted))}" for name in lost]
-    # How many batches a normalisation was trained on changes no answer, and many published files leave it out.
-    missing = {name for name in wanted.keys() - state.keys() if not name.endswith("num_batches_tracked")}
+    state, expected = (
+        {name: tensor for name, tensor in tensors.items() if not name.startswith(fresh)}
+        for tensors in (state, own)
+    )
+    problems = [
+        f"the module has no {unknown('tensor', name, list(expected))}"
+        for name in sorted(state.keys() - expected.keys())
+    ]
+    # The number of training batches of a normalisation changes no answer, and many published files omit it.
+    missing = {name for name in expected.keys() - state.keys() if not name.endswith("num_batches_tracked")}
     problems += [f"no value for {name!r}" for name in sorted(missing)]
     problems += [
-        f"{name!r} is {tuple(state[name].shape)}, the module has {tuple(wanted[name].shape)}"
-        for name in sorted(wanted.keys() & state.keys())
-        if state[name].shape != wanted[name].shape
+        f"{name!r} is {tuple(state[name].shape)}, but {tuple(expected[name].shape)} in the module"
+        for name in sorted(expected.keys() & state.keys())
+        if state[name].shape != expected[name].shape
     ]
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
@@ -167,12 +175,12 @@ def load_weights(
 
 
 def weights_identity(weights: Mapping[str, Path]) -> dict[str, str]:
-    """SHA-256 of every file, by name."""
+    """Return the SHA-256 of every file, by name."""
     return {name: sha256_of(path) for name, path in sorted(weights.items())}
 
 
 def seeded(make: Callable[[], Any], seed: int) -> Any:
-    """What ``make`` returns when torch's generator starts at ``seed``; the generator is put back afterwards."""
+    """Call ``make`` with torch's generator seeded by ``seed``; restore the generator afterwards."""
     import torch
 
     with exclusive(), torch.random.fork_rng(devices=[]):

@@ -192,7 +192,7 @@ def test_what_is_fitted_is_fitted_to_the_readout_and_not_to_the_logits(lab: Lab)
             {"arguments": {"classes": 12}},
             "labels need the 1000 ImageNet logits.* 12 features; name the layer of `logits`",
         ),
-        ({"labels": ["airplane"]}, "1000 features in its readout layer for 1 labels"),
+        ({"labels": ["airplane"]}, "its readout layer has 1000 features, but there are 1 labels"),
     ],
 )
 def test_logits_of_another_number_are_one_clear_error(lab: Lab, change: dict[str, Any], words: str) -> None:

@@ -1,4 +1,4 @@
-"""Experiments like people's trials, drawn from a model of their ability and of the stimuli's difficulty."""
+"""Simulated trials of people, drawn from a model of their ability and of the stimuli's difficulty."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from neuroledger.stats.calibration import Experiment
 __all__ = ["simulated_trials"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
-# The share of a model's difficulties, in variance, that people have too.
+# Share of the variance of a model's difficulties that people share.
 SHARED = 0.5
-# Log odds of the most and the least difficult that is simulated.
+# Largest absolute log odds that are simulated.
 EXTREME = 6.0
-# The deviation of a normal variable whose distribution function is nearly the logistic one's.
+# Scale at which a normal distribution function approximates the logistic function.
 SCALE = 1.702
-# Answers with which the deviation of difficulties is found, by simulation, and steps of a bisection.
+# To estimate the deviation of difficulties: simulations per step, steps of the bisection, and its upper limit.
 SAMPLES, STEPS, HARDEST = 4, 12, 8.0
 
 
 def simulated_trials(measured: Measurement, factors: Collection[str]) -> Draw:
-    """Experiments like trials of people: new stimuli and new people, in the layout of the trials that there are.
+    """Return a generator of simulated experiments: new stimuli and new people, in the layout of the measured trials.
 
     Raises
     ------
     MetricError
-        The target is not trials of people whose answers can be judged.
+        The target does not contain trials of people whose answers can be scored.
     """
     target = measured.target
     if target.dims != ("presentation",) or coordinate(target, "stimulus_id") is None:
@@ -106,7 +106,7 @@ def _answers(measured: Measurement) -> Draw:
 
 
 def _given(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
-    """The model's answers, as probabilities where it gave such."""
+    """Return the answers of a simulated model, as probabilities if ``choices`` is given."""
     coords = {name: c for name, c in source.coords.items() if c.dims == ("presentation",)}
     if choices is None:
         return xr.DataArray(answers, dims="presentation", coords=coords)
@@ -115,14 +115,14 @@ def _given(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
 
 
 def _answered(truth: Any, right: Booleans, labels: Any, rng: np.random.Generator) -> Any:
-    """The right label, or any other."""
+    """Return the right label where ``right`` is true, and a random other label elsewhere."""
     place = np.searchsorted(labels, truth)
     wrong = labels[(place + rng.integers(1, max(2, len(labels)), len(place))) % len(labels)]
     return np.where(right, truth, wrong)
 
 
 def _abilities(people: Answers) -> tuple[Floats, float]:
-    """Log odds of a right answer in each condition, and their deviation between people beyond that of counting."""
+    """Return the log odds of a right answer per condition, and their deviation between people beyond sampling noise."""
     right, seen = people.correct.sum(axis=1), people.seen.sum(axis=1)
     odds = np.log((right + 0.5) / (seen - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (seen - right + 0.5)).mean()
@@ -136,7 +136,7 @@ def _abilities(people: Answers) -> tuple[Floats, float]:
 
 
 def _difficulty(people: Answers, level: Floats, between: float) -> float:
-    """Deviation of the stimuli's difficulty at which people agree, beyond chance, as often as these do."""
+    """Return the deviation of difficulty between stimuli at which simulated people have the measured mean kappa."""
     wanted = _kappa(people)
 
     def agreement(hard: float) -> float:
@@ -161,7 +161,7 @@ def _difficulty(people: Answers, level: Floats, between: float) -> float:
 
 
 def _marginal(level: Floats, deviation: float) -> Floats:
-    """Log odds about which odds of this deviation have the given share on average (the logistic's near normality)."""
+    """Return the mean log odds at which normal log odds with this deviation give the same proportion on average."""
     return np.asarray(level * np.sqrt(1 + (deviation / SCALE) ** 2))
 
 
@@ -173,7 +173,7 @@ def _kappa(people: Answers) -> float:
 
 
 def _discriminations(measured: Measurement) -> Draw:
-    """Two-choice trials: new images of the same objects, each with a difficulty of its own against each distractor."""
+    """Return the generator for two-choice trials: new images of the same objects, with a difficulty per distractor."""
     target, source = measured.target, measured.source
     if "choice" not in source.dims:
         raise MetricError("no generative model of two-choice trials is known where models give labels alone")
@@ -223,7 +223,7 @@ def _discriminations(measured: Measurement) -> Draw:
 
 
 def _odds(hit: Booleans, codes: Indices, size: int) -> tuple[Floats, float]:
-    """Log odds of a hit in each group, and their deviation beyond that of counting."""
+    """Return the log odds of a hit per group, and their deviation beyond sampling noise."""
     right, count = np.bincount(codes, hit, minlength=size), np.bincount(codes, minlength=size)
     odds = np.log((right + 0.5) / (count - right + 0.5))
     seen = count > 0

@@ -1,4 +1,4 @@
-"""Accuracy of each person, and of the model on what that person saw, overall or per combination of conditions."""
+"""Accuracy of each person, and of the model on the same stimuli, overall or per combination of conditions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class PeopleTable:
 def table_of_people(
     assembly: xr.DataArray, variables: Sequence[str] = (), *, error: type[MetricError] = MetricError
 ) -> PeopleTable:
-    """Encode human trials ``(presentation,)`` with ``subject``, a truth, and the coordinates ``variables``.
+    """Encode trials of people ``(presentation,)`` with ``subject``, a truth, and the coordinates ``variables``.
 
     Raises
     ------
     MetricError
-        No trials, no ``subject``, or a coordinate of ``variables`` is missing.
+        There are no trials, or ``subject`` or a coordinate of ``variables`` is missing.
     """
     right = np.asarray(correctness(assembly, error=error), dtype=np.float64)
     subject = coordinate(assembly, "subject", "subject_id")
@@ -54,12 +54,12 @@ def table_of_people(
 
 
 def model_on_trials(source: xr.DataArray, target: xr.DataArray) -> Floats:
-    """Whether the model answers the stimulus of each human trial correctly: ``(trial,)`` with 1, 0.
+    """Return whether the model answers the stimulus of each trial of people correctly: ``(trial,)`` with 1 or 0.
 
     Raises
     ------
     MetricError
-        No ``stimulus_id``, several answers for one stimulus, or none for a stimulus that people saw.
+        ``stimulus_id`` is missing, or a stimulus that people saw has no answer or several.
     """
     own, ids = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
     if own is None or ids is None:
@@ -81,7 +81,7 @@ def model_on_trials(source: xr.DataArray, target: xr.DataArray) -> Floats:
 
 
 def tabulate(correct: Floats, table: PeopleTable) -> Floats:
-    """Mean of ``correct`` per person and cell: ``(subject, cell)``; NaN where a person has no trial."""
+    """Return the mean of ``correct`` per person and cell: ``(subject, cell)``; NaN where a person has no trial."""
     size = len(table.subjects) * table.cells
     key = table.subject * table.cells + table.cell
     count = np.bincount(key, minlength=size)
@@ -91,6 +91,6 @@ def tabulate(correct: Floats, table: PeopleTable) -> Floats:
 
 
 def relative_distance(accuracy: Floats, reference: Floats, *, chance: float = 0.0) -> Floats:
-    """``1 − |a − r| / max(1 − r, r − chance)``: 1 where accuracies agree, 0 at the farthest possible."""
+    """Return ``1 − |a − r| / max(1 − r, r − chance)``: 1 for equal accuracies, 0 at the largest possible distance."""
     farthest = np.maximum(1 - reference, reference - chance)
     return np.asarray(1 - np.abs(accuracy - reference) / farthest)

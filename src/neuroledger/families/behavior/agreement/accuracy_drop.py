@@ -1,4 +1,4 @@
-"""The accuracy that people and a model lose between two kinds of stimuli."""
+"""The drop of accuracy of people and a model between two kinds of stimuli."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def _masks(
 
 
 def drop_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str, category: str) -> float:
-    """Accuracy on the first condition minus that on the second, each the mean over categories.
+    """Return the accuracy on the first condition minus that on the second, each averaged over categories.
 
     Raises
     ------
     MetricError
-        A condition, or a category within one, is missing.
+        A condition is missing, or a category within a condition.
     """
     whole, other = _masks(source, conditions, by, MetricError)
     truth = coordinate(source, category)
@@ -62,12 +62,12 @@ def drop_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str,
 def drop_of_people(
     target: xr.DataArray, conditions: tuple[str, str], *, by: str, error: type[MetricError] = MetricError
 ) -> tuple[Floats, Array]:
-    """Accuracy lost by each subject ``(subject,)``, and the subjects.
+    """Return the drop of accuracy of each subject ``(subject,)``, and the subjects.
 
     Raises
     ------
     MetricError
-        Fewer than two subjects, or a subject without trials of a condition.
+        There are fewer than two subjects, or a subject has no trials of a condition.
     """
     whole, other = _masks(target, conditions, by, error)
     subject = coordinate(target, "subject", "subject_id")
@@ -91,9 +91,9 @@ def drop_of_people(
 
 
 def half_of(names: Array, *, peer: np.random.RandomState | None, rng: np.random.Generator) -> Booleans:
-    """A random half of the subjects, ``floor(n / 2)`` of them, as a mask.
+    """Return a random half of the subjects, ``floor(n / 2)`` of them, as a mask.
 
-    With ``peer``, its draw from the numbers ``1 … n−1``, which are taken for subject ids.
+    With ``peer``, Brain-Score's generator, the half is drawn from the numbers ``1 … n−1`` as subject ids.
     """
     n = len(names)
     if peer is None:
@@ -105,7 +105,7 @@ def half_of(names: Array, *, peer: np.random.RandomState | None, rng: np.random.
 
 
 def drop_similarity(one: Any, reference: Any, *, signed: bool = False) -> Floats:
-    """``max(1 − |reference − one| / |reference|, 0)``; ``signed`` divides by the reference with its sign."""
+    """Return ``max(1 − |reference − one| / |reference|, 0)``; with ``signed`` the divisor is the signed reference."""
     scale = reference if signed else np.abs(reference)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.maximum(1 - np.abs(reference - one) / scale, 0.0))
@@ -114,7 +114,7 @@ def drop_similarity(one: Any, reference: Any, *, signed: bool = False) -> Floats
 def of_new_people(
     names: Array, drops: Floats, halves: Sequence[Booleans], value: Callable[[Floats, Floats], Floats]
 ) -> Influence:
-    """How people move the mean over halves of ``value`` of what a half and the other half lose, (draw,)."""
+    """Return the influence of people on the mean, over halves, of ``value`` (drop of a half, drop of the other)."""
 
     def again(weights: Mapping[str, Floats]) -> Floats:
         w = weights["subject"]

@@ -1,4 +1,4 @@
-"""Answers that were not given: who answered which stimulus, so that two observers are compared only where both did."""
+"""Missing answers: compare two observers only on the stimuli that both answered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
 
 __all__ = ["UNANSWERED", "by_variables", "given_by_model", "given_by_people", "left_out"]
 
-# How trials without an answer are written, besides values that are missing.
+# Values that mark trials without an answer, in addition to missing values.
 UNANSWERED = ("", "NaN")
 
 
@@ -32,12 +32,12 @@ def given_by_people(
     unanswered: Sequence[str] = UNANSWERED,
     error: type[MetricError] = MetricError,
 ) -> Answers:
-    """The tables of `answers_of_people`, in which a cell that a person did not answer is one that they did not see.
+    """Return the tables of `answers_of_people`, with unanswered cells counted as not seen.
 
     Raises
     ------
     MetricError
-        As `answers_of_people`; nobody answered anything.
+        As in `answers_of_people`, or no trial has an answer.
     """
     filled, given = _given(assembly, unanswered, error)
     if not given.any():
@@ -50,12 +50,12 @@ def given_by_people(
 def given_by_model(
     source: xr.DataArray, people: Answers, *, by: str | None, unanswered: Sequence[str] = UNANSWERED
 ) -> Answers:
-    """The table of `answers_of_model`, in which a cell that the model did not answer is one that it did not see.
+    """Return the table of `answers_of_model`, with unanswered cells counted as not seen.
 
     Raises
     ------
     MetricError
-        As `answers_of_model`; the model answered nothing of what people saw.
+        As in `answers_of_model`, or the model answered no stimulus that people saw.
     """
     filled, given = _given(source, unanswered, MetricError)
     model = answers_of_model(filled, people, by=by)
@@ -68,14 +68,14 @@ def given_by_model(
 def by_variables(
     assembly: xr.DataArray, variables: Sequence[str], *, error: type[MetricError] | None = None
 ) -> xr.DataArray:
-    """The trials with one more coordinate, named as the variables joined by ``|``: their combination at each trial.
+    """Add a coordinate with the combination of the variables at each trial, named as the variables joined by ``|``.
 
-    As it is where there are fewer than two variables, or where one is missing and ``error`` is None.
+    The trials are returned unchanged if there are fewer than two variables, or if one is missing and ``error`` is None.
 
     Raises
     ------
     MetricError
-        A variable is missing and ``error`` says so.
+        A variable is missing and ``error`` is given.
     """
     columns = {name: coordinate(assembly, name) for name in variables}
     absent = [name for name, values in columns.items() if values is None]
@@ -89,7 +89,7 @@ def by_variables(
 
 
 def left_out(people: Answers, model: Answers | None = None) -> list[str]:
-    """A note on the answers that were not given; nothing where all were."""
+    """Return notes on missing answers, empty if there are none."""
     shown = int(np.count_nonzero(people.seen.any(axis=0)))
     without = int(people.seen.size - people.seen.sum())
     notes = []
@@ -107,7 +107,7 @@ def left_out(people: Answers, model: Answers | None = None) -> list[str]:
 def _given(
     assembly: xr.DataArray, unanswered: Sequence[str], error: type[MetricError]
 ) -> tuple[xr.DataArray, Booleans]:
-    """The assembly without missing numbers, and whether each presentation holds an answer."""
+    """Return the assembly with missing numbers filled, and whether each presentation has an answer."""
     answers: Array = choices(assembly, error=error)
     predicted = coordinate(assembly, "prediction")
     if predicted is not None and answers.dtype.kind in "biuf":
@@ -122,6 +122,6 @@ def _given(
 
 
 def _as_answers(assembly: xr.DataArray, given: Booleans) -> xr.DataArray:
-    """``given`` in the place of the answers, with the coordinates of the presentations."""
+    """Return ``given`` as values, with the coordinates of the presentations."""
     row = assembly.isel({dim: 0 for dim in assembly.dims if dim != "presentation"}, drop=True)
     return row.copy(data=given).drop_vars("prediction", errors="ignore")

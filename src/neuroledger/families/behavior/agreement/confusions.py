@@ -21,14 +21,14 @@ __all__ = ["answers_and_truths", "Trials", "confusions", "of_new_trials", "off_d
 def answers_and_truths(
     assembly: xr.DataArray, *, error: type[MetricError] = MetricError
 ) -> tuple[Array, Array]:
-    """The answer and the right answer of each presentation.
+    """Return the answer and the right answer of each presentation.
 
-    Answers are the values, or the coordinate ``prediction`` where there is one.
+    Answers are the coordinate ``prediction`` if it exists, and the values otherwise.
 
     Raises
     ------
     MetricError
-        There are no presentations, or no coordinate with the right answers.
+        There are no presentations, or no coordinate contains the right answers.
     """
     predicted = coordinate(assembly, "prediction")
     answers = predicted if predicted is not None else choices(assembly, error=error)
@@ -39,7 +39,7 @@ def answers_and_truths(
 
 
 def confusions(answers: Any, truth: Any, labels: Any) -> Floats:
-    """Counts ``(truth, answer)`` over ``labels``; presentations with another truth or answer are left out."""
+    """Count answers ``(truth, answer)`` over ``labels``; presentations with another truth or answer are left out."""
     size = len(labels)
     row, column = locate(truth, labels), locate(answers, labels)
     known = (row >= 0) & (column >= 0)
@@ -48,13 +48,13 @@ def confusions(answers: Any, truth: Any, labels: Any) -> Floats:
 
 
 def off_diagonal(matrix: Floats) -> Floats:
-    """Entries beside the diagonal, row by row."""
+    """Return the off-diagonal entries, row by row."""
     return np.asarray(matrix[~np.eye(len(matrix), dtype=bool)])
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Trials of one side: the cell of the confusion matrix, the stimulus and the subject of each; a model is no subject."""
+    """Trials of people or a model: cell of the confusion matrix, stimulus, and subject (None for a model) of each."""
 
     cell: Indices
     stimulus: Array
@@ -63,7 +63,7 @@ class Trials:
 
     @classmethod
     def of(cls, assembly: xr.DataArray, labels: Array) -> Trials:
-        """Trials whose answer and truth are among the labels."""
+        """Select the trials whose answer and truth are among the labels."""
         answers, truth = answers_and_truths(assembly)
         row, column = locate(truth, labels), locate(answers, labels)
         known = (row >= 0) & (column >= 0)
@@ -75,7 +75,7 @@ class Trials:
 
 
 def of_new_trials(sides: Sequence[Trials]) -> Influence:
-    """How stimuli and people move the correlation of the off-diagonal confusions of two sides."""
+    """Return the influence of stimuli and people on the correlation of the off-diagonal confusions of two sides."""
     stimuli = np.unique(np.concatenate([side.stimulus for side in sides]))
     people = [np.unique(side.subject) for side in sides if side.subject is not None]
     items = {"stimulus": stimuli} | ({"subject": np.unique(np.concatenate(people))} if people else {})
@@ -100,7 +100,7 @@ def of_new_trials(sides: Sequence[Trials]) -> Influence:
 
 
 def rows_pearson(a: Floats, b: Floats) -> Floats:
-    """Pearson correlation of each row of two arrays (row, value); NaN where one is constant."""
+    """Return the Pearson correlation of each row of two arrays (row, value); NaN where one is constant."""
     a, b = (each - each.mean(axis=1, keepdims=True) for each in (a, b))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))

@@ -1,4 +1,4 @@
-"""Do two observers err on the same stimuli: correctness tables and their agreement beyond chance."""
+"""Whether two observers make errors on the same stimuli: correctness tables and agreement beyond chance."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
 Measure = Literal["error_consistency", "observed_consistency", "squared_accuracy_difference"]
-# not `label`: there some models write what they answered
+# `label` is not included, because some models store their answers in it.
 TRUTHS = ("truth", "image_label", "object_name")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Correctness of each observer on each cell, a cell being one stimulus in one condition.
+    """Correctness of each observer on each cell; a cell is one stimulus in one condition.
 
-    ``correct`` and ``seen`` are ``(observer, cell)`` with 0 or 1; ``condition`` and ``stimulus`` hold the codes of
+    ``correct`` and ``seen`` are ``(observer, cell)`` with 0 or 1; ``condition`` and ``stimulus`` contain the indices of
     each cell into ``conditions`` and ``stimuli``.
     """
 
@@ -64,7 +64,7 @@ class Agreement(NamedTuple):
     def kappa(self) -> Floats:
         """Agreement beyond chance, ``(o - e) / (1 - e)`` with ``e = ab + (1-a)(1-b)``.
 
-        NaN where ``e = 1``: two observers without (or with only) errors have no errors to compare.
+        NaN where ``e = 1``: both observers have no errors, or only errors.
         """
         a, b = self.accuracy_a, self.accuracy_b
         expected = a * b + (1 - a) * (1 - b)
@@ -74,7 +74,7 @@ class Agreement(NamedTuple):
 
 
 def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -> npt.NDArray[Any]:
-    """One answer per presentation: labels as they are, probabilities ``(presentation, choice)`` by their maximum."""
+    """Return one answer per presentation: labels unchanged, probabilities ``(presentation, choice)`` by their maximum."""
     if "choice" in assembly.dims and assembly.sizes["choice"] > 1:
         if "choice" not in assembly.coords:
             raise error("probabilities have no coordinate 'choice' that names their columns")
@@ -87,10 +87,10 @@ def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -
 
 
 def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError) -> Any:
-    """Whether each presentation was answered correctly, as booleans.
+    """Return whether each presentation was answered correctly, as booleans.
 
-    Values that are already true/false (or 0/1 where there is no truth to compare with, or where truths are words) are
-    taken as they are. Answers may be in the coordinate ``prediction``.
+    Boolean values are returned unchanged, as are 0 and 1 if there is no truth or if the truths are words. If the values
+    are numbers and there is a coordinate ``prediction``, that contains the answers.
     """
     answers = choices(assembly, error=error)
     predicted = coordinate(assembly, "prediction")
@@ -115,7 +115,7 @@ def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[Metric
 
 
 def _are_words(truth: npt.NDArray[Any]) -> bool:
-    """Whether no label could be a number."""
+    """Return whether no label looks like a number."""
     labels = encode(truth).labels
     return labels.dtype.kind in "UO" and not any(
         str(label).lstrip("+-.")[:1].isdigit() for label in labels.tolist()
@@ -123,7 +123,7 @@ def _are_words(truth: npt.NDArray[Any]) -> bool:
 
 
 def same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Elementwise equality of labels; text and numbers meet as text."""
+    """Compare labels elementwise; text and numbers are compared as text."""
     if a.dtype.kind != b.dtype.kind and {a.dtype.kind, b.dtype.kind} & set("US"):
         a, b = a.astype(str), b.astype(str)
     return np.asarray(a == b, dtype=bool)
@@ -135,12 +135,12 @@ def answers_of_people(
     by: str | None = "condition",
     error: type[MetricError] = MetricError,
 ) -> Answers:
-    """Correctness tables of people from trials ``(presentation,)`` with ``stimulus_id``, ``subject`` and a truth.
+    """Return correctness tables of people from trials ``(presentation,)`` with ``stimulus_id``, ``subject`` and a truth.
 
     Raises
     ------
     MetricError
-        No trials, no ``stimulus_id`` or ``subject``, or a subject who answered one stimulus twice in a condition.
+        Trials, ``stimulus_id`` or ``subject`` are missing, or a subject answered a stimulus twice in one condition.
     """
     right = correctness(assembly, error=error)
     stimulus, subject = coordinate(assembly, "stimulus_id"), coordinate(assembly, "subject", "subject_id")
@@ -175,14 +175,14 @@ def answers_of_people(
 
 
 def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = "condition") -> Answers:
-    """Correctness of the model on the cells that people answered.
+    """Return the correctness of the model on the cells that people answered.
 
-    Rows are found by stimulus, and by condition too where the model's behaviour carries it.
+    Rows are matched by stimulus, and also by condition if the model's behaviour has this coordinate.
 
     Raises
     ------
     MetricError
-        Stimuli without an answer of the model, or with several.
+        A stimulus has no answer of the model, or several.
     """
     stimulus = coordinate(source, "stimulus_id")
     if stimulus is None:
@@ -228,7 +228,7 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
 
 
 def compare(a: Answers, b: Answers) -> Agreement:
-    """Agreement of every observer of ``a`` with every observer of ``b`` on the cells that both saw."""
+    """Return the agreement of every observer of ``a`` with every observer of ``b`` on the cells that both saw."""
     shape = (len(a.conditions), a.correct.shape[0], b.correct.shape[0])
     n, right_a, right_b, both = (np.zeros(shape) for _ in range(4))
     for c in range(shape[0]):
@@ -240,7 +240,7 @@ def compare(a: Answers, b: Answers) -> Agreement:
 
 
 def _agreement(n: Floats, right_a: Floats, right_b: Floats, both: Floats) -> Agreement:
-    """Shares from counts of cells seen, answered correctly by one, by the other, and by both."""
+    """Compute proportions from counts of cells seen by both, and answered correctly by ``a``, by ``b``, and by both."""
     out = [np.full(n.shape, np.nan) for _ in range(3)]
     for numerator, result in zip((right_a, right_b, n - right_a - right_b + 2 * both), out, strict=True):
         np.divide(numerator, n, out=result, where=n > 0)
@@ -248,7 +248,7 @@ def _agreement(n: Floats, right_a: Floats, right_b: Floats, both: Floats) -> Agr
 
 
 def measured(pairs: Agreement, measure: Measure, undefined: Literal["skip", "one"] = "skip") -> Floats:
-    """One measure of agreement; ``undefined`` says what kappa is where nobody errs: NaN, or full agreement."""
+    """Return one measure of agreement; ``undefined`` is the kappa without errors: ``skip`` for NaN, ``one`` for 1."""
     if measure == "observed_consistency":
         return pairs.observed
     if measure == "squared_accuracy_difference":
@@ -258,15 +258,16 @@ def measured(pairs: Agreement, measure: Measure, undefined: Literal["skip", "one
 
 
 def least_kappa(pairs: Agreement, undefined: Literal["skip", "one"] = "skip") -> float:
-    """The least that the mean kappa of these pairs can be, given how often each of them is right."""
+    """Return the smallest possible mean kappa of these pairs, given their accuracies."""
     fewest = pairs._replace(observed=np.abs(pairs.accuracy_a + pairs.accuracy_b - 1))
     return float(np.nanmean(measured(fewest, "error_consistency", undefined)))
 
 
 def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: Measure) -> Floats:
-    """How each cell moves the agreement of the model with each person, (cell, condition, person), weighted 1/n.
+    """Return the influence of each cell on the agreement of the model with each person, (cell, condition, person).
 
-    Of kappa from its value without the cell (Tukey's jackknife): where errors are rare, its slope says too little of them.
+    Influences are weighted 1/n. That of kappa is computed from its value without the cell (Tukey's jackknife), because
+    its slope is too small where errors are rare.
     """
     n, a, b, o = (part[:, 0, :][people.condition] for part in pairs)
     right_a, right_b, seen = model.correct[0][:, None], people.correct.T, people.seen.T
@@ -292,9 +293,10 @@ def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: M
 def of_new_stimuli_and_people(
     a: Answers, b: Answers, pairs: Codes, *, measure: Measure, undefined: Literal["skip", "one"] = "skip"
 ) -> Influence:
-    """How stimuli and people move the mean agreement over conditions and ``pairs (pair, 2)`` of ``a`` and ``b``.
+    """Return the influence of stimuli and people on the mean agreement over conditions and ``pairs (pair, 2)``.
 
-    A pair counts as much as its people weigh: the observers of ``b``, and those of ``a`` where both are the same people.
+    Each pair has an observer of ``a`` and one of ``b``. Its weight is that of the observer of ``b``, times that of the
+    observer of ``a`` if both are the same people.
     """
     first, second = pairs.T
 

@@ -1,4 +1,4 @@
-"""How a mean squared difference of accuracies varies with new stimuli and new people."""
+"""Influence of stimuli and people on a mean squared difference of accuracies."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ Floats = npt.NDArray[np.float64]
 
 
 def of_squared_differences(model: Answers, people: Answers) -> Influence:
-    r"""How stimuli and people move the mean over conditions and people of :math:`d^2`, ``d`` being ``a − b``.
+    r"""Return the influence of stimuli and people on the mean over conditions and people of :math:`d^2`, ``d = a − b``.
 
-    To first order a stimulus moves it by what it moves each ``d``; pairs of stimuli add the squares of that, which alone are
-    left where the model is as right as people are. People vary by :math:`d` between them, taken as normal: a handful
-    of squares does not show how squares vary. The score is skewed, see :meth:`~neuroledger.stats.spread.Spread.interval`.
+    The first-order influence of a stimulus is through its influence on each ``d``; pairs of stimuli add the second order,
+    which alone remains if the model and people have equal accuracies. Between people, :math:`d` is taken as normal, because
+    few squares do not show their own variance. The score is skewed, see
+    :meth:`~neuroledger.stats.spread.Spread.interval`.
 
     Parameters
     ----------
     model, people
-        Correctness on the same cells; every person has trials in every condition.
+        Correctness on the same cells; every person must have trials in every condition.
     """
     names, codes = np.unique(people.stimuli.astype(str), return_inverse=True)
     stimuli = codes.ravel()[people.stimulus]
@@ -39,7 +40,7 @@ def of_squared_differences(model: Answers, people: Answers) -> Influence:
     linear = 2 * d * moves / d.size
     flat = moves.reshape(len(names), -1)
     gram = flat.T @ flat
-    # Of pairs (i, j) with i < j, each of which moves the score by 2 gᵢ·gⱼ over the number of squares.
+    # Sum over pairs i < j, each of which changes the score by 2 gᵢ·gⱼ divided by the number of squares.
     beyond = max(0.0, float((gram**2).sum() - ((flat**2).sum(axis=1) ** 2).sum()) * 2 / d.size**2)
 
     def of_pairs(multipliers: Floats, _: Floats) -> Floats:
@@ -64,12 +65,12 @@ def of_squared_differences(model: Answers, people: Answers) -> Influence:
 
 
 def _of_normal_people(d: Floats) -> float:
-    """Variance that people cause of the mean square of differences (condition, person) that are normal between people."""
+    """Return the variance due to people of the mean square of normal differences (condition, person)."""
     free = d.shape[1] - 1
     mean = d.mean(axis=1)
     covariance = np.atleast_2d(np.cov(d, ddof=1))
     whole, trace = float((covariance**2).sum()), float(np.trace(covariance))
-    # Their squared covariances, without what chance adds to those of few people.
+    # Squared covariances, corrected for the bias of small samples.
     squares = free / (free + 2) * whole
     if free > 1:
         unbiased = free**2 / ((free - 1) * (free + 2)) * (whole - trace**2 / free)

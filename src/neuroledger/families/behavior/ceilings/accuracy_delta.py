@@ -1,4 +1,4 @@
-"""Does one half of the people lose as much accuracy as the other half."""
+"""Similarity of the losses of accuracy of two halves of the people."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def accuracy_delta(
     draws: Annotated[int, Field(ge=1)] = 100,
     subjects: Literal["all", "brainscore"] = "all",
 ) -> xr.DataArray:
-    """Similarity ``s`` of the losses of two halves of the people, corrected to ``2s / (1 + s)``: ``(draw,)``.
+    """Return the similarity ``s`` of the losses of two halves of the people as ``2s / (1 + s)``: ``(draw,)``.
 
     Parameters
     ----------
     assembly
-        Human trials ``(presentation,)`` with ``subject`` and ``by``.
+        Trials of people ``(presentation,)`` with ``subject`` and ``by``.
     image_types, by, draws, subjects
         As in the metric ``accuracy_delta``. The second half of each draw is the reference.
 
     Raises
     ------
     CeilingError
-        Fewer than two subjects, a condition is missing, or the reference half loses nothing.
+        There are fewer than two subjects, a condition is missing, or the reference half loses no accuracy.
     """
     drops, names = drop_of_people(assembly, image_types, by=by, error=CeilingError)
     peer = np.random.RandomState(0) if subjects == "brainscore" else None

@@ -1,4 +1,4 @@
-"""How near the accuracies of two people are."""
+"""Similarity of the accuracies of two people."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["accuracy_distance"]
 def accuracy_distance(
     assembly: xr.DataArray, *, variables: tuple[str, ...] = (), chance: float = 0.0
 ) -> xr.DataArray:
-    """Nearness of accuracies for each pair of people: ``(pair,)``; the second of a pair is the reference.
+    """Return the similarity of accuracies of each pair of people: ``(pair,)``; the second of a pair is the reference.
 
     Parameters
     ----------
     assembly
-        Human trials ``(presentation,)``: labels with ``subject`` and ``truth``.
+        Trials of people ``(presentation,)``: labels with ``subject`` and ``truth``.
     variables, chance
         As in the metric ``accuracy_distance``.
 
     Raises
     ------
     CeilingError
-        Fewer than two subjects, or pairs that share no condition.
+        There are fewer than two subjects, or no two subjects share a condition.
     """
     table = table_of_people(assembly, variables, error=CeilingError)
     pairs = list(combinations(range(len(table.subjects)), 2))

@@ -1,4 +1,4 @@
-"""Agreement between people: what a model that errs like a person would reach."""
+"""Agreement between people: the value for a model that makes the same errors as a person."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def agreement(
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
 ) -> xr.DataArray:
-    """Agreement of every pair of people in every condition: ``(condition, pair)``.
+    """Return the agreement of every pair of people in every condition: ``(condition, pair)``.
 
     Parameters
     ----------
     assembly
-        Human trials ``(presentation,)``: chosen labels with ``stimulus_id``, ``subject``, ``truth`` and ``by``.
+        Trials of people ``(presentation,)``: chosen labels with ``stimulus_id``, ``subject``, ``truth`` and ``by``.
     measure, by, undefined
         As in the metric ``agreement``.
 
     Raises
     ------
     CeilingError
-        Fewer than two subjects, no stimulus in common, or no errors to compare.
+        There are fewer than two subjects, no stimulus in common, or no errors to compare.
 
     Notes
     -----
-    Geirhos et al. (2020). All pairs and conditions are products of the correctness matrices.
+    Geirhos et al. (2020).
     """
     people = answers_of_people(assembly, by=by, error=CeilingError)
     pairs = list(combinations(range(len(people.observers)), 2))

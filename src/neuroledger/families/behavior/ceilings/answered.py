@@ -1,4 +1,4 @@
-"""Agreement and nearness of two people on what both of them answered."""
+"""Agreement and similarity of accuracies of two people on the stimuli that both answered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answered_agreement(
     undefined: Literal["skip", "one"] = "skip",
     unanswered: tuple[str, ...] = UNANSWERED,
 ) -> xr.DataArray:
-    """Agreement of every pair of people, in every condition, on what both answered: ``(condition, pair)``.
+    """Return the agreement of every pair of people on the stimuli that both answered: ``(condition, pair)``.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def answered_agreement(
     Raises
     ------
     CeilingError
-        Fewer than two subjects, nothing that two of them answered, or no errors to compare.
+        There are fewer than two subjects, no two answered the same stimulus, or there are no errors to compare.
     """
     people = given_by_people(assembly, by=by, unanswered=unanswered, error=CeilingError)
     pairs = _pairs(people)
@@ -78,7 +78,9 @@ def answered_accuracy_distance(
     chance: float = 0.0,
     unanswered: tuple[str, ...] = UNANSWERED,
 ) -> xr.DataArray:
-    """Nearness of accuracies of each pair of people on what both answered: ``(pair,)``; the second is the reference.
+    """Return the similarity of accuracies of each pair of people on stimuli that both answered: ``(pair,)``.
+
+    The second person of a pair is the reference.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def answered_accuracy_distance(
     Raises
     ------
     CeilingError
-        Fewer than two subjects, or nothing that two of them answered.
+        There are fewer than two subjects, or no two answered the same stimulus.
     """
     people = given_by_people(
         by_variables(assembly, variables, error=CeilingError),

@@ -1,4 +1,4 @@
-"""How well the other people predict which conditions are hard for one."""
+"""How well other people, or a half of the trials, predict which conditions are difficult."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neuroledger.stats.spread import reweighted
 
 __all__ = ["condition_accuracy", "condition_accuracy_halves"]
 
-# Halves over which the influence of trials is averaged.
+# Number of halves over which the influence of trials is averaged.
 HALVES = 20
 
 
@@ -31,19 +31,19 @@ def condition_accuracy(
     *,
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
 ) -> xr.DataArray:
-    """Correlation of each person's accuracies with the mean of all others' across conditions: ``(subject,)``.
+    """Return the correlation across conditions of each person's accuracies with the mean of all others: ``(subject,)``.
 
     Parameters
     ----------
     assembly
-        Human trials ``(presentation,)``: labels with ``subject``, ``truth`` and ``variables``.
+        Trials of people ``(presentation,)``: labels with ``subject``, ``truth`` and ``variables``.
     variables
         As in the metric ``condition_accuracy``.
 
     Raises
     ------
     CeilingError
-        Fewer than two subjects or conditions, or accuracies that do not vary.
+        There are fewer than two subjects or conditions, or accuracies do not vary.
 
     Notes
     -----
@@ -74,15 +74,15 @@ def condition_accuracy_halves(
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
     draws: Annotated[int, Field(ge=1)] = 100,
 ) -> xr.DataArray:
-    """Correlation of accuracies across conditions between random halves of the trials, corrected: ``(draw,)``.
+    """Return the corrected correlation of accuracies across conditions between random halves of trials: ``(draw,)``.
 
-    Spearman-Brown ``2r / (1 + r)``, since the metric compares with all trials. The published constant of the
-    peer comes from halves that overlap (drawn with replacement), and is not reproduced.
+    The Spearman-Brown correction ``2r / (1 + r)`` is used because the metric compares with all trials. The published
+    constant of Brain-Score comes from overlapping halves (drawn with replacement), and is not reproduced.
 
     Raises
     ------
     CeilingError
-        Fewer than two trials or conditions, or accuracies that do not vary.
+        There are fewer than two trials or conditions, or accuracies do not vary.
     """
     table = table_of_people(assembly, variables, error=CeilingError)
     size = table.correct.size

@@ -1,4 +1,4 @@
-"""Do two halves of the people confuse the same objects."""
+"""Whether two halves of the people confuse the same objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from neuroledger.stats.spread import reweighted
 
 __all__ = ["confusion_similarity"]
 
-# Halves over which the influence of people is averaged.
+# Number of halves over which the influence of people is averaged.
 HALVES = 20
 
 
@@ -35,21 +35,21 @@ def confusion_similarity(
     rng: np.random.Generator,
     draws: Annotated[int, Field(ge=1)] = 100,
 ) -> xr.DataArray:
-    """Correlation of the off-diagonal confusions of random halves of the subjects, corrected: ``(draw,)``.
+    """Return the corrected correlation of the off-diagonal confusions of random halves of the subjects: ``(draw,)``.
 
-    Spearman-Brown ``2r / (1 + r)``, since the metric compares with all people.
+    The Spearman-Brown correction ``2r / (1 + r)`` is used because the metric compares with all people.
 
     Parameters
     ----------
     assembly
-        Human trials ``(presentation,)``: answers with ``subject`` and the right answers.
+        Trials of people ``(presentation,)``: answers with ``subject`` and the right answers.
     draws
-        How many random halves.
+        Number of random halves.
 
     Raises
     ------
     CeilingError
-        Fewer than two subjects, or halves without confusions.
+        There are fewer than two subjects, or halves without confusions.
     """
     answers, truth = answers_and_truths(assembly, error=CeilingError)
     subject = coordinate(assembly, "subject", "subject_id")

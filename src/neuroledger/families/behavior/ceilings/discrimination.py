@@ -1,4 +1,4 @@
-"""How well one half of people's trials predicts the discrimination pattern of the other half."""
+"""Correlation of the discrimination patterns of two halves of the trials of people."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def discrimination(
     repetitions: int = 2,
     seed: int = 0,
 ) -> xr.DataArray:
-    """Correlation between the d-prime patterns of two random halves of the trials: ``(split,)``.
+    """Return the correlation between the d-prime patterns of two random halves of the trials: ``(split,)``.
 
-    No Spearman-Brown correction: the metric compares with one half, so the score is ``r / √ceiling`` with the
-    ceiling of a half. The halves are those of the metric with the same ``seed``.
+    There is no Spearman-Brown correction: the metric compares with one half, so the score is ``r / √ceiling`` with the
+    ceiling of a half. The halves are the same as in the metric with the same ``seed``.
 
     Parameters
     ----------
     assembly
-        Human trials ``(presentation,)`` with ``stimulus_id``, ``sample_obj``, ``dist_obj``, ``truth``.
+        Trials of people ``(presentation,)`` with ``stimulus_id``, ``sample_obj``, ``dist_obj``, ``truth``.
     level, distractors, normalise, repetitions, seed
         As in the metric ``discrimination``.
 
     Raises
     ------
     CeilingError
-        Fewer than two trials, missing coordinates, or halves that share no image with enough trials.
+        There are fewer than two trials, a coordinate is missing, or the halves share too few images.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Rank consistency: how well the order of single values, such as solution times, agrees between halves of the data."""
+"""Rank consistency: agreement between halves of the data on the order of values such as solution times."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FEWEST_STIMULI = 4
 
 @ceiling("rank_consistency", version=3, input="behaviour")
 def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.DataArray:
-    """The best Spearman correlation with the mean over all repetitions.
+    """Return the highest Spearman correlation that a model can reach with the mean over all repetitions.
 
-    Each half is averaged per stimulus, missing values left out; the mean over splits of the halves' Spearman correlation
-    over the stimuli that both have gives the reliability of the whole for halves of any size [horst1951, spearman1910], and
-    its square root is what a model without error would reach.
+    Each half is averaged per stimulus, ignoring missing values. The mean over splits of the Spearman correlation between
+    halves, over the stimuli in both, gives the reliability of all repetitions for halves of any size [horst1951,
+    spearman1910]; the ceiling is its square root.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
     Returns
     -------
     xr.DataArray
-        One number. ``attrs["influence"]``: how stimuli move it.
+        One number. ``attrs["influence"]``: influence of stimuli on it.
 
     Raises
     ------
     CeilingError
-        Other dimensions, no repetitions, fewer than three stimuli in both halves, or halves that do not agree.
+        Dimensions are wrong, there are no repetitions, fewer than four stimuli are in both halves, or halves disagree.
     """
     if assembly.dims != ("presentation",):
         raise CeilingError(f"rank consistency needs one number per presentation, not {tuple(assembly.dims)}")
@@ -77,7 +77,7 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
     lengths = np.asarray(shown, dtype=np.float64)
 
     def reached(r: Floats) -> Floats:
-        """The ceiling for correlations of the halves (split, case); negative where the halves disagree."""
+        """Return the ceiling for correlations of the halves (split, case); negative where the halves disagree."""
         mean = np.clip(np.nanmean(r, axis=0), -0.99, 1)
         whole = of_all(np.broadcast_to(mean, r.shape), lengths[:, 0], lengths[:, 1]).mean(axis=0)
         return np.asarray(np.sign(whole) * np.sqrt(np.abs(whole)))

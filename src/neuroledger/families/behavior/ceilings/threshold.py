@@ -1,4 +1,4 @@
-"""How near the threshold of one person is to those of the others."""
+"""Similarity of the threshold of one person to those of the others."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def threshold(
     required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
     guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
 ) -> xr.DataArray:
-    """Mean nearness ``max(1 − |t − s| / t, 0)`` of each person's threshold ``s`` to the others': ``(subject,)``.
+    """Return the mean similarity ``max(1 − |t − s| / t, 0)`` of each person's threshold to the others': ``(subject,)``.
 
     Parameters
     ----------
     assembly
-        Thresholds of people: an array or a list; or their trials, as for the metric ``threshold``.
+        Thresholds of people as an array or a list; or their trials, as in the metric ``threshold``.
     procedure
-        ``each``: every person is left out once. ``brainscore``: the peer's random draws, of which some repeat.
+        ``each``: every person is left out once. ``brainscore``: Brain-Score's random draws, some of which repeat.
     independent_variable, threshold_accuracy, required_accuracy, guess
-        As in the metric ``threshold``, where thresholds are fitted to trials.
+        As in the metric ``threshold``, if thresholds are fitted to trials.
 
     Raises
     ------
     CeilingError
-        Fewer than two people, or thresholds that are missing or not positive.
+        There are fewer than two people, or thresholds are missing or not positive.
     """
     people = people_thresholds(
         assembly,
@@ -71,7 +71,7 @@ def threshold_elevation(
     test_condition: str = "test",
     procedure: Literal["each", "brainscore"] = "each",
 ) -> xr.DataArray:
-    """Mean nearness of each person's elevation to the others': ``(subject,)``.
+    """Return the mean similarity of each person's elevation to the others': ``(subject,)``.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def threshold_elevation(
     Raises
     ------
     CeilingError
-        Fewer than two people, a missing condition, or thresholds that are not positive.
+        There are fewer than two people, a condition is missing, or thresholds are not positive.
     """
     values = elevations_of_people(
         assembly, baseline=baseline_condition, test=test_condition, error=CeilingError

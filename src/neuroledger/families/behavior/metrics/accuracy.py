@@ -1,4 +1,4 @@
-"""Share of stimuli answered as the target says."""
+"""Proportion of stimuli that are answered correctly."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ __all__ = ["accuracy"]
 
 @metric("accuracy", version=2, input="behaviour")
 def accuracy(source: Any, target: Any) -> xr.DataArray:
-    """Whether each answer equals the target: ``(presentation[, time_bin])`` with 1 and 0; the mean is the accuracy.
+    """Return 1 where an answer equals the target, else 0: ``(presentation[, time_bin])``; the mean is the accuracy.
 
     Parameters
     ----------
     source
         Model behaviour: labels ``(presentation,)``, labels over time ``(presentation, time_bin)``, or probabilities
-        ``(presentation, choice)``, of which the most probable choice counts.
+        ``(presentation, choice)``, whose most probable choice is the answer.
     target
-        The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` where both sides have it, by
-        position otherwise. Trials of people (with ``subject`` and a truth) are no right answers: their truth is, and
-        each stimulus counts once.
+        The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` if both sides have it, else by
+        position. For trials of people (with ``subject`` and a truth), the right answers are the truths, and each stimulus
+        counts once.
 
     Returns
     -------
     xr.DataArray
-        ``attrs["influence"]``, without time bins: how each stimulus moves the accuracy, which near 0 or 1 varies at least as
-        :func:`~neuroledger.families.rare_outcomes.unseen` says.
+        ``attrs["influence"]``, without time bins: influence of each stimulus on the accuracy; near 0 or 1 it has at least
+        the variance of :func:`~neuroledger.families.rare_outcomes.unseen`.
 
     Raises
     ------
     MetricError
-        Nothing to compare, different lengths without ids, or stimuli that the model did not answer.
+        There are no answers, lengths differ without ids, or the model did not answer some stimuli.
     """
     source = (
         source if isinstance(source, xr.DataArray) else xr.DataArray(np.ravel(source), dims=("presentation",))

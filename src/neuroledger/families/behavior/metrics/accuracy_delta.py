@@ -1,4 +1,4 @@
-"""Does a manipulation of the stimuli cost the model as much accuracy as it costs people."""
+"""Whether a manipulation of the stimuli reduces the accuracy of the model as much as that of people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def accuracy_delta(
     draws: Annotated[int, Field(ge=1)] = 100,
     subjects: Literal["all", "brainscore"] = "all",
 ) -> xr.DataArray:
-    """Similarity of the loss of accuracy, for each random half of the people: ``(draw,)``.
+    """Return the similarity of the losses of accuracy, for each random half of the people: ``(draw,)``.
 
     With the losses ``m`` of the model and ``h`` of half of the people, ``max(1 − |h − m| / |h|, 0)``.
 
@@ -44,20 +44,20 @@ def accuracy_delta(
         Model behaviour: labels ``(presentation,)`` with the coordinates ``by`` and ``category`` (the truth). The
         model's accuracy is averaged over categories.
     target
-        Human trials ``(presentation,)``: correct or not (0, 1; or labels with a truth), with ``subject`` and
+        Trials of people ``(presentation,)``: correct or not (0, 1; or labels with a truth), with ``subject`` and
         ``by``. The loss of people is the mean over subjects.
     image_types
         Values of ``by``: the intact stimuli, then the manipulated ones.
     draws
-        How many random halves of the subjects.
+        Number of random halves of the subjects.
     subjects
-        ``all``: halves of all subjects, drawn by the request's seed. ``brainscore``: the peer's draws, whose
-        subjects are numbered from 1 and of whom the last can never be drawn; ``|h|`` is ``h`` there.
+        ``all``: halves of all subjects, drawn with the seed of the request. ``brainscore``: Brain-Score's draws from
+        subjects numbered from 1, which never include the last one; the divisor is then ``h`` instead of ``|h|``.
 
     Raises
     ------
     MetricError
-        A condition is missing, there are fewer than two subjects, or people lose nothing.
+        A condition is missing, there are fewer than two subjects, or people lose no accuracy.
 
     Notes
     -----

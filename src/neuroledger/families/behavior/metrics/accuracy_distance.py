@@ -1,4 +1,4 @@
-"""How near a model's accuracy is to each person's, overall or condition by condition."""
+"""Similarity of a model's accuracy to that of each person, overall or per condition."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def accuracy_distance(
     variables: tuple[str, ...] = (),
     chance: float = 0.0,
 ) -> xr.DataArray:
-    """Nearness of accuracies for each person: ``(subject,)``, 1 where they agree.
+    """Return the similarity of accuracies for each person: ``(subject,)``, 1 where they are equal.
 
-    ``1 − |a − h| / max(1 − h, h − chance)`` with the accuracies ``a`` of the model and ``h`` of the person on the
-    stimuli which that person saw.
+    The similarity is ``1 − |a − h| / max(1 − h, h − chance)`` with the accuracies ``a`` of the model and ``h`` of the
+    person on the stimuli that the person saw.
 
     Parameters
     ----------
@@ -36,17 +36,17 @@ def accuracy_distance(
         Model behaviour, one row per stimulus in any order: labels ``(presentation,)`` or probabilities
         ``(presentation, choice)``, with ``stimulus_id``.
     target
-        Human trials ``(presentation,)``: labels with ``stimulus_id``, ``subject`` and ``truth``.
+        Trials of people ``(presentation,)``: labels with ``stimulus_id``, ``subject`` and ``truth``.
     variables
-        Coordinates of the target whose combinations are compared one by one and averaged; a combination that a
-        person did not see is left out for that person.
+        Coordinates of the target. Each combination of their values is compared separately, and the similarities are
+        averaged; a combination that a person did not see is left out for that person.
     chance
-        Accuracy of guessing, the lowest reachable one.
+        Accuracy of guessing, taken as the lowest possible accuracy.
 
     Raises
     ------
     MetricError
-        No trials, missing coordinates, or stimuli without (or with several) answers of the model.
+        Trials or coordinates are missing, or stimuli have no answer of the model, or several.
     """
     table = table_of_people(target, variables)
     model = tabulate(model_on_trials(source, target), table)

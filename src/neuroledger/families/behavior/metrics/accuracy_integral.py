@@ -1,4 +1,4 @@
-"""How much accuracy changes from one block to another, integrated over the levels of a variable, as people's does."""
+"""Change of accuracy between two blocks, integrated over the levels of a variable, compared with that of people."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def accuracy_integral(
     scale: Annotated[float, Field(gt=0)] = 1.0,
     decimals: Annotated[int, Field(ge=0)] | None = None,
 ) -> xr.DataArray:
-    """``exp(−scale · |a − b|)`` of the model's integral ``a`` and people's ``b``: ``()``.
+    """Return ``exp(−scale · |a − b|)`` from the model's integral ``a`` and people's ``b``: ``()``.
 
-    The integral is that of accuracy in the second of ``blocks`` less that in the first, over the levels of ``over``, joined
-    by straight lines. People's accuracies ``p`` are corrected for lapses ``l`` first: ``(p − l/2) / (1 − l)``.
+    The integrand is the accuracy in the second of ``blocks`` minus that in the first, over the levels of ``over``, by the
+    trapezoidal rule. People's accuracies ``p`` are first corrected for lapses ``l``: ``(p − l/2) / (1 − l)``.
 
     Parameters
     ----------
     source, target
-        Answers ``(presentation,)`` or ``(presentation, choice)`` of the model, and trials of people, both with the
-        coordinates ``over`` (numbers) and ``block``, and with the right answers unless they are 1 and 0 for right and wrong.
+        Answers ``(presentation,)`` or ``(presentation, choice)`` of the model, and trials of people. Both have the
+        coordinates ``over`` (numbers) and ``block``, and the right answers unless they are 1 and 0 for right and wrong.
     lapse, lapses
-        How often people answer without regard to the stimulus; ``both`` corrects the model's accuracies like theirs.
+        Proportion of trials that people answer regardless of the stimulus; ``both`` also corrects the model's accuracies.
     decimals
-        Both integrals are rounded to so many.
+        Number of decimals to which both integrals are rounded.
 
     Raises
     ------

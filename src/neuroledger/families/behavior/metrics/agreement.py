@@ -33,7 +33,7 @@ def agreement(
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
 ) -> xr.DataArray:
-    """Agreement of the model with every person in every condition: ``(condition, subject)``.
+    """Return the agreement of the model with every person in every condition: ``(condition, subject)``.
 
     ``error_consistency`` is Cohen's kappa of the two correctness vectors, ``(o − e) / (1 − e)`` with observed
     agreement ``o`` and ``e = ab + (1−a)(1−b)`` from the accuracies ``a``, ``b``; ``observed_consistency`` is ``o``;
@@ -43,31 +43,31 @@ def agreement(
     ----------
     source
         Model behaviour, one row per stimulus in any order: chosen labels ``(presentation,)`` (or with a ``choice``
-        dimension of length 1), or probabilities ``(presentation, choice)``, with ``stimulus_id``. Where it has
-        the coordinate ``by``, a row answers for its condition only.
+        dimension of length 1), or probabilities ``(presentation, choice)``, with ``stimulus_id``. If it has the
+        coordinate ``by``, a row is compared only within its condition.
     target
-        Human trials ``(presentation,)``: chosen labels with ``stimulus_id``, ``subject``, ``truth`` and ``by``.
+        Trials of people ``(presentation,)``: chosen labels with ``stimulus_id``, ``subject``, ``truth`` and ``by``.
     by
-        Coordinate of the conditions; without it all trials are one condition.
+        Coordinate of the conditions; if None, all trials are one condition.
     undefined
-        Kappa when neither observer errs (or both always do): ``skip`` leaves the pair out and says so; ``one``
-        counts it as full agreement, as the toolbox of Geirhos et al. (2021) does.
+        Kappa when neither observer makes errors (or both make only errors): ``skip`` leaves the pair out, with a note;
+        ``one`` counts it as full agreement, like the toolbox of Geirhos et al. (2021).
 
     Returns
     -------
     xr.DataArray
-        ``attrs["cells"]``: how each stimulus moves the agreement with each person; of squares, ``attrs["influence"]``.
-        Kappa is skewed between 1 and what it is where observers of these accuracies have as few errors in common as they
-        can, ``attrs["limits"]``: the rarer errors are, the nearer is chance to the latter.
+        ``attrs["cells"]``: influence of each stimulus on the agreement with each person; for squared differences
+        ``attrs["influence"]`` instead. ``attrs["limits"]``: kappa is skewed between its smallest possible value, at which
+        observers with these accuracies have as few errors in common as possible, and 1.
 
     Raises
     ------
     MetricError
-        A stimulus without (or with several) model answers, a subject with two answers, missing coordinates.
+        A stimulus has no model answer or several, a subject has two answers, or a coordinate is missing.
 
     Notes
     -----
-    Geirhos et al. (2020). People may have seen different stimuli: each pair is compared where both answered.
+    Geirhos et al. (2020). People may have seen different stimuli: each pair is compared on those that both answered.
     """
     people = answers_of_people(target, by=by)
     model = answers_of_model(source, people, by=by)

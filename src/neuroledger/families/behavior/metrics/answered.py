@@ -37,26 +37,26 @@ def answered_agreement(
     undefined: Literal["skip", "one"] = "skip",
     unanswered: tuple[str, ...] = UNANSWERED,
 ) -> xr.DataArray:
-    """Agreement of the model with every person in every condition: ``(condition, subject)``.
+    """Return the agreement of the model with every person in every condition: ``(condition, subject)``.
 
-    The metric ``agreement`` over the stimuli that both answered; accuracies, and with them the agreement by chance, are
-    those on the same stimuli.
+    This is the metric ``agreement`` over the stimuli that both answered; accuracies, and thus the agreement by chance,
+    are computed on the same stimuli.
 
     Parameters
     ----------
     source, target, measure, by, undefined
         As in ``agreement``.
     unanswered
-        Labels that stand for no answer, besides missing values.
+        Labels that mark a missing answer, in addition to missing values.
 
     Raises
     ------
     MetricError
-        As in ``agreement``; the model and every person have no answered stimulus in common.
+        As in ``agreement``, or the model and people answered no stimulus in common.
 
     Notes
     -----
-    Kato and He (2026) leave out what the model got wrong without the manipulation: its answer is then ``NaN``.
+    Kato and He (2026) leave out stimuli that the model answered wrongly without the manipulation: the answer is ``NaN``.
     """
     people = given_by_people(target, by=by, unanswered=unanswered)
     model = given_by_model(source, people, by=by, unanswered=unanswered)
@@ -92,21 +92,21 @@ def answered_accuracy_distance(
     chance: float = 0.0,
     unanswered: tuple[str, ...] = UNANSWERED,
 ) -> xr.DataArray:
-    """Nearness of accuracies on what both answered, for each person: ``(subject,)``, 1 where they agree.
+    """Return the similarity of accuracies on the stimuli that both answered, for each person: ``(subject,)``.
 
-    The metric ``accuracy_distance`` with both accuracies taken on the stimuli that the person and the model answered.
+    This is the metric ``accuracy_distance`` with both accuracies on the stimuli that the person and the model answered.
 
     Parameters
     ----------
     source, target, variables, chance
-        As in ``accuracy_distance``; a person answers a stimulus once in each combination of ``variables``.
+        As in ``accuracy_distance``; a person answers a stimulus at most once in each combination of ``variables``.
     unanswered
-        Labels that stand for no answer, besides missing values.
+        Labels that mark a missing answer, in addition to missing values.
 
     Raises
     ------
     MetricError
-        As in ``accuracy_distance``; the model and every person have no answered stimulus in common.
+        As in ``accuracy_distance``, or the model and people answered no stimulus in common.
     """
     by = "|".join(variables) or None
     people = given_by_people(by_variables(target, variables, error=MetricError), by=by, unanswered=unanswered)

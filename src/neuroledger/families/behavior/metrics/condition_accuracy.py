@@ -1,4 +1,4 @@
-"""Are the conditions that are hard for people hard for the model."""
+"""Whether the same conditions are difficult for people and for the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def condition_accuracy(
     people: Literal["each", "pooled"] = "each",
     match: Mapping[str, Mapping[str, str]] | None = None,
 ) -> xr.DataArray:
-    """Correlation of accuracies across conditions, with each person ``(subject,)`` or with all pooled ``()``.
+    """Return the correlation of accuracies across conditions, with each person ``(subject,)`` or all pooled ``()``.
 
     Parameters
     ----------
@@ -45,21 +45,21 @@ def condition_accuracy(
         Model behaviour, one row per stimulus in any order: labels ``(presentation,)`` or probabilities
         ``(presentation, choice)``, with ``stimulus_id``.
     target
-        Human trials ``(presentation,)``: labels with ``stimulus_id``, ``subject``, ``truth`` and ``variables``.
+        Trials of people ``(presentation,)``: labels with ``stimulus_id``, ``subject``, ``truth`` and ``variables``.
     variables
         Coordinates of the target; each of their combinations is a condition.
     people
-        ``each``: the model on the stimuli of one person against that person; ``pooled``: on all trials against
-        the accuracy over all trials.
+        ``each``: compare the model with each person on the stimuli of that person; ``pooled``: compare it with all people
+        on all trials.
     match
-        With ``pooled``, where people saw other stimuli than the model: for each condition of people (the values of
-        ``variables``, joined by ``|``) the columns of the model's stimuli, and their values, that are the same condition.
+        With ``pooled``, if people and the model saw different stimuli: maps each condition of people (the values of
+        ``variables``, joined by ``|``) to the columns and values of the model's stimuli that are the same condition.
 
     Raises
     ------
     MetricError
-        Fewer than two conditions, or accuracies that do not differ between conditions; a condition of people that
-        ``match`` does not name, or that no stimulus of the model has.
+        There are fewer than two conditions, accuracies do not differ between conditions, or a condition of people is not
+        in ``match`` or matches no stimulus of the model.
 
     Notes
     -----
@@ -102,7 +102,7 @@ def _matched(
     variables: tuple[str, ...],
     match: Mapping[str, Mapping[str, str]],
 ) -> xr.DataArray:
-    """The correlation over conditions in which people and the model saw different stimuli."""
+    """Return the correlation over conditions in which people and the model saw different stimuli."""
     columns = [as_text(coordinate(target, name)) for name in variables]
     names = np.asarray(["|".join(row) for row in zip(*(one.tolist() for one in columns), strict=True)])
     conditions = encode(names)
@@ -148,7 +148,7 @@ def _matched(
 
 
 def _influence(model: Floats, table: PeopleTable, stimulus: Array) -> Influence:
-    """How stimuli and people move the correlation of the accuracies over all trials."""
+    """Return the influence of stimuli and people on the correlation of the accuracies over all trials."""
     shown = encode(stimulus)
     cells = np.eye(table.cells)[table.cell]
 

@@ -1,4 +1,4 @@
-"""Does the model confuse the objects that people confuse."""
+"""Whether the model confuses the same objects as people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["confusion_similarity"]
 
 @metric("confusion_similarity", version=1, input="behaviour")
 def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
-    """Pearson correlation of the off-diagonal entries of two confusion matrices: ``()``.
+    """Return the Pearson correlation of the off-diagonal entries of two confusion matrices: ``()``.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> xr.DataA
         Model behaviour: probabilities ``(presentation, choice)`` (the most probable choice is the answer) or
         labels ``(presentation,)``, with the right answers as ``truth`` or ``image_label``.
     target
-        Human trials ``(presentation,)``: answers as values or as the coordinate ``prediction``, with right answers.
+        Trials of people ``(presentation,)``: answers as values or as the coordinate ``prediction``, with right answers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which of two conflicting cues decides: the share of shape among decisions for shape or texture."""
+"""Preference for one of two conflicting cues, such as the proportion of shape among shape and texture decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["cue_preference"]
 def cue_preference(
     source: xr.DataArray, target: xr.DataArray, *, cue: str = "truth", against: str = "texture"
 ) -> xr.DataArray:
-    """1 where the model answers by ``cue``, 0 where it answers by the other, NaN where by neither: ``(presentation,)``.
+    """Return 1 where the answer follows ``cue``, 0 where it follows ``against``, else NaN: ``(presentation,)``.
 
     The mean over presentations is the preference, ``s / (s + t)``. Stimuli whose cues agree are left out.
 

@@ -1,4 +1,4 @@
-"""Image- and object-level patterns of discrimination difficulty, model against people."""
+"""Correlation of image- or object-level patterns of discrimination difficulty between model and people."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def discrimination(
     repetitions: int = 2,
     seed: int = 0,
 ) -> xr.DataArray:
-    """Correlation of the model's and people's d-prime patterns, once per random half of the trials: ``(split,)``.
+    """Return the correlation of the model's and people's d-prime patterns, for each random half of trials: ``(split,)``.
 
     Parameters
     ----------
@@ -43,31 +43,31 @@ def discrimination(
         Model behaviour ``(presentation, choice)``: probability of each object, one row per stimulus in any order,
         with coordinates ``stimulus_id`` and ``choice``.
     target
-        Human trials ``(presentation,)``: the chosen object, with ``stimulus_id``, ``sample_obj``, ``dist_obj``,
+        Trials of people ``(presentation,)``: the chosen object, with ``stimulus_id``, ``sample_obj``, ``dist_obj``,
         ``truth``.
     level
-        ``image``: one pattern value per image; ``object``: per pair of objects.
+        ``image``: one value per image; ``object``: one value per pair of objects.
     distractors
         ``each``: a value per distractor (i2, o2); ``mean``: averaged over distractors (i1, o1).
     normalise
-        Take off the mean over the images of an object, so that only image differences within objects count (n).
+        Subtract the mean over the images of an object, so that only differences within objects remain (n).
     repetitions, seed
-        Each repetition compares with the first random half of the trials; the ceiling compares the two halves, so
-        ``r / √ceiling`` corrects for the noise of the halves.
+        Each repetition compares the model with the first random half of the trials; the ceiling compares the two halves,
+        so that ``r / √ceiling`` corrects for the noise of a half.
 
     Returns
     -------
     xr.DataArray
-        ``(split,)`` Pearson correlations. ``attrs["influence"]``: how new images of the same objects move their mean.
+        ``(split,)`` Pearson correlations. ``attrs["influence"]``: influence of images within objects on the mean.
 
     Raises
     ------
     MetricError
-        Trials or stimuli are missing, doubled or contradictory, or a pattern is constant.
+        Trials or stimuli are missing, duplicated or contradictory, or a pattern is constant.
 
     Notes
     -----
-    Rajalingham et al. (2018), as modified by Schrimpf et al. (2018): the model gives a fixed response matrix.
+    Rajalingham et al. (2018), as modified by Schrimpf et al. (2018): the response matrix of the model is fixed.
     """
     trials = read_trials(target, objects=_choices(source))
     rates, notes = _model_rates(source, trials)
@@ -107,7 +107,7 @@ def _choices(source: xr.DataArray) -> npt.NDArray[np.object_]:
 
 
 def _model_rates(source: xr.DataArray, trials: ObjectTrials) -> tuple[Floats, list[str]]:
-    """Model distractor rates on the images people saw, ``(image, object)``, and what was left out."""
+    """Return the model's distractor rates on the images that people saw, ``(image, object)``, and notes."""
     probabilities = source.transpose("presentation", "choice")
     if "stimulus_id" not in source.coords:
         raise MetricError("model behaviour has no stimulus_id; give one row per stimulus with its id")

@@ -1,4 +1,4 @@
-"""Criteria written as formulas over regions and conditions, such as SyntaxGym's on surprisal."""
+"""Criteria that are formulas over regions and conditions, such as those of SyntaxGym on surprisal."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ def formula(
     condition: str = "condition",
     region: str = "region",
 ) -> xr.DataArray:
-    """Value of each formula for each item ``(formula, item)``: 1 where a comparison holds and 0 where not, or a number.
+    """Return the value of each formula for each item ``(formula, item)``: a number, or 1 or 0 for a comparison.
 
-    ``(6;%match%) < (6;%mismatch%)`` compares what the model gave in region 6 of two conditions of the same item;
-    ``(*;%match%)`` is the sum over all regions. The share of items in which comparisons hold is SyntaxGym's score
-    [gauthier2020].
+    ``(6;%match%) < (6;%mismatch%)`` compares the model's values in region 6 of two conditions of the same item;
+    ``(*;%match%)`` is the sum over all regions. The proportion of items in which comparisons are true is SyntaxGym's
+    score [gauthier2020].
 
     Parameters
     ----------
     source
         One number per presentation, such as surprisal, with the coordinates ``item``, ``condition`` and ``region``.
     target
-        Not used: the formulas say what is right.
+        Not used: the formulas define the right answers.
     formulas, criterion
-        The formulas; where none are given, those of the coordinate ``criterion``, which the data carry.
+        The formulas; by default those in the coordinate ``criterion`` of the data.
 
     Raises
     ------
     MetricError
-        A formula names a region or condition that is absent, or an item has none or several values for it.
+        A formula names a region or condition that does not exist, or an item has no value or several values for it.
     """
     del target
     columns = {name: coordinate(source, name) for name in (item, condition, region)}
@@ -83,7 +83,7 @@ def formula(
 def _places(
     source: xr.DataArray, read: list[Formula], item: Array, count: int, condition: Any, region: Any
 ) -> dict[tuple[str, str], Array]:
-    """Values of every named place for each item."""
+    """Return the values of every place in the formulas, for each item."""
     numbers = np.asarray(source.values, dtype=np.float64)
     conditions, regions = np.asarray(condition).astype(str), np.asarray(region).astype(str)
     there = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))
@@ -91,7 +91,7 @@ def _places(
     for where, of in dict.fromkeys(place for one in read for place in one.places):
         rows = np.flatnonzero((conditions == of) & ((regions == where) | (where == "*")))
         if not rows.size:
-            continue  # the formula names what is near
+            continue  # reported when the formula is evaluated, with similar names
         shown = np.bincount(item[rows], minlength=count)
         if (shown != 1).any() and where != "*":
             odd = int((shown != 1).argmax())

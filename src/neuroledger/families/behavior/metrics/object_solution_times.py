@@ -1,4 +1,4 @@
-"""Does the model solve late what the brain solves late."""
+"""Whether the model solves the same stimuli late as the brain."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ def object_solution_times(
     label: str = "image_label",
     threshold: str = "i1",
 ) -> xr.DataArray:
-    """Spearman correlation of solution times over the tested stimuli, for each split: ``(split,)``.
+    """Return the Spearman correlation of solution times over the tested stimuli, for each split: ``(split,)``.
 
-    In every time bin a softmax readout of the object is fitted to the training stimuli; the d-prime of each tested
-    stimulus (i1, not normalised, averaged over distractors) follows from its probabilities. The model solves a
-    stimulus when that d-prime reaches people's.
+    In every time bin a softmax readout of the object is fitted to the training stimuli; its probabilities give the d-prime
+    of each tested stimulus (i1, not normalised, averaged over distractors). The model solves a stimulus when this
+    d-prime reaches that of people.
 
     Parameters
     ----------
     source
         Model responses ``(presentation, neuroid, time_bin)`` with ``time_bin_start`` in ms.
     target
-        Solution times of the brain in ms ``(presentation,)``, NaN where it did not solve; with the objects
-        (``label``) and people's d-prime (``threshold``).
+        Solution times of the brain in ms ``(presentation,)``, NaN for unsolved stimuli, with the objects (``label``)
+        and the d-prime of people (``threshold``).
     label, threshold
-        Coordinates of the target (the object also of the source).
+        Coordinates of the target; that of the object may also be in the source.
 
     Returns
     -------
     xr.DataArray
-        ``(split,)``. ``attrs["influence"]``: how stimuli move the mean over splits.
+        ``(split,)``. ``attrs["influence"]``: influence of stimuli on the mean over splits.
 
     Raises
     ------
     MetricError
-        No time, missing coordinates, or no split with three stimuli that both solve.
+        Time bins or coordinates are missing, or no split has three stimuli that both solve.
 
     Notes
     -----
-    Kar et al. (2019); Kubilius et al. (2019). The readout is fitted to the optimum of the peer's objective, where the
-    peer stops after forty epochs of Adam from random weights.
+    Kar et al. (2019); Kubilius et al. (2019). The readout is the optimum of the objective in Brain-Score, which stops after
+    forty epochs of Adam from random weights.
     """
     if "time_bin" not in source.dims or "time_bin_start" not in source.coords:
         raise MetricError(
@@ -93,7 +93,7 @@ def object_solution_times(
         bins = [responses[number] for number in order]
         return [_times(bins, starts[order], objects, thresholds, split) for split in splits]
 
-    # The times do not depend on the brain's: whoever asks again about these responses, permuted say, finds them.
+    # The times do not depend on those of the brain, so permutation tests on the same responses use the cached values.
     kept = (fingerprint(responses), *map(fingerprint, (starts, objects, thresholds, *map(np.hstack, splits))))
     solved = workspace.memo.get(
         ("object_solution_times", *kept), solve, lambda times: sum(part.nbytes for part in times)
@@ -143,7 +143,7 @@ def _times(
     thresholds: Floats,
     split: Split,
 ) -> Floats:
-    """Predicted solution times of the tested stimuli."""
+    """Return the predicted solution times of the tested stimuli."""
     truth = objects[split.test]
     performance = np.full((len(split.test), len(starts)), -np.inf)
     for bin, responses in enumerate(bins):

@@ -1,4 +1,4 @@
-"""Nearness of the model's psychometric threshold to people's."""
+"""Similarity of the psychometric thresholds of the model and people."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def threshold(
     search: Literal["fast", "brainscore"] = "fast",
     guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
 ) -> xr.DataArray:
-    """Nearness of the model's threshold ``s`` to each person's ``t``, ``max(1 − |t − s| / t, 0)``: ``(target,)``.
+    """Return the similarity of the model's threshold ``s`` to each person's ``t``: ``max(1 − |t − s| / t, 0)``.
 
     Parameters
     ----------
@@ -39,15 +39,15 @@ def threshold(
         Model behaviour in a two-choice task, ``(presentation, choice)`` probabilities or ``(presentation,)``
         labels, with ``image_label`` (the right answer) and the independent variable; or a threshold, one number.
     target
-        Thresholds of people, in units of the independent variable: an array or a list. Or their trials
+        Thresholds of people in units of the independent variable, as an array or a list; or their trials
         ``(presentation,)`` with ``subject``, ``truth`` and the independent variable, to which thresholds are fitted.
     independent_variable
-        Coordinate of the source that makes the task easier as it grows.
+        Coordinate of the source with which the task becomes easier.
     threshold_accuracy
-        Accuracy at which the threshold is read off: a number, or ``inflection``, half-way between the fitted
-        accuracies at the ends. It is found anew for every call (the peer keeps that of its first call).
+        Accuracy that defines the threshold: a number, or ``inflection``, half-way between the fitted accuracies at the
+        ends, computed in every call (Brain-Score reuses that of its first call).
     required_accuracy
-        Mean accuracy below which no threshold is looked for.
+        Mean accuracy below which no threshold is fitted.
     search
         As in :func:`neuroledger.families.behavior.psychophysics.psychometric.fit`.
     guess
@@ -56,13 +56,13 @@ def threshold(
     Returns
     -------
     xr.DataArray
-        ``(target,)``; all zero, with a note that says why, when the model has no threshold. ``attrs["influence"]``: how
-        people, and stimuli by way of the model's fit, move their mean.
+        ``(target,)``; all zero, with a note on the reason, if the model has no threshold. ``attrs["influence"]``: influence
+        on the mean of people, and of stimuli through the model's fit.
 
     Raises
     ------
     MetricError
-        Thresholds of people that are missing or not positive; behaviour without the coordinates.
+        Thresholds of people are missing or not positive, or the behaviour lacks a coordinate.
 
     Notes
     -----

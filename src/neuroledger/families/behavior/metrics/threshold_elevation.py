@@ -1,4 +1,4 @@
-"""Does a condition raise the model's threshold as much as it raises people's."""
+"""Whether a condition raises the threshold of the model as much as that of people."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def threshold_elevation(
     search: Literal["fast", "brainscore"] = "fast",
     guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
 ) -> xr.DataArray:
-    """Nearness of elevations, threshold of the test condition over that of the baseline: ``(target,)``.
+    """Return the similarity of elevations, the ratios of test threshold to baseline threshold: ``(target,)``.
 
-    ``max(1 − |t − s| / t, 0)`` with the model's elevation ``s`` and each person's ``t``.
+    The similarity is ``max(1 − |t − s| / t, 0)`` with the model's elevation ``s`` and each person's ``t``.
 
     Parameters
     ----------
     source
-        Model behaviour of the two conditions: a mapping by the names of the conditions, or one array with the
-        coordinate ``condition``; or an elevation, one number. Each as in the metric ``threshold``.
+        Model behaviour in the two conditions, as in the metric ``threshold``: a mapping by the names of the conditions, or
+        one array with the coordinate ``condition``. Or an elevation, one number.
     target
-        Elevations of people; or a mapping with the thresholds of the two conditions, subjects in one order.
+        Elevations of people; or a mapping with the thresholds of the two conditions, subjects in the same order.
     independent_variable, threshold_accuracy, search, guess
-        As in the metric ``threshold``; ``inflection`` is found on the baseline and used for both.
+        As in the metric ``threshold``; ``inflection`` is determined on the baseline and used for both conditions.
     baseline_condition, test_condition
         Names of the two conditions.
     required_baseline_accuracy, required_test_accuracy
-        Mean accuracy below which no threshold is looked for.
+        Mean accuracy below which no threshold is fitted.
 
     Raises
     ------
     MetricError
-        A condition is missing; thresholds of people that are missing or not positive.
+        A condition is missing, or thresholds of people are missing or not positive.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Thresholds of a model and of people: where they come from, and how near they are."""
+"""Thresholds of a model and of people, and their similarity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Measured(NamedTuple):
-    """Thresholds of people, and what a reader must know of them."""
+    """Thresholds of people, with notes and the names of the people."""
 
     values: Floats
     notes: list[str]
@@ -44,12 +44,12 @@ def model_threshold(
     search: Literal["fast", "brainscore"],
     guess: float = 0.5,
 ) -> Threshold:
-    """The model's threshold: fitted to its behaviour, or the number that ``source`` already is.
+    """Return the model's threshold: fitted to its behaviour, or ``source`` itself if it is a number.
 
     Raises
     ------
     MetricError
-        Behaviour without the independent variable, or a number that is not finite.
+        The behaviour lacks the independent variable, or the number is not finite.
     """
     if not isinstance(source, xr.DataArray) or source.ndim == 0:
         value = float(np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(()))
@@ -72,14 +72,15 @@ def model_threshold(
 
 
 def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **fitting: Any) -> Measured:
-    """Thresholds of people: those given, or fitted to the trials of each person ``(presentation,)`` with ``subject``.
+    """Return thresholds of people: as given, or fitted to the trials ``(presentation,)`` of each ``subject``.
 
-    ``fitting`` is that of :func:`model_threshold`. People without a threshold are left out and named.
+    ``fitting`` contains the keyword arguments of :func:`model_threshold`. People without a threshold are left out, with a
+    note.
 
     Raises
     ------
     MetricError
-        Nobody has a threshold, or thresholds given are missing or not positive.
+        No person has a threshold, or given thresholds are missing or not positive.
     """
     subject = coordinate(target, "subject", "subject_id") if isinstance(target, xr.DataArray) else None
     if subject is None or "presentation" not in target.dims:
@@ -100,12 +101,12 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
 
 
 def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> Floats:
-    """Thresholds (or elevations) of people as a flat array.
+    """Return thresholds (or elevations) of people as a flat array.
 
     Raises
     ------
     MetricError
-        There are none, or some are missing or not positive.
+        There are no thresholds, or some are missing or not positive.
     """
     values = np.asarray(getattr(target, "values", target), dtype=np.float64).ravel()
     if values.size == 0 or not np.isfinite(values).all() or (values <= 0).any():
@@ -118,16 +119,16 @@ def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> 
 def elevations_of_people(
     target: Any, *, baseline: str, test: str, error: type[MetricError] = MetricError
 ) -> Floats:
-    """Threshold of the test condition over that of the baseline, per person.
+    """Return the threshold in the test condition divided by that in the baseline, per person.
 
-    ``target`` holds elevations, or thresholds with the coordinates ``condition`` and ``subject`` (people without one in
-    either condition are left out), or is a mapping with the thresholds of the two conditions (under their names, or
-    under ``baseline_assembly`` and ``condition_assembly``), subjects in the same order.
+    ``target`` contains elevations, or thresholds with the coordinates ``condition`` and ``subject`` (people without a
+    threshold in both conditions are left out). It may also be a mapping with the thresholds of the two conditions, named by
+    the conditions or ``baseline_assembly`` and ``condition_assembly``, with subjects in the same order.
 
     Raises
     ------
     MetricError
-        A condition is missing, or the two have different numbers of subjects.
+        A condition is missing, or the conditions have different numbers of subjects.
     """
     condition = coordinate(target, "condition") if isinstance(target, xr.DataArray) else None
     if condition is not None:
@@ -152,7 +153,7 @@ def elevations_of_people(
 def _by_condition(
     target: xr.DataArray, condition: Any, names: tuple[str, str], error: type[MetricError]
 ) -> dict[str, Floats]:
-    """Thresholds of the people who have one in both conditions, in one order."""
+    """Return the thresholds of people with a threshold in both conditions, in the same order."""
     subject = coordinate(target, "subject")
     if subject is None:
         raise error("thresholds of two conditions need the coordinate 'subject', to know whose they are")
@@ -170,14 +171,15 @@ def _by_condition(
 
 
 def nearness(value: float, targets: Floats) -> Floats:
-    """``max(1 − |t − v| / t, 0)`` for each target ``t``."""
+    """Return ``max(1 − |t − v| / t, 0)`` for each target ``t``."""
     return np.asarray(np.maximum(1 - np.abs(targets - value) / targets, 0.0))
 
 
 def of_new_people_and_stimuli(people: Measured, value: float, source: Any, **fitting: Any) -> Influence:
-    """How people move the mean nearness of a model's threshold, and how stimuli do by way of its fit.
+    """Return the influence of people on the mean nearness of a model's threshold, and of stimuli through its fit.
 
-    Trials with the same stimulus intensity and outcome leave the same threshold behind when one of them is left out.
+    Leaving out any of the trials with the same stimulus intensity and outcome gives the same threshold, so each such group
+    is fitted once.
     """
     near = nearness(value, people.values)
     factors = {"subject": moved(people.names, (near - near.mean()) / near.size)}
@@ -197,7 +199,7 @@ def of_new_people_and_stimuli(people: Measured, value: float, source: Any, **fit
 
 
 def of_new_people(people: Measured, procedure: Literal["each", "brainscore"]) -> Influence | None:
-    """How people move the mean nearness among them: the mean with each of them left out. None of the peer's procedure."""
+    """Return the influence of people on their mean nearness, by leaving each out; None for Brain-Score's procedure."""
     if procedure != "each" or people.values.size < 3:
         return None
     every = range(people.values.size)
@@ -206,10 +208,10 @@ def of_new_people(people: Measured, procedure: Literal["each", "brainscore"]) ->
 
 
 def leave_one_out(values: Floats, *, procedure: Literal["each", "brainscore"]) -> Floats:
-    """Mean nearness of one person to all others, ``(subject,)``.
+    """Return the mean nearness of one person to all others, ``(subject,)``.
 
     ``each``: every person once. ``brainscore``: step ``i`` draws one element with the legacy generator seeded by
-    ``i`` from a list in which drawn elements move to the end, so that some people are drawn twice, others never.
+    ``i`` from a list in which drawn elements move to the end, so that some people are drawn twice and others never.
     """
     n = values.size
     if procedure == "each":

@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 LIMIT = 5.0  # d-prime of a perfect observer
-KEPT = 1_000_000  # trials whose shuffles are kept
+KEPT = 1_000_000  # largest number of trials whose shuffles are cached
 
 
 def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Indices, Indices]]:
-    """Random halves of ``n`` trials; the first has ``floor(n / 2)``.
+    """Yield random halves of ``n`` trials; the first half has ``floor(n / 2)``.
 
-    The stream is that of NumPy's legacy generator shuffling a fresh ``0 … n-1`` for every repetition, so a metric
-    and its ceiling with one seed see the same halves.
+    NumPy's legacy generator shuffles a fresh ``0 … n-1`` for every repetition, so a metric and its ceiling use the same
+    halves if they have the same seed.
     """
     for order in _orders(n, repetitions, seed) if n <= KEPT else _shuffled(n, repetitions, seed):
         yield order[: n // 2], order[n // 2 :]
@@ -47,7 +47,7 @@ def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Indices, In
 
 @lru_cache(maxsize=4)
 def _orders(n: int, repetitions: int, seed: int) -> tuple[Indices, ...]:
-    """The shuffles, kept: a metric, its ceiling and every further model divide the same trials."""
+    """Return the shuffles, cached because a metric, its ceiling and every further model divide the same trials."""
     found = tuple(_shuffled(n, repetitions, seed))
     for order in found:
         order.flags.writeable = False
@@ -65,25 +65,25 @@ def _shuffled(n: int, repetitions: int, seed: int) -> Iterator[Indices]:
 def rates_from_trials(
     image: Indices, choice: Indices, sample: Indices, distractor: Indices, truth: Indices, n_choices: int
 ) -> Floats:
-    """How often each object was chosen for each image, when it was on offer: ``(image, choice)``.
+    """Return how often each object was chosen for each image when it was offered: ``(image, choice)``.
 
-    ``truth`` holds the object of each image. NaN where the choice is the object itself, or was never offered.
+    ``truth`` contains the object of each image. NaN if the choice is the object itself, or was never offered.
     """
     return rates_from_cells(cells(image, choice, sample, distractor, n_choices), truth, n_choices)
 
 
 def cells(image: Indices, choice: Indices, sample: Indices, distractor: Indices, n_choices: int) -> Indices:
-    """The cells of image × choice in which each trial counts, ``(3, trial)``: chosen, and the two on offer."""
+    """Return the cells of image × choice of each trial, ``(3, trial)``: of the choice and of the two offered objects."""
     return image * n_choices + np.stack([choice, sample, distractor])
 
 
 def rates_from_cells(trials: Indices, truth: Indices, n_choices: int, rows: Indices | None = None) -> Floats:
-    """As :func:`rates_from_trials`, of (some ``rows`` of) trials given by their :func:`cells`."""
+    """Return the rates of :func:`rates_from_trials` for trials (or some ``rows``) given by their :func:`cells`."""
     return rates_from_counts(counts_of_cells(trials, truth.size * n_choices, rows), truth, n_choices)
 
 
 def counts_of_cells(trials: Indices, size: int, rows: Indices | None = None) -> Indices:
-    """How often each cell of image × choice was chosen, and was on offer, in (some ``rows`` of) trials: ``(2, cell)``."""
+    """Count how often each cell of image × choice was chosen and was offered in the trials (or ``rows``): ``(2, cell)``."""
     chosen, sample, distractor = (
         np.bincount(column if rows is None else column.take(rows), minlength=size) for column in trials
     )
@@ -91,7 +91,7 @@ def counts_of_cells(trials: Indices, size: int, rows: Indices | None = None) -> 
 
 
 def rates_from_counts(counts: Indices, truth: Indices, n_choices: int) -> Floats:
-    """As :func:`rates_from_trials`, of :func:`counts_of_cells`."""
+    """Return the rates of :func:`rates_from_trials` for counts from :func:`counts_of_cells`."""
     chosen, offered = counts
     flat = np.full(truth.size * n_choices, np.nan)
     np.divide(chosen, offered, out=flat, where=offered > 0)
@@ -101,7 +101,7 @@ def rates_from_counts(counts: Indices, truth: Indices, n_choices: int) -> Floats
 
 
 def rates_from_probabilities(probabilities: Floats, truth: Indices) -> Floats:
-    """Probability of each distractor against the object of the image, ``p(c) / (p(c) + p(truth))``."""
+    """Return the probability of each distractor against the object of the image, ``p(c) / (p(c) + p(truth))``."""
     rows = np.arange(truth.size)
     with np.errstate(invalid="ignore", divide="ignore"):
         rates: Floats = probabilities / (probabilities + probabilities[rows, truth][:, None])
@@ -110,7 +110,7 @@ def rates_from_probabilities(probabilities: Floats, truth: Indices) -> Floats:
 
 
 def group_mean(values: Floats, group: Indices, n_groups: int) -> Floats:
-    """Mean of the rows of each group, missing values skipped: ``(group, column)``; NaN where there is none."""
+    """Return the mean of the rows of each group, ignoring missing values: ``(group, column)``; NaN if there is none."""
     present = ~np.isnan(values)
     total = np.zeros((n_groups, values.shape[1]))
     count = np.zeros((n_groups, values.shape[1]))
@@ -125,11 +125,11 @@ def group_mean(values: Floats, group: Indices, n_groups: int) -> Floats:
 
 
 def image_dprimes(rates: Floats, truth: Indices, *, normalise: bool) -> Floats:
-    """d-prime of each image against each choice: ``(image, choice)``, clipped to ±5.
+    """Return the d-prime of each image against each choice: ``(image, choice)``, clipped to ±5.
 
     The hit rate is one minus the rate of the distractor; the false-alarm rate is the mean, over images of the
     distractor object, of the rate at which this image's object was chosen. With ``normalise`` the mean over the
-    images of one object is taken off each choice, so that only differences between images of an object remain.
+    images of an object is subtracted for each choice, so that only differences between images of an object remain.
     """
     n_choices = rates.shape[1]
     false_alarms = group_mean(rates, truth, n_choices)
@@ -141,7 +141,7 @@ def image_dprimes(rates: Floats, truth: Indices, *, normalise: bool) -> Floats:
 
 
 def object_dprimes(rates: Floats, truth: Indices) -> Floats:
-    """d-prime of each pair of objects: ``(object, object)``, symmetric, clipped to ±5."""
+    """Return the d-prime of each pair of objects: ``(object, object)``, symmetric, clipped to ±5."""
     false_alarms = group_mean(rates, truth, rates.shape[1])
     with np.errstate(invalid="ignore"):
         values: Floats = np.clip(ndtri(1.0 - false_alarms.T) - ndtri(false_alarms), -LIMIT, LIMIT)
@@ -149,7 +149,7 @@ def object_dprimes(rates: Floats, truth: Indices) -> Floats:
 
 
 def pattern(rates: Floats, truth: Indices, *, level: str, distractors: str, normalise: bool) -> Floats:
-    """d-primes of ``level`` image or object, per distractor (``each``) or averaged over distractors (``mean``)."""
+    """Return d-primes per image or object (``level``), for each distractor or averaged over them (``distractors``)."""
     values = (
         image_dprimes(rates, truth, normalise=normalise) if level == "image" else object_dprimes(rates, truth)
     )
@@ -157,7 +157,7 @@ def pattern(rates: Floats, truth: Indices, *, level: str, distractors: str, norm
 
 
 def collapse(values: Floats) -> Floats:
-    """Mean over choices, missing values skipped: ``(row, 1)``."""
+    """Return the mean over choices, ignoring missing values: ``(row, 1)``."""
     present = ~np.isnan(values)
     count = present.sum(axis=1, keepdims=True)
     mean = np.full((values.shape[0], 1), np.nan)
@@ -166,7 +166,7 @@ def collapse(values: Floats) -> Floats:
 
 
 def pearson(x: Floats, y: Floats) -> float:
-    """Pearson correlation of two flat arrays without missing values; NaN if one of them is constant."""
+    """Return the Pearson correlation of two flat arrays without missing values; NaN if one of them is constant."""
     if x.size < 2:
         return float("nan")
     x, y = x - x.mean(), y - y.mean()
@@ -183,14 +183,14 @@ def of_new_images(
     distractors: str,
     normalise: bool,
 ) -> Influence:
-    """How new images of the same objects move the mean correlation of the patterns of pairs of rates ``(image, object)``.
+    """Return the influence of images on the mean correlation between patterns, for pairs of rates ``(image, object)``.
 
-    An image is in its own row, in the false alarms of other objects' images, and in the means that are taken off.
+    An image affects its own row, the false alarms of other objects' images, and the means that are subtracted.
     """
     of = _of_weighted_images if level == "image" else _of_weighted_objects
     again = [of(one, other, truth, distractors, normalise) for one, other in rates]
     stretch, whole = 1.0, np.zeros(len(again))
-    if normalise or level == "object":  # what is random lies within objects, whose images are few
+    if normalise or level == "object":  # only images within an object are random, and they are few
         few, all_ = float(np.median(np.bincount(truth)[np.unique(truth)])), len(images)
         if few > 1:
             stretch = float(np.sqrt((few + 1) / (few - 1) / ((all_ + 1) / (all_ - 1))))
@@ -209,7 +209,7 @@ Correlation = Callable[[Floats], Floats]
 def _of_weighted_objects(
     one: Floats, other: Floats, truth: Indices, distractors: str, _: bool
 ) -> Correlation:
-    """The correlation of object patterns, (draw,), whose rates are means over images with weights (draw, image)."""
+    """Return the correlation of object patterns, (draw,), as a function of image weights (draw, image)."""
 
     def again(weights: Floats) -> Floats:
         sides = []
@@ -230,7 +230,7 @@ def _of_weighted_objects(
 
 
 def _weighted_means(rates: Floats, truth: Indices, weights: Floats) -> Floats:
-    """Mean rates over the images of each object, missing ones skipped, (draw, object, choice)."""
+    """Return mean rates over the images of each object, ignoring missing values, (draw, object, choice)."""
     count = rates.shape[1]
     present = ~np.isnan(rates)
     filled = np.where(present, rates, 0.0)
@@ -245,10 +245,10 @@ def _weighted_means(rates: Floats, truth: Indices, weights: Floats) -> Floats:
 def _of_weighted_images(
     one: Floats, other: Floats, truth: Indices, distractors: str, normalise: bool
 ) -> Correlation:
-    """The correlation of image patterns, (draw,), for weights of images (draw, image).
+    """Return the correlation of image patterns, (draw,), as a function of image weights (draw, image).
 
-    Values of the images of one object against one choice move together: by their mean where that is taken off, else with
-    the false alarms. So their weighted sums are enough.
+    For each object and choice, reweighting shifts the values of all images by the same amount: by the subtracted mean,
+    or by the change of the false alarms. Weighted sums per object and choice are therefore sufficient.
     """
     patterns = [
         pattern(rates, truth, level="image", distractors=distractors, normalise=normalise)

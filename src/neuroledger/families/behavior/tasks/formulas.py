@@ -1,4 +1,4 @@
-"""Formulas over the values of regions and conditions: a small language of numbers, comparisons and names, nothing else."""
+"""A small language for formulas over the values of regions and conditions: numbers, comparisons and names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neuroledger.errors import MetricError
 
 __all__ = ["Formula", "parse"]
 
-# A place as SyntaxGym writes it: (region;%condition%), with * for all regions of an item.
+# A place in the notation of SyntaxGym: (region;%condition%), with * for all regions of an item.
 PLACE = re.compile(r"\(\s*([\w.-]+|\*)\s*;\s*%([^%]+)%\s*\)")
 LONGEST = 2000
 DEEPEST = 40
@@ -53,9 +53,9 @@ class Formula:
     Attributes
     ----------
     text
-        As it was written.
+        The source text.
     places
-        The ``(region, condition)`` that it names, in order; the region ``*`` is the sum over all regions.
+        The ``(region, condition)`` pairs in the formula, in order; the region ``*`` is the sum over all regions.
     logical
         Whether its value is true or false rather than a number.
     """
@@ -66,21 +66,21 @@ class Formula:
     _tree: ast.expr
 
     def __call__(self, values: Mapping[tuple[str, str], Array]) -> Array:
-        """The formula's value for each item, from the values of its places ``(item,)``; NaN makes a comparison false."""
+        """Return the value for each item, from the values of the places ``(item,)``; comparisons with NaN are false."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             return np.asarray(_value(self._tree, self.places, values))
 
 
 def parse(text: str) -> Formula:
-    """The formula that ``text`` writes.
+    """Parse a formula.
 
-    Numbers, ``+ - * /``, comparisons (``=`` is equality), ``and``/``&``, ``or``/``|``, ``not``, parentheses or brackets,
-    the functions abs, exp, log, max, min and sqrt, and places ``(region;%condition%)``. Anything else is refused.
+    A formula consists of numbers, ``+ - * /``, comparisons (``=`` is equality), ``and``/``&``, ``or``/``|``, ``not``,
+    parentheses or brackets, the functions abs, exp, log, max, min and sqrt, and places ``(region;%condition%)``.
 
     Raises
     ------
     MetricError
-        What is not part of the language, and where.
+        The text contains anything else; the message quotes it.
     """
     if len(text) > LONGEST:
         raise MetricError(f"a formula has {len(text)} characters; at most {LONGEST} are read")
@@ -112,7 +112,7 @@ def parse(text: str) -> Formula:
 
 
 def _kind(node: ast.expr, text: str, places: int, depth: int) -> bool:
-    """Whether a node is true or false; every node that is not in the language is refused here."""
+    """Return whether a node is logical (true or false); refuse a node that is not part of the language."""
     if depth > DEEPEST:
         raise MetricError(f"formula {text!r} is nested deeper than {DEEPEST} levels")
 

@@ -1,4 +1,4 @@
-"""When a growing representation first solves a stimulus: the crossing of a threshold between time bins."""
+"""Solution times: when the performance of a readout over time first reaches a threshold."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from neuroledger.data.arrays import Array, Floats
 
 __all__ = ["crossing_times", "rank_correlation_without_each", "softmax_readout"]
 
-PENALTY = 0.463  # of Kar et al.'s readout: ½ · PENALTY · ‖weights‖² beside the mean cross-entropy
-BLOCK = 256  # places that are left out at a time
-NEGLIGIBLE = 1e-12  # of the largest variance: directions in which the training patterns do not differ
+PENALTY = 0.463  # Kar et al. minimise the mean cross-entropy + ½ · PENALTY · ‖weights‖²
+BLOCK = 256  # number of leave-one-out positions computed at a time
+NEGLIGIBLE = 1e-12  # directions with less than this share of the largest variance are dropped
 
 
 def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Floats:
-    """Time at which each row of ``(stimulus, time)`` reaches its threshold; NaN where it never does.
+    """Return the time at which each row of ``(stimulus, time)`` reaches its threshold; NaN if it never does.
 
-    The first bin at or above the threshold is joined by a line with the best earlier bin below it; without such a bin
-    the time of the first is taken.
+    The time is interpolated linearly between the first bin at or above the threshold and the best earlier bin below it;
+    without an earlier bin it is the time of the first.
     """
     out = np.full(len(performance), np.nan)
     for row, (curve, threshold) in enumerate(zip(performance, thresholds, strict=True)):
@@ -38,11 +38,11 @@ def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Fl
 def softmax_readout(
     train: Floats, labels: Array, test: Floats, *, penalty: float = PENALTY
 ) -> tuple[Floats, Array]:
-    """Class probabilities ``(stimulus, class)`` of test features, and the classes, by a regularised softmax readout.
+    """Return class probabilities ``(stimulus, class)`` of test features, and the classes, by a regularised softmax readout.
 
-    Features are standardised on the training part; weights and bias minimise the mean cross-entropy plus
-    ``½ penalty ‖·‖²``, to the optimum. The optimum is in the span of the training patterns, so features are first
-    rotated into it: the cost grows with stimuli, not with features.
+    Features are standardised on the training part; weights and bias are the optimum of the mean cross-entropy plus
+    ``½ penalty ‖·‖²``. The optimum is in the span of the training patterns, so features are first rotated into it: the
+    cost grows with the number of stimuli, not of features.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -60,13 +60,13 @@ def softmax_readout(
 
 
 def rank_correlation_without_each(x: Floats, y: Floats) -> Floats:
-    """Spearman correlation of two rows of values with each place left out in turn, (place,); NaN where nothing varies."""
+    """Return the Spearman correlation of two arrays with each position left out in turn, (position,); NaN if constant."""
     ranks = rankdata(x), rankdata(y)
     count, found = len(x), np.empty(len(x))
     for start in range(0, count, BLOCK):
         rows = np.arange(start, min(start + BLOCK, count))
         kept = np.arange(count) != rows[:, None]
-        # Whoever stood above the place that is gone moves down by one, and by a half who stood beside it.
+        # Removing a value lowers larger ranks by one and equal ranks by one half.
         parts = [r - (r > r[rows, None]) - (r == r[rows, None]) / 2 for r in ranks]
         a, b = (np.where(kept, part - count / 2, 0.0) for part in parts)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -75,7 +75,7 @@ def rank_correlation_without_each(x: Floats, y: Floats) -> Floats:
 
 
 def _in_their_span(x: Floats, held: Floats) -> tuple[Floats, Floats]:
-    """Both parts along the principal axes of ``x``, by its Gram matrix: inner products stay as they are."""
+    """Rotate both parts to the principal axes of ``x``, computed from its Gram matrix; inner products are preserved."""
     variance, axes = np.linalg.eigh(x @ x.T)
     kept = variance > NEGLIGIBLE * variance[-1]
     length = np.sqrt(variance[kept])

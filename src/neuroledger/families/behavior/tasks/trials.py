@@ -1,4 +1,4 @@
-"""Trials of a two-choice object task, encoded: which object was shown, offered and chosen for which image."""
+"""Encode the trials of a two-choice object task: the shown, offered and chosen object for each image."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Words = npt.NDArray[np.unsignedinteger[Any]] | None
 
 @dataclass(frozen=True)
 class ObjectTrials:
-    """Trials as codes: ``image`` into ``images``, ``choice``/``sample``/``distractor`` and ``truth`` into ``objects``."""
+    """Trials as codes: ``image`` refers to ``images``; ``choice``, ``sample``, ``distractor``, ``truth`` to ``objects``."""
 
     image: Indices
     choice: Indices
@@ -39,11 +39,11 @@ class ObjectTrials:
     truth: Indices
 
     def rates(self, rows: Indices) -> Floats:
-        """Distractor rates ``(image, object)`` from some of the trials."""
+        """Return distractor rates ``(image, object)`` from some of the trials."""
         return rates_from_cells(self._cells, self.truth, len(self.objects), rows)
 
     def rates_of_both(self, rows: Indices) -> tuple[Floats, Floats]:
-        """Distractor rates from some of the trials, and from all others: their counts are those of all less those."""
+        """Return distractor rates from some of the trials and from all others, whose counts are obtained by subtraction."""
         choices = len(self.objects)
         some = counts_of_cells(self._cells, self.truth.size * choices, rows)
         return (
@@ -63,20 +63,20 @@ class ObjectTrials:
 def read_trials(
     assembly: xr.DataArray, *, objects: Any = None, error: type[MetricError] = MetricError
 ) -> ObjectTrials:
-    """Encode human trials: ``(presentation,)`` chosen objects with the coordinates of a two-choice task.
+    """Encode trials of people: chosen objects ``(presentation,)`` with the coordinates of a two-choice task.
 
     Parameters
     ----------
     assembly
-        Choices, with ``stimulus_id``, ``sample_obj`` and ``dist_obj`` (the two objects on offer) and ``truth``
-        (``sample_obj`` where there is no ``truth``).
+        Choices, with ``stimulus_id``, ``sample_obj`` and ``dist_obj`` (the two offered objects) and ``truth``
+        (by default ``sample_obj``).
     objects
-        Allowed objects in the order of the result; by default all that occur.
+        Allowed objects, in the order of the result; by default all that occur.
 
     Raises
     ------
     MetricError
-        No trials, a missing coordinate, an object outside ``objects``, or an image with two truths.
+        Trials or a coordinate are missing, an object is not in ``objects``, or an image has two truths.
     """
     choices = np.asarray(assembly.values).ravel()
     if choices.size < 2:
@@ -94,7 +94,7 @@ def read_trials(
                 f"trials have no coordinate {name!r}; each trial needs stimulus_id, sample_obj, dist_obj"
             )
         columns[name] = found
-    # Text is compared outside of Python's lock, so that the images' ids and what was on offer take one time together.
+    # NumPy compares text without Python's lock, so the offered objects are encoded in parallel with the image ids.
     offer = pool().submit(_offer, choices, columns)
     ids = encode(columns["stimulus_id"])
     coded = _objects(choices, columns, ids, offer.result())
@@ -121,7 +121,7 @@ def read_trials(
 
 
 def _offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, Booleans | None]:
-    """The distractors, encoded, and where the sample was chosen (``None`` where choices are of neither object)."""
+    """Return the encoded distractors, and where the sample was chosen (``None`` if some choice is neither object)."""
     sample, other = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "dist_obj"))
     return encode(columns["dist_obj"]), _chosen(words(choices), sample, other)
 
@@ -129,11 +129,10 @@ def _offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, Booleans | Non
 def _objects(
     choices: Any, columns: dict[str, Any], ids: Coded, offer: tuple[Coded, Booleans | None]
 ) -> dict[str, Coded]:
-    """The four columns of objects, encoded.
+    """Encode the four columns of objects.
 
-    In most experiments the image determines the object that is shown, ``truth`` repeats it, and the choice is one of
-    the two on offer. To see that this is so takes a fraction of the time of encoding each column on its own; where
-    it is not, each is.
+    In most experiments the image determines the shown object, ``truth`` equals it, and the choice is one of the two
+    offered objects. Checking this is much faster than encoding each column, which is done only if a check fails.
     """
     distractor, right = offer
     plain = {"dist_obj": distractor}
@@ -159,12 +158,12 @@ def _objects(
 
 
 def _moved(coded: Coded, places: Indices) -> Indices:
-    """The column's codes after its labels moved to ``places``; the very codes where none did."""
+    """Return the codes of a column after moving its labels to ``places``; the same array if no label moved."""
     return coded.codes if np.array_equal(places, np.arange(len(places))) else places[coded.codes]
 
 
 def _chosen(chosen: Words, sample: Words, other: Words) -> Booleans | None:
-    """Where the sample was chosen, if every choice is one of the two objects on offer; ``None`` if it is not."""
+    """Return where the sample was chosen, or ``None`` if some choice is not one of the two offered objects."""
     if chosen is None or sample is None or other is None:
         return None
     if not chosen.shape == sample.shape == other.shape:
