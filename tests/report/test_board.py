@@ -79,7 +79,7 @@ rank  model                                score     V4     [1]      [2]      [3
 [2] lab.V4-cost: operations, lower is better, not part of the score (simulated data)
 [3] other.choice: explained variance above the dummy
 V4: mean of [1], [3]
-* nothing is clearly better. Ranks hold for all models at once (95 %), from differences paired over shared items.
+* no model is clearly better. Ranks hold jointly for all models (95 %), from differences paired over shared items.
 1 of 5 scores are recomputed and signed; the others are self-reported.
 bad: not ranked, 1 of 1 missing
 two_b on other.choice: partial: limit 5

@@ -55,7 +55,8 @@ def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.Cap
     assert main(["diagnose", "--table", str(path), "--out", str(tmp_path / "page.html")]) == 0
     told = capsys.readouterr().out
     assert (
-        "Coverage: Models scored, failed and never run." in told and "brain-rdm   4       1       1" in told
+        "Coverage: Numbers of models scored, failed and never run." in told
+        and "brain-rdm   4       1       1" in told
     )
     page = (tmp_path / "page.html").read_text()
     assert "<h1>Diagnosis of scores.csv</h1>" in page and "http" not in page.split("</style>")[1]
@@ -78,7 +79,7 @@ def test_published_figures_are_turned_where_lower_is_better_and_have_no_interval
     assert table.states.loc["bee"].to_dict() == {"lab.V4-pls": "scored", "lab.V4-cost": "never run"}
     assert table.half_widths.isna().all(axis=None)
     lab.spec("suites", "none", benchmarks=["lab.V4-ridge"])
-    with pytest.raises(RequestError, match="suite 'none' has no published figures: leave out --published"):
+    with pytest.raises(RequestError, match="suite 'none' has no published figures: omit --published"):
         from_published(lab.open(), "none")
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.report.diagnosis import SHOWN, diagnosis_text, from_csv, plain
+from neuroledger.report.diagnosis import MAX_LOADINGS, diagnosis_text, from_csv, plain
 from neuroledger.stats.diagnosis import Axis, Diagnosis, Explained, Pair, Shift
 
 
@@ -38,38 +38,38 @@ def test_every_part_stands_in_its_table() -> None:
         == """\
 The title
 
-Coverage: Models scored, failed and never run.
+Coverage: Numbers of models scored, failed and never run.
 benchmark  scored  failed  never run
 one        3       0       1
 two        2       1       0
 
-Models: Mean score as if every benchmark had been run (model + benchmark effects).
+Models: Mean score adjusted for missing benchmarks (model + benchmark effects).
 model  adjusted mean
 ant    0.500
 bee    0.333
 
 Agreement: Attributes explain 26% of the agreement of 1 pairs.
-benchmarks that share  mean rho  that do not  pairs  p
-region                 0.80      0.12         7      0.042
+shared attribute  mean rho if shared  if not shared  pairs  p
+region            0.80                0.12           7      0.042
 
 Axis 1: 60% of the variance.
 benchmark  loading
 b0         +0.20
 b1         +0.10
 
-Redundant: Benchmarks that rank models alike.
+Redundant: Benchmarks that rank models in the same order.
 first  second  rho   95 % interval  models
 one    two     0.99  0.90 to 1.00   12
 
-Contrary: Benchmarks that rank models the other way round.
+Contrary: Benchmarks that rank models in the opposite order.
 (none)
 
-Panel: The smallest panel found that keeps the order of models (Kendall's tau 0.96).
+Panel: The smallest panel found that preserves the order of models (Kendall's tau 0.96).
 benchmark
 two
 one
 
-Discriminative power: Share of the pairs of models that the intervals separate.
+Discriminative power: Share of pairs of models with separated intervals.
 benchmark  separated
 one        25%
 two        no intervals
@@ -82,7 +82,7 @@ benchmarks  last added  tau   largest change of rank  of
     )
 
 
-@pytest.mark.parametrize("count", [SHOWN - 1, SHOWN, SHOWN + 1])
+@pytest.mark.parametrize("count", [MAX_LOADINGS - 1, MAX_LOADINGS, MAX_LOADINGS + 1])
 def test_a_long_axis_shows_both_of_its_ends(count: int) -> None:
     text = diagnosis_text("x", diagnosis(count))
     shown = [line.split()[0] for line in text.split("Axis 1")[1].split("\n\n")[0].splitlines()[2:]]

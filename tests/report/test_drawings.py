@@ -71,7 +71,7 @@ def test_points_intervals_and_rules_stand_where_their_numbers_are() -> None:
     for circle, point in zip(circles, points, strict=True):
         expected = place(point.x, point.y, across, up)
         assert (number(circle, "cx"), number(circle, "cy")) == pytest.approx(expected, abs=0.1)
-        assert circle.findtext("title") == point.words and circle.attrib["r"] == "4"
+        assert circle.findtext("title") == point.tooltip and circle.attrib["r"] == "4"
     assert [circle.attrib.get("class") for circle in circles] == [None, "control", None]
     (span,) = (line for line in root.findall("line") if line.attrib["class"] == "span")
     assert number(span, "x1") == number(span, "x2") == number(circles[0], "cx")

@@ -90,7 +90,7 @@ def test_controls_have_the_colours_of_their_roles(board: Leaderboard) -> None:
     ):
         plots.controls(PLS, board)
     with pytest.raises(
-        RequestError, match=f"benchmark 'nosuch' is not in suite 'lab'; it has {RIDGE}, {PLS}"
+        RequestError, match=f"benchmark 'nosuch' is not in suite 'lab'; it contains {RIDGE}, {PLS}"
     ):
         plots.controls("nosuch", board)
 
@@ -132,7 +132,7 @@ def test_a_trade_off_joins_those_whom_nobody_beats(board: Leaderboard) -> None:
         ("ant", (400.0, 0.9)),
         ("bee", (100.0, 0.4)),
     ]
-    assert ax.get_legend().get_texts()[0].get_text() == "beaten by no model on both"
+    assert ax.get_legend().get_texts()[0].get_text() == "Pareto front"
     turned: Any = plots.tradeoff(PLS, RIDGE, board)
     assert lines(turned)[0][:2] == ([0.4], [100.0])  # fewer bytes are better, and less is cheaper
     assert ax.get_xlabel().startswith("The benchmark lab.V4-pls (")
@@ -232,7 +232,7 @@ def test_scatter_counts_who_is_higher_and_draws_equality() -> None:
         plots.scatter({"ant": one})
     with pytest.raises(RequestError, match="a scatter needs two scores, not 2"):
         plots.scatter(one)
-    with pytest.raises(MetricError, match="no sample is defined on both sides"):
+    with pytest.raises(MetricError, match="no sample has a value in both scores"):
         plots.scatter(sampled([np.nan, 1.0], ("neuroid",)), sampled([1.0, np.nan], ("neuroid",)))
 
 
@@ -283,7 +283,7 @@ def test_the_best_that_the_data_allow_is_drawn(scale: str, best: list[float]) ->
         ax.get_xlabel() == f"ceiling ({scale})"
         and ax.get_ylabel() == "score (correlation, before the ceiling)"
     )
-    with pytest.raises(MetricError, match="score 'x' has no ceiling to set its samples against"):
+    with pytest.raises(MetricError, match="score 'x' has no ceiling"):
         plots.reliability(Score(0.1, id="x"))
 
 

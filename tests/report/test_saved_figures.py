@@ -13,9 +13,9 @@ from neuroledger.report.plots import style
 
 def test_a_figure_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     ax = style.axes()
-    with pytest.raises(RequestError, match=r"one of the endings \.svg, \.pdf, \.png"):
+    with pytest.raises(RequestError, match=r"use one of \.svg, \.pdf, \.png"):
         plots.save(ax, tmp_path / "a.bmp")
-    with pytest.raises(RequestError, match="endings"):
+    with pytest.raises(RequestError, match="has no suffix of a figure"):
         plots.save(ax, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):

@@ -173,7 +173,7 @@ def test_same_records_same_bytes_and_old_pages_go(site: Path, lab: Lab) -> None:
 
 
 def test_a_folder_with_other_things_is_left_alone(lab: Lab) -> None:
-    with pytest.raises(RequestError, match="holds other things than a site"):
+    with pytest.raises(RequestError, match="contains files that are not part of a site"):
         build_site(lab.open(), "lab", lab.root)
     with pytest.raises(RequestError, match="is a file"):
         build_site(lab.open(), "lab", lab.root / "dvc.yaml")
@@ -194,7 +194,7 @@ def test_failures_ranks_and_controls_are_told(site: Path) -> None:
     assert rows["bee"]["cells"][0].startswith("f") and rows["bee"]["why"] == "without lab.V4-ridge"
     assert rows["pixels4"]["role"] == "positive"
     benchmark = pages(site)[f"benchmarks/{RIDGE}.html"]
-    assert "✓ holds" in benchmark and "published" in benchmark.lower()
+    assert "✓ passed" in benchmark and "published" in benchmark.lower()
     one = pages(site)[f"records/{RIDGE}/ant.html"]
     assert (
         f"neuroledger score ant {RIDGE} --seed 0" in one
@@ -310,6 +310,6 @@ def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(
     build_site(lab.open(), "lab", tmp_path / "site")
     page = " ".join((tmp_path / "site" / "benchmarks" / f"{RIDGE}.html").read_text().split())
     assert "✗ failed: the board withholds the interval" in page
-    assert "✗ failed: the intervals of this metric are not to be relied on" in page
+    assert "✗ failed: the intervals of this metric are unreliable" in page
     ceiling = page.split("<dt>ceiling</dt>")[1].split("</dd>")[0]
     assert "the noiseless responses score 0.830 [0.810, 0.850] of it in simulated experiments" in ceiling

@@ -126,7 +126,7 @@ def test_the_command_prints_ranks_and_agreement(
     assert main(["ranks", "--suite", "small", "--against", "full"]) == 0
     shown = capsys.readouterr().out
     assert "suite full, version 1: 5 models on 3 benchmarks, records" in shown
-    assert "1 benchmarks have no score of anybody and do not count" in shown
+    assert "1 benchmarks have no score of any model and do not count" in shown
     assert "compared: small on 1 of its 1 benchmarks with full on 3 of its 4; 1 are in both" in shown
     assert "over 5 models\n" in shown
     assert "over 4 models, without dummies" in shown
@@ -145,7 +145,7 @@ def test_the_published_ranks_by_command(
     assert main(["ranks", "--suite", "neuralbench.core", "--against", "neuralbench.full", "--published"]) == 0
     shown = capsys.readouterr().out
     assert "REVE                   0.201       0" in shown
-    assert "61 benchmarks have no score of anybody and do not count" in shown
+    assert "61 benchmarks have no score of any model and do not count" in shown
     # the same 36 published tables are in both suites: no tau is made of that
     assert "no tau: neuralbench.core and neuralbench.full have figures on the same 36 benchmarks" in shown
     assert "Kendall" not in shown

@@ -76,7 +76,7 @@ def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -
     assert by_model["dog"].cells[1].value is None
     assert [cell.reason for cell in by_model["dog"].cells] == [
         "the benchmark has a new version: run it again",
-        "the record was changed after it was written: run it again",
+        "the record was edited: run it again",
     ]
     partial = by_model["cat"].cells[1]
     assert (partial.value, partial.raw, partial.low, partial.high) == pytest.approx((0.8, 0.72, 0.78, 0.82))
@@ -87,7 +87,7 @@ def test_a_model_that_is_not_meant_for_a_benchmark_is_not_awaited_there(lab: Lab
     lab.spec("models", "cat", builder={"name": "pixels", "size": 8}, benchmarks=[RIDGE])
     by_model = rows(board_of(lab, full("ant", 0.9)))
     assert [cell.reason for cell in by_model["cat"].cells] == [
-        "not run yet", "the model is not meant for this benchmark"
+        "not run yet", "the model does not fit this benchmark"
     ]  # fmt: skip
     assert {cell.status for cell in by_model["cat"].cells} == {"missing"}
 

@@ -126,8 +126,8 @@ def score(options: argparse.Namespace) -> int:
         outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=True)
     if not outcomes:
         dataset = catalog.benchmark(options.benchmark).dataset
-        reason = not_ready(catalog, "datasets", dataset) or not_ready(catalog, "models", options.model)
-        raise UnavailableError(f"nothing was scored: {reason}")
+        cause = not_ready(catalog, "datasets", dataset) or not_ready(catalog, "models", options.model)
+        raise UnavailableError(f"nothing was scored: {cause}")
     outcome = outcomes[0]
     if options.json:
         say_json(outcome.record.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""The leaderboard: cells, columns and rows as plain data, and as text, CSV, JSON, Markdown, LaTeX and DVC's metrics."""
+"""The leaderboard as plain data, and as text, CSV, JSON, Markdown, LaTeX and metrics files of DVC."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Role = Literal["model", "positive", "negative"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one benchmark; ``top`` if nothing is clearly better; ``covers`` says what the interval is about.
+    """One model on one benchmark.
 
-    ``signed`` names who recomputed and signed the record; where it is empty, the score is self-reported.
+    ``top`` marks a score that no model is clearly better than; ``covers`` says which variation the interval covers.
+    ``signed`` names who recomputed and signed the record; if it is empty, the score is self-reported.
     """
 
     status: Status
@@ -42,7 +43,7 @@ class Cell:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the 95 % interval; None where the value has none."""
+        """Half of the width of the 95 % interval, or None."""
         if self.low is None or self.high is None:
             return None
         return (self.high - self.low) / 2
@@ -52,8 +53,8 @@ class Cell:
 class Column:
     """One benchmark of the board.
 
-    ``floor`` is the highest score of a negative control, ``ceiling`` the value that the raw score is set against;
-    ``counts`` says whether the benchmark enters the score of the suite.
+    ``floor`` is the highest score of a negative control, ``ceiling`` the value that normalises the raw score;
+    ``counts`` says whether the benchmark contributes to the score of the suite.
     """
 
     id: str
@@ -74,7 +75,7 @@ class Column:
 
     @property
     def short(self) -> str:
-        """The id without the name of the data set in front."""
+        """The id without the leading name of the data set."""
         return self.id.removeprefix(self.dataset).lstrip(".-") or self.id
 
 
@@ -82,7 +83,7 @@ class Column:
 class Row:
     """One model on all benchmarks, with the mean of each group of the suite's hierarchy.
 
-    ``rank`` is the set of ranks that simultaneous paired comparisons with all others leave open.
+    ``rank`` is the first and last rank that is compatible with simultaneous paired comparisons of all models.
     """
 
     model: str
@@ -96,7 +97,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        """The rank as text: ``1``, ``1–3`` for a tie, empty when not ranked."""
+        """The rank as text: ``1``, ``1–3`` for a tie, empty if not ranked."""
         if self.rank is None:
             return ""
         first, last = self.rank
@@ -105,7 +106,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Models in order of their score, then those that cannot be ranked, then the controls."""
+    """Models in order of their score, then unranked models, then controls."""
 
     suite: str
     version: int
@@ -115,7 +116,7 @@ class Leaderboard:
     rows: tuple[Row, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per model: rank, score with interval, the mean of each group, and the score on each benchmark."""
+        """Return one row per model: rank, score with interval, mean of each group, and score on each benchmark."""
         return pd.DataFrame(
             [
                 {
@@ -141,7 +142,7 @@ class Leaderboard:
         )
 
 
-SAID: Final = {
+STATUS_TEXTS: Final = {
     "failed": "failed",
     "missing": "–",
     "unavailable": "n/a",
@@ -153,7 +154,7 @@ WIDE: Final = 1e4
 
 
 def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
-    """A value as a reader wants it: fixed decimals for scores, thousands apart for counts, four digits for costs."""
+    """Format a value: fixed decimals for scores, thousands separators for large values, four digits for costs."""
     if value is None:
         return "–"
     if abs(value) >= WIDE:
@@ -163,9 +164,9 @@ def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
 
 
 def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
-    """The board in lines: one numbered column per benchmark, the numbers explained below.
+    """Return the board as text: one numbered column per benchmark, with a legend below.
 
-    Benchmarks that do not fit into ``width`` columns of text (those of the terminal) go into further tables below.
+    Benchmarks that do not fit into ``width`` characters (default: the terminal) go into further tables.
     """
     width = width or shutil.get_terminal_size((160, 24)).columns
     names = [group.name for group in board.groups]
@@ -175,8 +176,8 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
         [_line(row, board) for row in board.rows if row.role == "model" and row.rank is None],
         [_line(row, board) for row in board.rows if row.role != "model"] + _limits(board),
     ]
-    every = [head, *(line for block in blocks for line in block)]
-    widths = [max(len(line[i]) for line in every) for i in range(len(head))]
+    table = [head, *(line for block in blocks for line in block)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [f"{board.title} · suite {board.suite}, version {board.version}", ""]
     for columns in _tables(widths, width):
         rule = "─" * (sum(widths[i] for i in columns) + 2 * (len(columns) - 1))
@@ -188,11 +189,11 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
 
 
 def _tables(widths: Sequence[int], width: int) -> list[list[int]]:
-    """Which columns go into which table: rank and model into each, the score into the first."""
+    """Return the columns of each table: rank and model in each, the score in the first."""
     tables = [[0, 1, 2]]
     for i in range(3, len(widths)):
-        wanted = [*tables[-1], i]
-        if sum(widths[j] for j in wanted) + 2 * (len(wanted) - 1) > width and i > 3:
+        columns = [*tables[-1], i]
+        if sum(widths[j] for j in columns) + 2 * (len(columns) - 1) > width and i > 3:
             tables.append([0, 1, i])
         else:
             tables[-1].append(i)
@@ -211,7 +212,7 @@ def _line(row: Row, board: Leaderboard) -> list[str]:
 
 
 def _mean(cell: Cell) -> str:
-    return number(cell.value) if cell.value is not None else SAID.get(cell.status, cell.status)
+    return number(cell.value) if cell.value is not None else STATUS_TEXTS.get(cell.status, cell.status)
 
 
 def _limits(board: Leaderboard) -> list[list[str]]:
@@ -226,7 +227,7 @@ def _limits(board: Leaderboard) -> list[list[str]]:
 
 def _interval(cell: Cell) -> str:
     if cell.value is None:
-        return SAID.get(cell.status, cell.status)
+        return STATUS_TEXTS.get(cell.status, cell.status)
     if cell.low is None:
         return number(cell.value)
     return f"{number(cell.value)} ±{number(cell.half_width)}"
@@ -234,7 +235,7 @@ def _interval(cell: Cell) -> str:
 
 def _value(cell: Cell, column: Column) -> str:
     if cell.value is None or cell.status != "scored":
-        return SAID.get(cell.status, cell.status)
+        return STATUS_TEXTS.get(cell.status, cell.status)
     return f"{'*' if cell.top else ''}{number(cell.value, counts=column.counts)}"
 
 
@@ -248,12 +249,16 @@ def _legend(board: Leaderboard) -> list[str]:
         ]
         lines.append(f"{group.name}: mean of {', '.join(inside)}")
     lines.append(
-        "* nothing is clearly better. Ranks hold for all models at once (95 %), from differences paired over shared items."
+        "* no model is clearly better. Ranks hold jointly for all models (95 %), from differences paired over shared items."
     )
     scored = [cell for row in board.rows for cell in row.cells if cell.status == "scored"]
     signed = sum(bool(cell.signed) for cell in scored)
     lines.append(f"{signed} of {len(scored)} scores are recomputed and signed; the others are self-reported.")
-    told = [f"{row.model}: not ranked, {row.score.reason}" for row in board.rows if _unranked(row)]
+    unranked = [
+        f"{row.model}: not ranked, {row.score.reason}"
+        for row in board.rows
+        if row.role == "model" and row.rank is None
+    ]
     failed = [
         f"{row.model} on {column.id}: {cell.status}: {cell.reason}"
         for row in board.rows
@@ -263,30 +268,26 @@ def _legend(board: Leaderboard) -> list[str]:
     absent = [
         f"{column.id}: unavailable: {column.unavailable}" for column in board.columns if column.unavailable
     ]
-    return [*lines, *told, *failed, *absent]
-
-
-def _unranked(row: Row) -> bool:
-    return row.role == "model" and row.rank is None
+    return [*lines, *unranked, *failed, *absent]
 
 
 def describe(column: Column) -> str:
-    """What a column's numbers are."""
-    words = column.scale.replace("_", " ")
-    words += {"ceiling": " after the ceiling", "floor": " above the dummy"}.get(column.normalise, "")
-    words += "" if column.direction == "higher" else ", lower is better"
-    words += "" if column.counts else ", not part of the score"
-    return f"{words} (simulated data)" if column.simulated else words
+    """Return a description of the numbers of a column."""
+    text = column.scale.replace("_", " ")
+    text += {"ceiling": " after the ceiling", "floor": " above the dummy"}.get(column.normalise, "")
+    text += "" if column.direction == "higher" else ", lower is better"
+    text += "" if column.counts else ", not part of the score"
+    return f"{text} (simulated data)" if column.simulated else text
 
 
 def as_csv(board: Leaderboard) -> str:
-    """Comma-separated values, full precision."""
+    """Return the board as comma-separated values with full precision."""
     text: str = board.to_frame().to_csv(index=False, lineterminator="\n")
     return text
 
 
 def as_json(board: Leaderboard) -> str:
-    """The whole board as JSON, sorted keys."""
+    """Return the whole board as JSON with sorted keys."""
     return json.dumps(asdict(board), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -295,7 +296,7 @@ def _names(board: Leaderboard) -> list[str]:
 
 
 def as_markdown(board: Leaderboard) -> str:
-    """A table for a README or a pull request."""
+    """Return the board as a Markdown table, for a README or a pull request."""
     head = ["rank", "model", "score", *_names(board)]
     lines = [head, ["---"] * len(head), *[_line(row, board) for row in board.rows]]
     return (
@@ -305,7 +306,7 @@ def as_markdown(board: Leaderboard) -> str:
 
 
 def as_latex(board: Leaderboard) -> str:
-    """A ``booktabs`` table for a paper; the suite and its version are its caption."""
+    """Return the board as a ``booktabs`` table; the caption states the suite and its version."""
     head = ["Rank", "Model", "Score", *_names(board)]
     body = [" & ".join(_escaped(cell) for cell in _line(row, board)) + r" \\" for row in board.rows]
     caption = _escaped(f"{board.title} (suite {board.suite}, version {board.version})")
@@ -341,7 +342,7 @@ FORMATS: Final[dict[str, Callable[[Leaderboard], str]]] = {
 
 
 def as_text(kind: str, boards: Sequence[Leaderboard]) -> str:
-    """Several boards in one of :data:`FORMATS`, one after the other; JSON as a list."""
+    """Return several boards in one of :data:`FORMATS`; JSON is a list."""
     texts = [FORMATS[kind](board).rstrip("\n") for board in boards]
     if kind == "json":
         return "[\n" + ",\n".join(texts) + "\n]\n"
@@ -351,16 +352,16 @@ def as_text(kind: str, boards: Sequence[Leaderboard]) -> str:
 def write_tracked(root: Path, boards: Sequence[Leaderboard]) -> None:
     """Write ``results/metrics/<benchmark>.json`` (model: score) and ``results/leaderboard.json``.
 
-    Files of benchmarks that are no longer in the suite are removed: what is shown is what there is.
+    Files of benchmarks that are no longer in the suite are removed.
     """
     folder = root / "results" / "metrics"
-    kept = set()
+    written = set()
     for board in boards:
-        for place, column in enumerate(board.columns):
-            values = {row.model: row.cells[place].value for row in board.rows}
+        for i, column in enumerate(board.columns):
+            values = {row.model: row.cells[i].value for row in board.rows}
             path = folder / f"{column.id}.json"
             write_json(path, {model: value for model, value in values.items() if value is not None})
-            kept.add(path)
-    for path in set(folder.glob("*.json")) - kept:
+            written.add(path)
+    for path in set(folder.glob("*.json")) - written:
         path.unlink()
     write_text(root / "results" / "leaderboard.json", as_text("json", boards))

@@ -1,10 +1,9 @@
-"""The diagnosis of a suite from its records, its published figures or a table: as text, plain data and a page."""
+"""Diagnosis of a suite from its records, published figures or a table: as text, plain data and a page."""
 
 from __future__ import annotations
 
 import csv
 import math
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from neuroledger.engine.git_trees import git
 from neuroledger.engine.record import Record
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report.table import board_of
@@ -23,36 +23,36 @@ from neuroledger.stats.task_ranks import published_table
 
 __all__ = ["diagnosis_page", "diagnosis_text", "from_csv", "from_published", "from_records", "plain"]
 
-SHOWN: Final = 12
+MAX_LOADINGS: Final = 12
 STATES: Final = {"scored": "scored", "failed": "failed"}
 
 
 def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Table:
-    """Scores of a suite's models, controls left out; lower-is-better costs change their sign."""
+    """Return the scores of the models of a suite without controls; lower-is-better scores change their sign."""
     board = board_of(catalog, catalog.suite(suite), records)
     columns = [column for column in board.columns if not column.unavailable]
     rows = [row for row in board.rows if row.role == "model"]
-    places = {column.id: board.columns.index(column) for column in columns}
-    values, halves = (pd.DataFrame(math.nan, [row.model for row in rows], list(places)) for _ in range(2))
+    indices = {column.id: board.columns.index(column) for column in columns}
+    values, halves = (pd.DataFrame(math.nan, [row.model for row in rows], list(indices)) for _ in range(2))
     states = pd.DataFrame("never run", values.index, values.columns)
     for column in columns:
         sign = -1 if column.direction == "lower" and column.normalise == "none" else 1
         for row in rows:
-            cell = row.cells[places[column.id]]
+            cell = row.cells[indices[column.id]]
             states.loc[row.model, column.id] = STATES.get(cell.status, "never run")
             if cell.status == "scored" and cell.value is not None:
                 values.loc[row.model, column.id] = sign * cell.value
                 if cell.half_width is not None:
                     halves.loc[row.model, column.id] = cell.half_width
-    ids = [column.id for column in columns]
+    ids = list(indices)
     return Table(values, halves, states, _attributes(catalog, ids), _by_age(catalog, ids))
 
 
 def from_published(catalog: Catalog, suite: str) -> Table:
-    """Published figures of a suite's benchmarks, in the order of the suite."""
+    """Return the published figures of the benchmarks of a suite, in the order of the suite."""
     figures = published_table(suite, catalog)
     if not figures:
-        raise RequestError(f"suite {suite!r} has no published figures: leave out --published")
+        raise RequestError(f"suite {suite!r} has no published figures: omit --published")
     lower = {id for id in figures if _direction(catalog, id) == "lower"}
     values = pd.DataFrame(
         {
@@ -65,15 +65,15 @@ def from_published(catalog: Catalog, suite: str) -> Table:
 
 
 def from_csv(path: Path) -> Table:
-    """A table of others: a row for each model, a column for each benchmark, the first column names the models.
+    """Return the table in a CSV file with a row for each model and a column for each benchmark.
 
-    A number is a score, an empty cell was never run, and any word is a failure. Rows whose first cell begins with ``#`` give
-    an attribute of each benchmark (``#metric``, ``#region``, …).
+    The first column names the models. A number is a score, an empty cell was never run, and any other text is a failure.
+    A row whose first cell begins with ``#`` gives an attribute of each benchmark (``#metric``, ``#region``, …).
 
     Raises
     ------
     DataError
-        The file cannot be read, a row has another number of cells than the header, or a name occurs twice.
+        The file cannot be read, has no scores, a row differs from the header in length, or a name occurs twice.
     """
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
@@ -89,10 +89,10 @@ def from_csv(path: Path) -> Table:
     if not models:
         raise DataError(f"{path} has no scores: it needs a row for each model")
     names = [row[0] for row in models]
-    for kind, listed in (("benchmark", benchmarks), ("model", names)):
-        twice = sorted({name for name in listed if listed.count(name) > 1})
-        if twice:
-            raise DataError(f"{path} names the {kind} {twice[0]!r} twice")
+    for kind, labels in (("benchmark", benchmarks), ("model", names)):
+        duplicates = sorted({name for name in labels if labels.count(name) > 1})
+        if duplicates:
+            raise DataError(f"{path} names the {kind} {duplicates[0]!r} twice")
     cells = pd.DataFrame([row[1:] for row in models], index=names, columns=benchmarks)
     values = pd.DataFrame({name: pd.to_numeric(cells[name], errors="coerce") for name in benchmarks})
     empty = np.array([[cell.strip() == "" for cell in row[1:]] for row in models])
@@ -115,11 +115,11 @@ def _direction(catalog: Catalog, id: str) -> str:
 
 
 def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    attributes: dict[str, dict[str, str]] = {}
     for id in ids:
         spec = catalog.benchmark(id)
         dataset = catalog.about(spec.dataset)
-        named = {
+        values = {
             "metric": id_of(spec.all_metrics[0]),
             "dataset": spec.dataset,
             "modality": dataset.modality,
@@ -127,34 +127,25 @@ def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str
             "region": spec.select.get("region"),
             "parent": spec.parent,
         }
-        found[id] = {name: str(value) for name, value in named.items() if value is not None}
-    return found
+        attributes[id] = {name: str(value) for name, value in values.items() if value is not None}
+    return attributes
 
 
 def _by_age(catalog: Catalog, ids: Sequence[str]) -> tuple[str, ...]:
-    """Benchmarks by the commit that added their file, oldest first; as listed where git does not know."""
-    command = [
-        "git",
-        "log",
-        "--reverse",
-        "--diff-filter=A",
-        "--name-only",
-        "--format=",
-        "--",
-        "specs/benchmarks",
-    ]
+    """Return benchmarks by the commit that added their file, oldest first; in the given order without git."""
+    arguments = ("log", "--reverse", "--diff-filter=A", "--name-only", "--format=", "--", "specs/benchmarks")
     try:
-        done = subprocess.run(command, cwd=catalog.root, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        log = git(catalog.root, *arguments, may_fail=True).decode(errors="replace")
+    except RequestError:
         return tuple(ids)
-    added = {Path(line).stem: at for at, line in enumerate(done.stdout.splitlines()) if line}
+    added = {Path(line).stem: i for i, line in enumerate(log.splitlines()) if line}
     return tuple(sorted(ids, key=lambda id: (added.get(id, len(added)), ids.index(id))))
 
 
 def plain(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Plain data for JSON; NaN becomes None."""
+    """Return plain data for JSON; NaN becomes None."""
     data = asdict(diagnosis) | {
-        name: [one._asdict() for one in getattr(diagnosis, name)]
+        name: [item._asdict() for item in getattr(diagnosis, name)]
         for name in ("pairs", "explained", "axes", "redundant", "contrary", "growth")
     }
     data["coverage"] = diagnosis.coverage.to_dict(orient="index")
@@ -165,47 +156,56 @@ def plain(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[list[str]]]]:
-    """Title, sentence, header and rows of each part."""
+    """Yield the title, description, header and rows of each section."""
     coverage = diagnosis.coverage
     rows = [
         [str(id), *map(str, counts)] for id, counts in zip(coverage.index, coverage.to_numpy(), strict=True)
     ]
-    yield "Coverage", "Models scored, failed and never run.", ["benchmark", *map(str, coverage)], rows
+    yield (
+        "Coverage",
+        "Numbers of models scored, failed and never run.",
+        ["benchmark", *map(str, coverage)],
+        rows,
+    )
     yield (
         "Models",
-        "Mean score as if every benchmark had been run (model + benchmark effects).",
+        "Mean score adjusted for missing benchmarks (model + benchmark effects).",
         ["model", "adjusted mean"],
         [[name, f"{value:.3f}"] for name, value in diagnosis.adjusted.items()],
     )
     yield (
         "Agreement",
         f"Attributes explain {diagnosis.explained_share:.0%} of the agreement of {len(diagnosis.pairs)} pairs.",
-        ["benchmarks that share", "mean rho", "that do not", "pairs", "p"],
+        ["shared attribute", "mean rho if shared", "if not shared", "pairs", "p"],
         [
-            [one.attribute, f"{one.same:.2f}", f"{one.other:.2f}", str(one.pairs), f"{one.p:.3f}"]
-            for one in diagnosis.explained
+            [row.attribute, f"{row.same:.2f}", f"{row.other:.2f}", str(row.pairs), f"{row.p:.3f}"]
+            for row in diagnosis.explained
         ],
     )
     for number, axis in enumerate(diagnosis.axes, 1):
         names = list(axis.loadings.items())
-        ends = names if len(names) <= SHOWN else [*names[: SHOWN // 2], *names[-SHOWN // 2 :]]
+        ends = (
+            names
+            if len(names) <= MAX_LOADINGS
+            else [*names[: MAX_LOADINGS // 2], *names[-MAX_LOADINGS // 2 :]]
+        )
         yield (
             f"Axis {number}",
             f"{axis.share:.0%} of the variance.",
             ["benchmark", "loading"],
             [[name, f"{loading:+.2f}"] for name, loading in ends],
         )
-    yield "Redundant", "Benchmarks that rank models alike.", PAIR, _rows(diagnosis.redundant)
-    yield "Contrary", "Benchmarks that rank models the other way round.", PAIR, _rows(diagnosis.contrary)
+    yield "Redundant", "Benchmarks that rank models in the same order.", PAIR, _rows(diagnosis.redundant)
+    yield "Contrary", "Benchmarks that rank models in the opposite order.", PAIR, _rows(diagnosis.contrary)
     yield (
         "Panel",
-        f"The smallest panel found that keeps the order of models (Kendall's tau {diagnosis.panel_tau:.2f}).",
+        f"The smallest panel found that preserves the order of models (Kendall's tau {diagnosis.panel_tau:.2f}).",
         ["benchmark"],
         [[name] for name in diagnosis.panel],
     )
     yield (
         "Discriminative power",
-        "Share of the pairs of models that the intervals separate.",
+        "Share of pairs of models with separated intervals.",
         ["benchmark", "separated"],
         [
             [name, "no intervals" if math.isnan(value) else f"{value:.0%}"]
@@ -217,8 +217,8 @@ def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[
         "The order of models after each benchmark, compared with that of the whole suite.",
         ["benchmarks", "last added", "tau", "largest change of rank", "of"],
         [
-            [str(one.benchmarks), one.last, f"{one.tau:.2f}", str(one.largest), one.model]
-            for one in diagnosis.growth
+            [str(step.benchmarks), step.last, f"{step.tau:.2f}", str(step.largest), step.model]
+            for step in diagnosis.growth
         ],
     )
 
@@ -228,13 +228,13 @@ PAIR: Final = ["first", "second", "rho", "95 % interval", "models"]
 
 def _rows(pairs: Sequence[Pair]) -> list[list[str]]:
     return [
-        [one.first, one.second, f"{one.rho:.2f}", f"{one.low:.2f} to {one.high:.2f}", str(one.models)]
-        for one in pairs
+        [pair.first, pair.second, f"{pair.rho:.2f}", f"{pair.low:.2f} to {pair.high:.2f}", str(pair.models)]
+        for pair in pairs
     ]
 
 
 def diagnosis_text(title: str, diagnosis: Diagnosis) -> str:
-    """All parts as tables of text."""
+    """Return all sections as text tables."""
     parts = [title]
     for name, sentence, head, rows in _sections(diagnosis):
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -247,7 +247,7 @@ def diagnosis_text(title: str, diagnosis: Diagnosis) -> str:
 
 
 def diagnosis_page(title: str, diagnosis: Diagnosis) -> str:
-    """The same as one page that opens from disk, with the correlations of all benchmarks as a map of colours."""
+    """Return all sections as a self-contained page, with a heat map of the correlations of benchmarks."""
     from neuroledger.report.site import render_alone
 
     return render_alone(

@@ -1,4 +1,4 @@
-"""Small vector figures of the pages: drawn as SVG in the colours of the page, every mark with its own words."""
+"""Small SVG figures of the pages, in the colours of the page; every mark has a text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from markupsafe import Markup, escape
 __all__ = ["Axis", "Point", "axis_over", "bars", "details", "scatter"]
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 460.0, 250.0, 58.0, 42.0, 14.0
-MOST_POINTS, MANY = 400, 60
+MAX_POINTS = 400
+SMALL_POINTS_FROM = 60
 
 
 @dataclass(frozen=True)
@@ -26,21 +27,21 @@ class Axis:
     ticks: tuple[float, ...]
 
     def place(self, value: float) -> str:
-        """Where a value stands, 0 to 100; what lies outside stands at the edge."""
+        """Return the position of a value in percent; values outside the axis are clipped."""
         share = (value - self.low) / (self.high - self.low)
         return f"{100 * min(1.0, max(0.0, share)):.2f}"
 
     def width(self, low: float, high: float) -> str:
-        """How wide an interval is, as far as it lies inside."""
+        """Return the width of an interval in percent, clipped to the axis."""
         return f"{float(self.place(high)) - float(self.place(low)):.2f}"
 
 
 class Point(NamedTuple):
-    """A mark at (x, y) with the words that are shown for it; an interval in y where there is one."""
+    """A mark at (x, y) with its tooltip, and optionally a label and an interval in y."""
 
     x: float
     y: float
-    words: str
+    tooltip: str
     label: str = ""
     low: float | None = None
     high: float | None = None
@@ -48,22 +49,22 @@ class Point(NamedTuple):
 
 
 def axis_over(values: Sequence[float], *, zero: bool = True, one: bool = False) -> Axis:
-    """An axis that holds the values, and 0 and 1 where asked, with round ticks."""
+    """Return an axis with round ticks that contains the values, 0 if ``zero``, and 1 if ``one``."""
     low, high = min([*values, *([0.0] if zero else [])]), max([*values, *([0.0] if zero else [])])
     if one:
         high = max(1.0, high)
     span = (high - low) or 1.0
     low, high = (low - 0.02 * span if low < 0 or not zero else low), high + 0.02 * span
-    raw = (high - low) / 5
-    size = 10.0 ** math.floor(math.log10(raw))
-    step = min((size * factor for factor in (1, 2, 2.5, 5, 10)), key=lambda each: abs(each - raw))
+    ideal = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(ideal))
+    step = min((power * factor for factor in (1, 2, 2.5, 5, 10)), key=lambda step: abs(step - ideal))
     first = int(low / step) - 1
     ticks = (round(i * step, 10) for i in range(first, first + 12) if low <= i * step <= high)
     return Axis(low, high, tuple(ticks))
 
 
 def _logarithmic(values: Sequence[float]) -> Axis:
-    """Of the exponents; a tick for each power of ten, or the ends where there is none between."""
+    """Return an axis of exponents, with a tick for each power of ten, or at the ends if there is none between."""
     ends = [math.log10(value) for value in values]
     low, high = min(ends), max(ends)
     pad = 0.06 * (high - low) or 0.5
@@ -81,21 +82,21 @@ def scatter(
     logarithmic: bool = False,
     joined: bool = False,
 ) -> Markup:
-    """Points with their intervals over two axes; ``rules`` are horizontal lines by name (``ceiling``, ``floor``)."""
+    """Draw points with their intervals; ``rules`` are horizontal lines by name (``ceiling``, ``floor``)."""
     logarithmic = logarithmic and all(point.x > 0 for point in points)
     rules = rules or {}
     xs = [math.log10(point.x) if logarithmic else point.x for point in points]
-    held = [v for point in points for v in (point.y, point.low, point.high) if v is not None]
+    ys = [v for point in points for v in (point.y, point.low, point.high) if v is not None]
     x_axis = _logarithmic([point.x for point in points]) if logarithmic else axis_over(xs, zero=min(xs) >= 0)
-    y_axis = axis_over([*held, *rules.values()])
-    right, wide = WIDTH - 12, WIDTH - 12 - LEFT
-    tall = HEIGHT - TOP - BOTTOM
+    y_axis = axis_over([*ys, *rules.values()])
+    right, width = WIDTH - 12, WIDTH - 12 - LEFT
+    height = HEIGHT - TOP - BOTTOM
 
     def at_x(value: float) -> float:
-        return LEFT + wide * float(x_axis.place(value)) / 100
+        return LEFT + width * float(x_axis.place(value)) / 100
 
     def at_y(value: float) -> float:
-        return TOP + tall * (1 - float(y_axis.place(value)) / 100)
+        return TOP + height * (1 - float(y_axis.place(value)) / 100)
 
     parts = []
     for tick in y_axis.ticks:
@@ -103,9 +104,9 @@ def scatter(
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>')
     for tick in x_axis.ticks:
-        words = f"{10**tick:,.3g}" if logarithmic else f"{tick:,.10g}"
+        text = f"{10**tick:,.3g}" if logarithmic else f"{tick:,.10g}"
         parts.append(
-            f'<text x="{at_x(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{words}</text>'
+            f'<text x="{at_x(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{text}</text>'
         )
     for name, value in rules.items():
         y = at_y(value)
@@ -122,40 +123,35 @@ def scatter(
             parts.append(
                 f'<line class="span" x1="{px:.1f}" x2="{px:.1f}" y1="{at_y(point.low):.1f}" y2="{at_y(point.high):.1f}"/>'
             )
-        radius = 4 if len(points) < MANY else 2.2
-        title = f"<title>{escape(point.words)}</title>"
+        radius = 4 if len(points) < SMALL_POINTS_FROM else 2.2
+        title = f"<title>{escape(point.tooltip)}</title>"
         parts.append(f'<circle{kind} cx="{px:.1f}" cy="{py:.1f}" r="{radius}">{title}</circle>')
         if point.label:
-            shift, anchor = (-7, "end") if px > LEFT + 0.7 * wide else (7, "start")
+            shift, anchor = (-7, "end") if px > LEFT + 0.7 * width else (7, "start")
             parts.append(
                 f'<text class="label" x="{px + shift:.1f}" y="{py - 6:.1f}" text-anchor="{anchor}">'
                 f"{escape(point.label)}</text>"
             )
-    middle = TOP + tall / 2
+    middle = TOP + height / 2
     parts.append(
-        f'<text x="{LEFT + wide / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
+        f'<text x="{LEFT + width / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
     )
     parts.append(
         f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
     )
-    words = f"{y_label} against {x_label}: {len(points)} points"
-    return _svg(parts, words, WIDTH, HEIGHT)
+    return _svg(parts, f"{y_label} against {x_label}: {len(points)} points", WIDTH, HEIGHT)
 
 
 def bars(shares: Mapping[str, float], unit: str) -> Markup:
-    """One horizontal bar for each name, longest first."""
+    """Draw one horizontal bar for each name, the longest first."""
     order = sorted(shares.items(), key=lambda item: -item[1])
     top = max(shares.values(), default=0.0) or 1.0
     parts = []
     for i, (name, value) in enumerate(order):
-        y = 8 + 26 * i
+        y, width = 8 + 26 * i, WIDTH * 0.44 * value / top
         parts.append(f'<text x="{WIDTH * 0.36}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
-        parts.append(
-            f'<rect x="{WIDTH * 0.38}" y="{y}" width="{max(1.0, WIDTH * 0.44 * value / top):.1f}" height="17" rx="2"/>'
-        )
-        parts.append(
-            f'<text x="{WIDTH * 0.39 + WIDTH * 0.44 * value / top:.1f}" y="{y + 13}">{value:.3g}</text>'
-        )
+        parts.append(f'<rect x="{WIDTH * 0.38}" y="{y}" width="{max(1.0, width):.1f}" height="17" rx="2"/>')
+        parts.append(f'<text x="{WIDTH * 0.39 + width:.1f}" y="{y + 13}">{value:.3g}</text>')
     return _svg(
         parts,
         f"{unit}: {', '.join(f'{name} {value:.3g}' for name, value in order)}",
@@ -165,37 +161,37 @@ def bars(shares: Mapping[str, float], unit: str) -> Markup:
 
 
 def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
-    """A figure for each dimension of samples but the split: every item's mean over the rest, in order of its value."""
-    found = []
+    """Draw a figure for each dimension of samples except ``split``: the mean of each item, in order of its value."""
+    figures = []
     for dim in map(str, samples.dims):
         if dim == "split" or samples.sizes[dim] < 2:
             continue
         rest = [other for other in samples.dims if other != dim]
         values = samples.mean(rest, skipna=True) if rest else samples
         names = [str(name) for name in (samples[dim].values if dim in samples.coords else range(values.size))]
-        held = np.asarray(values.values, dtype=np.float64)
-        kept = [i for i in np.argsort(-held, kind="stable") if np.isfinite(held[i])]
-        step = max(1, math.ceil(len(kept) / MOST_POINTS))
+        means = np.asarray(values.values, dtype=np.float64)
+        finite = [i for i in np.argsort(-means, kind="stable") if np.isfinite(means[i])]
+        step = max(1, math.ceil(len(finite) / MAX_POINTS))
         ordered = dim != "time_bin"
-        places = kept[::step] if ordered else sorted(kept)
+        indices = finite[::step] if ordered else sorted(finite)
         points = [
-            Point(float(rank * step + 1 if ordered else i), float(held[i]), f"{names[i]}: {held[i]:.3f}")
-            for rank, i in enumerate(places)
+            Point(float(rank * step + 1 if ordered else i), float(means[i]), f"{names[i]}: {means[i]:.3f}")
+            for rank, i in enumerate(indices)
         ]
         if points:
-            words = dim.replace("_", " ")
+            label = dim.replace("_", " ")
             picture = scatter(
                 points,
-                f"{words}, from best to worst" if ordered else words,
+                f"{label}, from best to worst" if ordered else label,
                 f"{scale.replace('_', ' ')}, before the ceiling",
                 joined=not ordered,
             )
-            found.append((f"Each {words}: {len(kept)} of {held.size} have a value.", picture))
-    return found
+            figures.append((f"Each {label}: {len(finite)} of {means.size} have a value.", picture))
+    return figures
 
 
-def _svg(parts: Sequence[str], words: str, width: float, height: float) -> Markup:
+def _svg(parts: Sequence[str], label: str, width: float, height: float) -> Markup:
     inside = "".join(parts)
     return Markup(
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(words)}">{inside}</svg>'
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">{inside}</svg>'
     )

@@ -1,4 +1,4 @@
-"""How scores changed from commit to commit: every version of each record that git holds."""
+"""Changes of scores from commit to commit, read from the versions of each record in git."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAW = re.compile(
 
 
 class Step(NamedTuple):
-    """A commit that changed a score, with the score and its difference from the one before."""
+    """A commit that changed a score, with the new score and its difference from the previous one."""
 
     commit: str
     date: str
@@ -31,42 +31,43 @@ class Step(NamedTuple):
 
 
 def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
-    """The commits that changed the score of each (benchmark, model), oldest first; empty where there is no git."""
-    words = ("log", "--reverse", "--no-color", "--format=%H %cs", "--raw", "--no-renames", "--abbrev=40")
+    """Return the commits that changed the score of each (benchmark, model), oldest first; empty without git."""
+    arguments = ("log", "--reverse", "--no-color", "--format=%H %cs", "--raw", "--no-renames", "--abbrev=40")
     try:
-        log = git(root, *words, "--", "results/records", may_fail=True)
+        log = git(root, *arguments, "--", "results/records", may_fail=True)
     except RequestError:
         return {}
-    found, commit, date = [], "", ""
+    versions, commit, date = [], "", ""
     for line in log.decode(errors="replace").splitlines():
-        if (raw := RAW.match(line)) is not None:
-            found.append((commit, date, raw))
+        if (match := RAW.match(line)) is not None:
+            versions.append((commit, date, match))
         elif line and not line.startswith(":"):
             commit, date = line.split(" ", 1)
-    values = dict(_values(root, list(dict.fromkeys(raw["blob"] for _, _, raw in found))))
+    values = dict(_values(root, list(dict.fromkeys(match["blob"] for _, _, match in versions))))
     steps: dict[tuple[str, str], list[Step]] = {}
-    for commit, date, raw in found:
-        held = steps.setdefault((raw["benchmark"], raw["model"]), [])
-        value = values.get(raw["blob"])
-        if held and held[-1].value == value:
+    for commit, date, match in versions:
+        pair = match["benchmark"], match["model"]
+        previous = steps.setdefault(pair, [])
+        value = values.get(match["blob"])
+        if previous and previous[-1].value == value:
             continue
-        before = held[-1].value if held else None
-        moved = "" if value is None or before is None else f"{value - before:+.4g}"
-        held.append(Step(commit, date, raw["benchmark"], raw["model"], value, moved if held else "first"))
-    return {pair: tuple(held) for pair, held in steps.items()}
+        before = previous[-1].value if previous else None
+        change = "" if value is None or before is None else f"{value - before:+.4g}"
+        previous.append(Step(commit, date, *pair, value, change if previous else "first"))
+    return {pair: tuple(changes) for pair, changes in steps.items()}
 
 
 def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:
-    """Blob → the score that this version of a record holds; None where it failed or is not a record."""
+    """Yield each blob with the score of this version of a record; None if it failed or is not a record."""
     names = "".join(f"{blob}\n" for blob in blobs).encode()
     out = git(root, "cat-file", "--batch", stdin=names, may_fail=True)
-    at = 0
+    position = 0
     for blob in blobs:
-        head = out[at : out.find(b"\n", at)]
-        last = head.split()[-1:] or [b""]
+        header = out[position : out.find(b"\n", position)]
+        last = header.split()[-1:] or [b""]
         size = int(last[0]) if last[0].isdigit() else 0
-        start = at + len(head) + 1
-        at = start + size + 1
+        start = position + len(header) + 1
+        position = start + size + 1
         try:
             value = float(json_object(out[start : start + size])["score"]["value"])
             yield blob, value if math.isfinite(value) else None

@@ -1,7 +1,8 @@
-"""What each page shows: contexts for the templates, boards for the page's script, and thumbnails of public stimuli."""
+"""Content of the pages: contexts for the templates, boards for the script, and thumbnails of public stimuli."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,14 +28,14 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 from neuroledger.spec.load import read_params
 
-__all__ = ["Page", "Picture", "World", "packed", "pages", "thumbnails", "world"]
+__all__ = ["Page", "Picture", "World", "gather", "packed", "pages", "thumbnails"]
 
-COSTS = 3  # figures of score against cost on a benchmark's page
-CHANGES = 40  # latest changes of scores on a benchmark's page
+MAX_COSTS = 3  # figures of score against cost on the page of a benchmark
+MAX_CHANGES = 40  # latest changes of scores on the page of a benchmark
 
 
 class Page(NamedTuple):
-    """One file of the site: where it goes, which template makes it, and what it shows."""
+    """One page of the site: its path, its template, and the context of the template."""
 
     path: str
     template: str
@@ -50,7 +51,7 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """What the pages show: the boards of the suite, its parts and others with scores; one of all benchmarks there are."""
+    """Content of a site: the boards of the suite, its parts and other suites with scores; a board of all benchmarks."""
 
     catalog: Catalog
     main: Leaderboard
@@ -62,8 +63,8 @@ class World:
     history: Mapping[tuple[str, str], tuple[Step, ...]]
 
 
-def world(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
-    """Gather what the pages of a suite show: its boards, then those of other suites with a score on recorded data.
+def gather(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
+    """Gather the content of the pages of a suite: its boards, then the boards of other suites that have scores.
 
     Raises
     ------
@@ -94,39 +95,42 @@ def world(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
     )
 
 
-def pages(of: World) -> Iterator[Page | Picture]:
-    """Every page of the site, and its images."""
-    yield Page("index.html", "index.html.j2", _index(of))
-    yield from _benchmark_pages(of)
-    yield from _model_pages(of)
-    yield from _record_pages(of)
-    yield from _dataset_pages(of)
-    cited = _cited(of, sorted(of.references))
+def pages(world: World) -> Iterator[Page | Picture]:
+    """Yield every page and image of the site."""
+    yield Page("index.html", "index.html.j2", _index(world))
+    yield from _benchmark_pages(world)
+    yield from _model_pages(world)
+    yield from _record_pages(world)
+    yield from _dataset_pages(world)
+    cited = _cited(world, sorted(world.references))
     yield Page("references.html", "references.html.j2", {"section": "references", "references": cited})
 
 
-def _index(of: World) -> dict[str, Any]:
-    """Suites of recorded data first; the boards as data for the page's script."""
-    recorded = [board for board in of.boards if not all(column.simulated for column in board.columns)]
+def _index(world: World) -> dict[str, Any]:
+    """Return the context of the front page: suites of recorded data first, and the boards as data for the script."""
+    recorded = [board for board in world.boards if not all(column.simulated for column in board.columns)]
     recorded.sort(key=lambda board: -sum(cell.value is not None for row in board.rows for cell in row.cells))
-    simulated = [board for board in of.boards if board not in recorded]
+    simulated = [board for board in world.boards if board not in recorded]
+    boards = [*recorded, *simulated]
     switch = [("recorded", recorded), ("simulated", simulated)]
     return {
         "section": "index",
-        "switch": [(label, held) for label, held in switch if held],
-        "boards": [*recorded, *simulated],
-        "suites": [board.suite for board in (*recorded, *simulated)],
-        "data": [(board, packed(board, _numbers(of, board))) for board in (*recorded, *simulated)],
+        "switch": [(label, group) for label, group in switch if group],
+        "boards": boards,
+        "suites": [board.suite for board in boards],
+        "data": [(board, packed(board, _numbers(world, board))) for board in boards],
     }
 
 
-def _numbers(of: World, board: Leaderboard) -> list[tuple[str, str]]:
-    """What stands above a board."""
+def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
+    """Return the labels and numbers above a board."""
     ids = {column.id for column in board.columns}
-    controls = [c for record in of.records if record.benchmark in ids for c in record.controls.values()]
+    controls = [
+        control for record in world.records if record.benchmark in ids for control in record.controls.values()
+    ]
     states = Counter(cell.status for row in board.rows for cell in row.cells)
     datasets = {column.dataset for column in board.columns if not column.unavailable}
-    valid = sum(of.reports[id].success for id in datasets if id in of.reports)
+    valid = sum(world.reports[id].success for id in datasets if id in world.reports)
     passed = sum(bool(control["passed"]) for control in controls)
     return [
         ("models", str(sum(row.role == "model" for row in board.rows))),
@@ -138,17 +142,17 @@ def _numbers(of: World, board: Leaderboard) -> list[tuple[str, str]]:
     ]
 
 
-def _benchmark_pages(of: World) -> Iterator[Page]:
+def _benchmark_pages(world: World) -> Iterator[Page]:
     items = []
-    for i, column in enumerate(of.everything.columns):
-        spec = of.catalog.benchmark(column.id)
+    for i, column in enumerate(world.everything.columns):
+        spec = world.catalog.benchmark(column.id)
         lines = [
             (row, row.cells[i])
-            for row in of.everything.rows
+            for row in world.everything.rows
             if row.cells[i].status not in {"missing", "unavailable"}
         ]
         lines.sort(key=lambda line: _by_value(line[0], line[1], column))
-        records = [record for record in of.records if record.benchmark == column.id]
+        records = [record for record in world.records if record.benchmark == column.id]
         controls = {
             name: c for record in records for name, c in record.controls.items() if name != "permuted"
         }
@@ -156,22 +160,22 @@ def _benchmark_pages(of: World) -> Iterator[Page]:
         context = {
             "spec": spec,
             "column": column,
-            "dataset": of.catalog.dataset(column.dataset),
+            "dataset": world.catalog.dataset(column.dataset),
             "lines": lines,
             "axis": axis([cell for _, cell in lines], [column]),
             "controls": sorted(controls.items()),
             "records": records,
             "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
             "notes": _notes(records),
-            "drawn": _costs(column, lines, records),
-            "calibration": _calibration(of, column.id),
-            "history": _changes(of, benchmark=column.id),
-            "cited": _cited(of, [*spec.cite, *of.catalog.dataset(column.dataset).cite]),
+            "figures": _costs(column, lines, records),
+            "calibration": _calibration(world, column.id),
+            "history": _changes(world, benchmark=column.id),
+            "cited": _cited(world, [*spec.cite, *world.catalog.dataset(column.dataset).cite]),
         }
         yield Page(
             f"benchmarks/{column.id}.html",
             "benchmark.html.j2",
-            context | _source(of, "benchmarks", column.id),
+            context | _source(world, "benchmarks", column.id),
         )
         scored = sum(cell.status == "scored" for _, cell in lines)
         state, tone = (f"{scored} scores", "good") if scored else ("no record", "")
@@ -182,25 +186,23 @@ def _benchmark_pages(of: World) -> Iterator[Page]:
 
 
 def _worst_permuted(records: Sequence[Record]) -> dict[str, Any]:
-    """Stimuli are permuted anew for every model; the page shows the one that came closest to its bound."""
-    found = [record.controls["permuted"] for record in records if "permuted" in record.controls]
-    if not found:
+    """Return the permuted control that came closest to its bound; each model has its own permutation."""
+    controls = [record.controls["permuted"] for record in records if "permuted" in record.controls]
+    if not controls:
         return {}
-    return {
-        "permuted": max(found, key=lambda c: (not c["passed"], c["value"] if c["value"] is not None else 0.0))
-    }
+    return {"permuted": max(controls, key=lambda control: (not control["passed"], control["value"] or 0.0))}
 
 
-def _model_pages(of: World) -> Iterator[Page]:
-    rows = {row.model: row for row in of.everything.rows}
-    known = {column.id for column in of.everything.columns}
-    items, own = [], set(of.catalog.own("models"))
-    for id in of.catalog.ids("models"):
-        spec = of.catalog.model(id)
-        records = [record for record in of.records if record.model == id and record.benchmark in known]
+def _model_pages(world: World) -> Iterator[Page]:
+    rows = {row.model: row for row in world.everything.rows}
+    known = {column.id for column in world.everything.columns}
+    items, own = [], set(world.catalog.own("models"))
+    for id in world.catalog.ids("models"):
+        spec = world.catalog.model(id)
+        records = [record for record in world.records if record.model == id and record.benchmark in known]
         row = rows.get(id)
-        context = {"spec": spec, "blocks": _blocks(of, row), "cited": _cited(of, spec.cite)}
-        yield Page(f"models/{id}.html", "model.html.j2", context | _source(of, "models", id))
+        context = {"spec": spec, "blocks": _blocks(world, row), "cited": _cited(world, spec.cite)}
+        yield Page(f"models/{id}.html", "model.html.j2", context | _source(world, "models", id))
         scored = sum(record.status == "scored" for record in records)
         state, tone = (f"{scored} scores", "good") if scored else ("no record", "")
         state, tone = ("unavailable", "warn") if spec.unavailable else (state, tone)
@@ -213,27 +215,27 @@ def _model_pages(of: World) -> Iterator[Page]:
     yield _list("models", "Models", ["model", "builder", "role", "state"], items)
 
 
-def _blocks(of: World, row: Row | None) -> list[tuple[Axis, Column, list[tuple[Column, Cell]]]]:
-    """A model's cells in groups that can share an axis: one for all commensurable scales, one for each other."""
+def _blocks(world: World, row: Row | None) -> list[tuple[Axis, Column, list[tuple[Column, Cell]]]]:
+    """Return the cells of a model in groups that share an axis: all commensurable scales, and each other scale."""
     groups: dict[str, list[tuple[Column, Cell]]] = {}
-    for column, cell in zip(of.everything.columns, row.cells, strict=True) if row else ():
+    for column, cell in zip(world.everything.columns, row.cells, strict=True) if row else ():
         if cell.status not in {"missing", "unavailable"}:
             key = "" if column.counts else f"{column.scale} {column.unit}"
             groups.setdefault(key, []).append((column, cell))
     return [
-        (axis([cell for _, cell in held], [column for column, _ in held]), held[0][0], held)
-        for held in groups.values()
+        (axis([cell for _, cell in group], [column for column, _ in group]), group[0][0], group)
+        for group in groups.values()
     ]
 
 
-def _dataset_pages(of: World) -> Iterator[Page | Picture]:
+def _dataset_pages(world: World) -> Iterator[Page | Picture]:
     items = []
-    for id in of.catalog.ids("datasets"):
-        spec, report = of.catalog.dataset(id), of.reports.get(id)
-        used = [column.id for column in of.everything.columns if column.dataset == id]
+    for id in world.catalog.ids("datasets"):
+        spec, report = world.catalog.dataset(id), world.reports.get(id)
+        used = [column.id for column in world.everything.columns if column.dataset == id]
         pictures = [
             (Picture(f"thumbnails/{id}/{i}.png", content), name)
-            for i, (name, content) in enumerate(thumbnails(of.catalog, id) if _pictured(report) else ())
+            for i, (name, content) in enumerate(thumbnails(world.catalog, id) if _has_files(report) else ())
         ]
         yield from (picture for picture, _ in pictures)
         context = {
@@ -242,9 +244,9 @@ def _dataset_pages(of: World) -> Iterator[Page | Picture]:
             "benchmarks": used,
             "thumbnails": [(picture.path, name) for picture, name in pictures],
             "stimuli": report.contents["stimuli"].shape[0] if report and pictures else 0,
-            "cited": _cited(of, spec.cite),
+            "cited": _cited(world, spec.cite),
         }
-        yield Page(f"datasets/{id}.html", "dataset.html.j2", context | _source(of, "datasets", id))
+        yield Page(f"datasets/{id}.html", "dataset.html.j2", context | _source(world, "datasets", id))
         state, tone = _state(spec, report)
         cells = [spec.license, spec.access, str(len(used))]
         items.append(_item(id, spec.title, cells, state, tone, simulated=spec.simulated))
@@ -269,9 +271,9 @@ def _list(section: str, heading: str, head: list[str], items: list[dict[str, Any
     return Page(f"{section}.html", "list.html.j2", context)
 
 
-def _source(of: World, kind: str, id: str) -> dict[str, Any]:
-    path = of.catalog.entry(kind, id).path
-    return {"section": kind, "path": of.catalog.shown(path), "source": path.read_text(encoding="utf-8")}
+def _source(world: World, kind: str, id: str) -> dict[str, Any]:
+    path = world.catalog.entry(kind, id).path
+    return {"section": kind, "path": world.catalog.shown(path), "source": path.read_text(encoding="utf-8")}
 
 
 def _by_value(row: Row, cell: Cell, column: Column) -> tuple[bool, float, str]:
@@ -280,23 +282,23 @@ def _by_value(row: Row, cell: Cell, column: Column) -> tuple[bool, float, str]:
 
 
 def axis(cells: Sequence[Cell], columns: Sequence[Column]) -> Axis:
-    """The axis that holds the cells, their intervals, the floors, and 0 to 1 where the scale has these ends."""
-    held = [v for cell in cells for v in (cell.value, cell.low, cell.high) if v is not None]
-    held += [column.floor for column in columns if column.floor is not None]
-    return axis_over(held, one=all(column.counts for column in columns))
+    """Return an axis that contains the cells, their intervals, the floors, and 0 to 1 if the scale has these ends."""
+    values = [v for cell in cells for v in (cell.value, cell.low, cell.high) if v is not None]
+    values += [column.floor for column in columns if column.floor is not None]
+    return axis_over(values, one=all(column.counts for column in columns))
 
 
-def _record_pages(of: World) -> Iterator[Page]:
-    """One page for each record: the score in detail, and how to compute it again."""
-    places = {column.id: i for i, column in enumerate(of.everything.columns)}
-    rows = {row.model: row for row in of.everything.rows}
-    for record in of.records:
-        if record.benchmark not in places or record.model not in rows:
+def _record_pages(world: World) -> Iterator[Page]:
+    """Yield one page for each record: the score in detail, and how to reproduce it."""
+    indices = {column.id: i for i, column in enumerate(world.everything.columns)}
+    rows = {row.model: row for row in world.everything.rows}
+    for record in world.records:
+        if record.benchmark not in indices or record.model not in rows:
             continue
-        row, column = rows[record.model], of.everything.columns[places[record.benchmark]]
-        cell, score = row.cells[places[record.benchmark]], record.score or {}
-        spec = of.catalog.benchmark(column.id)
-        dataset = of.catalog.dataset(column.dataset)
+        row, i = rows[record.model], indices[record.benchmark]
+        column, cell, score = world.everything.columns[i], row.cells[i], record.score or {}
+        spec = world.catalog.benchmark(column.id)
+        dataset = world.catalog.dataset(column.dataset)
         context = {
             "section": "index",
             "record": record,
@@ -306,32 +308,32 @@ def _record_pages(of: World) -> Iterator[Page]:
             "score": {"ceiling": None, "notes": []} | score,
             "axis": axis([cell], [column]),
             "controls": sorted(record.controls.items()),
-            "drawn": _details(of, record, column),
-            "history": of.history.get((column.id, row.model), ()),
-            "cited": _cited(of, [*spec.cite, *dataset.cite, *of.catalog.model(row.model).cite]),
+            "figures": _details(world, record, column),
+            "history": world.history.get((column.id, row.model), ()),
+            "cited": _cited(world, [*spec.cite, *dataset.cite, *world.catalog.model(row.model).cite]),
         }
         yield Page(f"records/{column.id}/{row.model}.html", "record.html.j2", context)
 
 
-def _details(of: World, record: Record, column: Column) -> list[tuple[str, Markup]]:
-    """What the uncertainty is made of; and every neuroid, subject or stimulus where the data are public and kept here."""
+def _details(world: World, record: Record, column: Column) -> list[tuple[str, Markup]]:
+    """Return figures of the sources of uncertainty, and of every neuroid, subject or stimulus if the data are public."""
     if record.score is None:
         return []
-    drawn = []
+    figures = []
     deviations = (record.score.get("spread") or {}).get("deviation") or {}
     if deviations:
-        words = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."
-        drawn.append((words, bars(deviations, "standard error")))
+        caption = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."
+        figures.append((caption, bars(deviations, "standard error")))
     if not column.private:
-        samples = samples_of(of.catalog.root, record.id, next(iter(record.scores), ""))
-        drawn += details(samples, column.scale) if samples is not None else []
-    return drawn
+        samples = samples_of(world.catalog.root, record.id, next(iter(record.scores), ""))
+        figures += details(samples, column.scale) if samples is not None else []
+    return figures
 
 
 def _costs(
     column: Column, lines: Sequence[tuple[Row, Cell]], records: Sequence[Record]
 ) -> list[tuple[str, Markup]]:
-    """The score against the costs that were measured in the same pass, one figure for each cost."""
+    """Return one figure for each cost that was measured in the same pass as the score."""
     scores = {record.model: record.scores for record in records}
     costs = dict.fromkeys(
         metric
@@ -339,8 +341,8 @@ def _costs(
         for metric, plain in list(record.scores.items())[1:]
         if plain["direction"] == "lower" and plain["value"] is not None
     )
-    drawn = []
-    for cost in list(costs)[:COSTS]:
+    figures = []
+    for cost in list(costs)[:MAX_COSTS]:
         points = [
             Point(
                 scores[row.model][cost]["value"],
@@ -355,66 +357,66 @@ def _costs(
             if cell.value is not None and cost in scores.get(row.model, {})
         ]
         if len(points) > 1 and len({point.x for point in points}) > 1:
-            words = cost.replace("_", " ")
-            picture = scatter(points, words, describe(column), logarithmic=True)
-            drawn.append((f"Score against {words}: up and to the left is better.", picture))
-    return drawn
+            label = cost.replace("_", " ")
+            picture = scatter(points, label, describe(column), logarithmic=True)
+            figures.append((f"Score against {label}: up and to the left is better.", picture))
+    return figures
 
 
 def _notes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
-    """Each note of the scores once, with the models whose score has it."""
-    found: dict[str, list[str]] = {}
+    """Return each note of the scores once, with the models that have it."""
+    models: dict[str, list[str]] = {}
     for record in records:
         for note in (record.score or {}).get("notes", ()):
-            found.setdefault(note, []).append(record.model)
-    return list(found.items())
+            models.setdefault(note, []).append(record.model)
+    return list(models.items())
 
 
-def _changes(of: World, benchmark: str) -> list[Step]:
-    """The latest changes of scores of a benchmark, without the first score of each model."""
-    steps = [step for (id, _), held in of.history.items() if id == benchmark for step in held[1:]]
-    return sorted(steps, key=lambda step: (step.date, step.model))[-CHANGES:]
+def _changes(world: World, benchmark: str) -> list[Step]:
+    """Return the latest changes of scores of a benchmark, without the first score of each model."""
+    steps = [step for (id, _), changes in world.history.items() if id == benchmark for step in changes[1:]]
+    return sorted(steps, key=lambda step: (step.date, step.model))[-MAX_CHANGES:]
 
 
-def _calibration(of: World, benchmark: str) -> dict[str, Any] | None:
-    """The simulated experiments of each metric, where there are any that can be read."""
-    path = calibration_path(of.catalog.root, benchmark)
+def _calibration(world: World, benchmark: str) -> dict[str, Any] | None:
+    """Return the calibration of each metric of a benchmark, or None if there is none or it cannot be read."""
+    path = calibration_path(world.catalog.root, benchmark)
     try:
-        kept = calibration_in(path.read_bytes())
-    except (OSError, ValueError):  # the board says what is wrong with it
+        result = calibration_in(path.read_bytes())
+    except (OSError, ValueError):  # the board reports what is wrong with it
         return None
-    first = sorted(kept.metrics.items(), key=lambda held: (held[0] != kept.headline, held[0]))
-    changed = kept.identity.get("benchmark") != spec_sha256(of.catalog.benchmark(benchmark))
-    return {"kept": kept, "metrics": first, "changed": changed}
+    metrics = sorted(result.metrics.items(), key=lambda item: (item[0] != result.headline, item[0]))
+    changed = result.identity.get("benchmark") != spec_sha256(world.catalog.benchmark(benchmark))
+    return {"result": result, "metrics": metrics, "changed": changed}
 
 
-def _cited(of: World, keys: Sequence[str]) -> list[dict[str, str]]:
-    """Each reference once: its key, author, year and title in a line, and its BibTeX entry."""
-    found = []
+def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
+    """Return each reference once: its key; authors, year and title in a line; and its BibTeX entry."""
+    references = []
     for key in dict.fromkeys(keys):
-        if key in of.references:
-            fields = of.references[key].fields
+        if key in world.references:
+            fields = world.references[key].fields
             authors = fields.get("author", "").replace("\n", " ").split(" and ")
             first = authors[0].split(",")[0] if "," in authors[0] else authors[0].split(" ")[-1]
-            who = (
+            names = (
                 f"{first} et al."
                 if len(authors) > 2
                 else " and ".join([first, *[a.split(",")[0] for a in authors[1:]]])
             )
-            words = f"{who} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
-            plain = words.replace("{", "").replace("}", "").replace("\\", "")
-            found.append({"key": key, "words": plain, "text": of.references[key].text})
-    return found
+            line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
+            line = re.sub(r"[{}\\]", "", line)
+            references.append({"key": key, "line": line, "text": world.references[key].text})
+    return references
 
 
-def _pictured(report: ValidationReport | None) -> bool:
-    """Whether a valid data set here has stimuli with files."""
+def _has_files(report: ValidationReport | None) -> bool:
+    """Return whether a data set is valid and has stimuli with files."""
     stimuli = report.contents.get("stimuli") if report is not None and report.success else None
     return stimuli is not None and "filename" in stimuli.columns
 
 
 THUMBNAILS: Final = 24
-SIDE: Final = 96
+THUMBNAIL_PIXELS: Final = 96
 STATES: Final = {
     "failed": "f",
     "partial": "p",
@@ -426,15 +428,15 @@ STATES: Final = {
 
 
 def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]:
-    """The board as short lists: a scored cell is [value, low, high, best, signer], another its state and reason."""
+    """Return the board as short lists: a scored cell is [value, low, high, top, signer], others are state and reason."""
     texts: dict[str, int] = {}
 
-    def cell(one: Cell) -> list[Any] | str:
-        if one.status == "scored" and one.value is not None:
-            return [_short(one.value), _short(one.low), _short(one.high), int(one.top), one.signed]
-        return f"{STATES.get(one.status, 'm')}{texts.setdefault(one.reason, len(texts))}"
+    def pack(cell: Cell) -> list[Any] | str:
+        if cell.status == "scored" and cell.value is not None:
+            return [_short(cell.value), _short(cell.low), _short(cell.high), int(cell.top), cell.signed]
+        return f"{STATES.get(cell.status, 'm')}{texts.setdefault(cell.reason, len(texts))}"
 
-    rows = [_row(row) | {"cells": [cell(one) for one in row.cells]} for row in board.rows]
+    rows = [_row(row) | {"cells": [pack(cell) for cell in row.cells]} for row in board.rows]
     return {
         "suite": board.suite,
         "version": board.version,
@@ -458,7 +460,7 @@ def _row(row: Row) -> dict[str, Any]:
         "place": row.place,
         "score": _mean(row.score),
         "why": row.score.reason,
-        "groups": [_mean(one) for one in row.groups],
+        "groups": [_mean(cell) for cell in row.groups],
     }
 
 
@@ -469,14 +471,13 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def _names(board: Leaderboard) -> Iterator[str]:
-    """Short names of the columns; those that would be alike keep what tells them apart."""
-    alike: dict[str, list[str]] = {}
+    """Yield the short names of the columns; equal short names are extended until they differ."""
+    ids: dict[str, list[str]] = {}
     for column in board.columns:
-        alike.setdefault(column.short, []).append(column.id)
+        ids.setdefault(column.short, []).append(column.id)
     for column in board.columns:
-        same = commonprefix(alike[column.short])  # noqa: RUF071 - of names, not of paths
-        whole = len(alike[column.short]) > 1
-        yield column.id[same.rfind(".") + 1 :] if whole else column.short
+        same = commonprefix(ids[column.short])  # noqa: RUF071 - of names, not of paths
+        yield column.id[same.rfind(".") + 1 :] if len(ids[column.short]) > 1 else column.short
 
 
 def _mean(cell: Cell) -> list[float | None] | None:
@@ -488,7 +489,7 @@ def _short(value: float | None) -> float | None:
 
 
 def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:
-    """Stimulus ids with small PNG images, evenly spaced in the table; none where the data are private or not here."""
+    """Yield stimulus ids and small PNG images, evenly spaced in the table; none for private or missing data."""
     spec = catalog.dataset(dataset)
     if spec.access != "public" or spec.unavailable is not None:
         return
@@ -497,8 +498,9 @@ def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:
         if stimuli is None or "filename" not in stimuli.table.columns:
             return
         ids = stimuli.ids
-        chosen = [ids[i * len(ids) // min(THUMBNAILS, len(ids))] for i in range(min(THUMBNAILS, len(ids)))]
-        for id, content in zip(chosen, stimuli.read(chosen), strict=True):
-            yield id, thumbnail(content, id, SIDE)
-    except NeuroLedgerError:  # not here, changed, or not images: the page says so elsewhere
+        count = min(THUMBNAILS, len(ids))
+        ids = [ids[i * len(ids) // count] for i in range(count)]
+        for id, content in zip(ids, stimuli.read(ids), strict=True):
+            yield id, thumbnail(content, id, THUMBNAIL_PIXELS)
+    except NeuroLedgerError:  # missing, changed, or not images; the validation section reports it
         return

@@ -1,4 +1,4 @@
-"""Score against cost of the same model, across families: who is beaten by nobody on both."""
+"""Score and cost of models, also of different families, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -28,72 +28,73 @@ def pareto(
     costs: Mapping[str, Cost] | None = None,
     catalog: Catalog | None = None,
 ) -> pd.DataFrame:
-    """Models with their score on ``benchmark``, their ``cost``, and whether they are on the front.
+    """Return models with their score on ``benchmark``, their ``cost``, and whether they are on the Pareto front.
 
     Parameters
     ----------
     benchmark
-        Any benchmark, of brain alignment or of another family.
+        Id of a benchmark of any family.
     cost
-        A cost metric. It is taken from ``costs`` (model id to number or Score), from the model's record on the same
-        benchmark, or from its record on another one.
+        Id of a cost metric. Its value is taken from ``costs`` (model id to number or Score), from the model's record on
+        the same benchmark, or from its record on another benchmark.
     records
-        All that are kept, where none are given.
+        Default: all records of the repository.
 
     Returns
     -------
     pd.DataFrame
-        model, score, low, high, cost, unit, counted_on, front; cheapest first. Failed and partial costs are left
-        out: a part of a cost would flatter.
+        model, score, low, high, cost, unit, counted_on, front; cheapest first. Failed and partial costs are
+        excluded, because a partial cost is too low.
 
     Raises
     ------
     RequestError
-        No such benchmark or metric, or no model has both.
+        The benchmark or metric does not exist, or no model has both a score and a cost.
     """
     catalog = catalog or open_catalog()
     headline = catalog.benchmark(benchmark).all_metrics[0]
-    kept = list(read_all(catalog.root / "results" / "records") if records is None else records)
-    found: dict[str, tuple[float, str, str]] = {}
-    for record in sorted(kept, key=lambda record: (record.benchmark != benchmark, record.benchmark)):
+    records = list(read_all(catalog.root / "results" / "records") if records is None else records)
+    measured: dict[str, tuple[float, str, str]] = {}
+    for record in sorted(records, key=lambda record: (record.benchmark != benchmark, record.benchmark)):
         value, unit = _number(record.scores.get(cost))
         if value is not None and record.status != "failed":
-            found.setdefault(record.model, (value, unit, record.benchmark))
-    for model, given in (costs or {}).items():
-        value, unit = _number(given)
+            measured.setdefault(record.model, (value, unit, record.benchmark))
+    for model, stated in (costs or {}).items():
+        value, unit = _number(stated)
         if value is not None:
-            found[model] = (value, unit, "given")
+            measured[model] = (value, unit, "given")
     rows: list[dict[str, Any]] = [
         {
             "model": record.model,
             "score": record.score["value"],
             "low": record.score.get("low"),
             "high": record.score.get("high"),
-            "cost": found[record.model][0],
-            "unit": found[record.model][1],
-            "counted_on": found[record.model][2],
+            **dict(zip(("cost", "unit", "counted_on"), measured[record.model], strict=True)),
         }
-        for record in kept
-        if record.benchmark == benchmark and record.score is not None and record.model in found
+        for record in records
+        if record.benchmark == benchmark and record.score is not None and record.model in measured
         if record.score.get("value") is not None
     ]
     if not rows:
-        if not costs:  # those that are handed over may be of any name
+        if not costs:  # costs passed as an argument may have any name
             catalog.metric(cost)
-        named = headline if isinstance(headline, str) else headline.name
+        metric = headline if isinstance(headline, str) else headline.name
         raise RequestError(
-            f"no model has both a score on {benchmark!r} ({named}) and {cost!r}: score models on a benchmark that "
-            "lists this cost, or hand over `costs`"
+            f"no model has both a score on {benchmark!r} ({metric}) and {cost!r}: score models on a benchmark that "
+            "lists this cost, or pass `costs`"
         )
     table = pd.DataFrame(rows).sort_values(["cost", "model"], ignore_index=True)
-    lower = next(r.score.get("direction") for r in kept if r.benchmark == benchmark and r.score) == "lower"
+    lower = next(r.score.get("direction") for r in records if r.benchmark == benchmark and r.score) == "lower"
     table["front"] = front(table["score"].tolist(), table["cost"].tolist(), lower=lower)
     table.attrs = {"benchmark": benchmark, "cost": cost}
     return table
 
 
 def front(scores: list[float], costs: list[float], *, lower: bool = False) -> list[bool]:
-    """Whether no other is at least as good and as cheap, and better or cheaper; ``lower`` scores may be better."""
+    """Return for each model whether it is on the Pareto front: no other is as good and as cheap, and better on one.
+
+    ``lower``: lower scores are better.
+    """
     signed = [-score if lower else score for score in scores]
     return [
         not any(
@@ -105,11 +106,11 @@ def front(scores: list[float], costs: list[float], *, lower: bool = False) -> li
 
 
 def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """The table as a figure: cost on a logarithmic axis, intervals as bars, the front joined.
+    """Draw the table of :func:`pareto`: cost on a logarithmic axis, intervals as bars, the front as a line.
 
-    Where a cost is 0, the axis is linear below the least that is not.
+    If a cost is 0, the axis is linear below the smallest positive cost.
     """
-    # The figures take the front from here.
+    # Imported here, because the figures import `front` from this module.
     from neuroledger.report.plots.style import ACCENT, INK, SOFT, axes
 
     ax = ax or axes(width=6, height=4.2)
@@ -121,7 +122,7 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.annotate(
             row["model"],
             (row["cost"], row["score"]),
-            xytext=(6, 5 if number % 2 else -13),  # neighbours' names stay apart
+            xytext=(6, 5 if number % 2 else -13),  # labels of neighbours do not overlap
             textcoords="offset points",
             color=INK,
             fontsize=9,

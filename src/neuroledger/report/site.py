@@ -1,4 +1,4 @@
-"""Static pages of everything that was scored: they open from disk, ask no network for anything, and escape all text."""
+"""Static pages of all scores, which open from disk, need no network, and escape all text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from neuroledger.display import visible
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, describe, number
-from neuroledger.report.pages import Page, Picture, World, pages, world
+from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing, sweep, write_json, write_text
 
@@ -33,61 +33,61 @@ UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 def build_site(
     catalog: Catalog, suite: str, out: Path, *, records: Sequence[Record] | None = None
 ) -> list[Path]:
-    """Write the site of a suite into ``out`` and return the paths of its pages.
+    """Write the site of a suite into ``out`` and return the paths of its files.
 
-    The same records and specs give the same bytes. Every file is written atomically; pages that an
-    earlier build wrote and that are no longer part of the site are removed, and nothing else is.
+    The same records and specs give the same bytes. Every file is written atomically. Files of an earlier build that are no
+    longer part of the site are removed; nothing else is.
 
     Raises
     ------
     RequestError
-        ``out`` is a file, or a folder with other things in it.
+        ``out`` is a file, or a folder with files that are not part of a site.
     DataError
         A record cannot be read, or the disk is full or read-only.
     """
-    known = _known(out)
-    found = list(read_all(catalog.root / "results" / "records")) if records is None else records
-    of = world(catalog, suite, found)
-    written = dict(_contents(of))
-    # First, so that a build that is killed is known to be one.
-    write_json(out / MANIFEST, sorted(known | set(written)))
-    for name, content in written.items():
+    previous = _previous_files(out)
+    if records is None:
+        records = list(read_all(catalog.root / "results" / "records"))
+    contents = dict(_contents(gather(catalog, suite, records)))
+    # The manifest is written first, so that the next build recognises the files of one that was killed.
+    write_json(out / MANIFEST, sorted(previous | set(contents)))
+    for name, content in contents.items():
         if isinstance(content, str):
             write_text(out / name, content)
         else:
             with replacing(out / name) as temporary:
                 temporary.write_bytes(content)
-    for name in known - set(written):
+    for name in previous - set(contents):
         (out / name).unlink(missing_ok=True)
-    write_json(out / MANIFEST, sorted(written))
-    return [out / name for name in sorted(written)]
+    write_json(out / MANIFEST, sorted(contents))
+    return [out / name for name in sorted(contents)]
 
 
-def _contents(of: World) -> Iterator[tuple[str, str | bytes]]:
-    for page in pages(of):
-        yield page if isinstance(page, Picture) else (page.path, rendered(page, of.main))
+def _contents(world: World) -> Iterator[tuple[str, str | bytes]]:
+    for page in pages(world):
+        yield page if isinstance(page, Picture) else (page.path, rendered(page, world.main))
     for name in ASSETS:
         yield name, _template(name)
     for suffix, kind in (("csv", "csv"), ("json", "json"), ("tex", "latex"), ("md", "markdown")):
-        for board in of.boards:
+        for board in world.boards:
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
 
 
 def rendered(page: Page, main: Leaderboard) -> str:
-    """The HTML of a page of the site whose suite is that of the board ``main``."""
+    """Return the HTML of a page of the site with the main leaderboard ``main``."""
     up = "../" * page.path.count("/")
     return _environment().get_template(page.template).render(main=main, up=up, **page.context)
 
 
 def render_alone(template: str, **context: Any) -> str:
-    """A page of its own, outside a site: its style is part of it."""
+    """Return a self-contained page, which includes the style sheet."""
     return _environment().get_template(template).render(style=Markup(_template("style.css")), **context)
 
 
-def _known(out: Path) -> set[str]:
-    """The files of an earlier build."""
+def _previous_files(out: Path) -> set[str]:
+    """Return the files of an earlier build; remove temporary files of a killed one."""
     if out.exists() and not out.is_dir():
-        raise RequestError(f"{out} is a file; name a folder for the site")
+        raise RequestError(f"{out} is a file; give a folder for the site")
     sweep(out)
     manifest = out / MANIFEST
     if manifest.is_file():
@@ -98,7 +98,7 @@ def _known(out: Path) -> set[str]:
             if ".." not in Path(str(name)).parts and not Path(str(name)).is_absolute()
         }
     if out.is_dir() and any(out.iterdir()):
-        raise RequestError(f"{out} holds other things than a site; name a folder that is empty or new")
+        raise RequestError(f"{out} contains files that are not part of a site; give an empty or new folder")
     return set()
 
 
@@ -111,7 +111,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_template),
         autoescape=True,
-        finalize=lambda said: visible(said) if type(said) is str else said,  # markup is of the templates
+        finalize=lambda value: visible(value) if type(value) is str else value,  # not markup of the templates
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -135,7 +135,7 @@ def _environment() -> Environment:
 
 
 def _prose(text: str) -> Markup:
-    """Words of a spec, what stands between backticks as code."""
+    """Return the text of a spec with parts in backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -147,13 +147,13 @@ def _counted(name: str, count: float) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A component or mapping in one line: its name, then its parameters."""
+    """Return a component or mapping in one line: its name, then its parameters."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
     if isinstance(value, dict):
         name = str(value.get("name", ""))
         rest = ", ".join(
-            f"{key}: {_plain(held)}" for key, held in value.items() if key != "name" and held is not None
+            f"{key}: {_plain(item)}" for key, item in value.items() if key != "name" and item is not None
         )
         return f"{name} ({rest})" if name and rest else name or rest
     if isinstance(value, list | tuple):
@@ -170,20 +170,20 @@ def _bytes(size: float) -> str:
 
 
 def _json(value: Any) -> Markup:
-    """Plain data inside a script element: no character of it can end the element."""
+    """Return plain data as JSON for a script element; no character can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _command(record: Record) -> str:
-    """The command that computes the score again."""
+    """Return the command that recomputes the score."""
     seed = record.request.get("seed", 0)
     return f"neuroledger score {record.model} {record.benchmark} --seed {seed}"
 
 
 def _record_text(record: Record) -> str:
-    """What determined a score."""
-    held = {
+    """Return as JSON what determined a score."""
+    fields = {
         "record": record.id,
         "status": record.status,
         "error": record.error,
@@ -191,4 +191,4 @@ def _record_text(record: Record) -> str:
         "inputs": record.inputs,
         "environment": record.environment,
     }
-    return json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
+    return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Records become a tidy table, a leaderboard with ties that says who is not ranked and why, and mean ranks of models."""
+"""A tidy table of records, the leaderboard with ties and unranked models, and mean ranks of models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NORMAL_95: Final = 1.959964
 
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
-    """One row per model, benchmark and metric: status, value with interval, raw value, ceiling, counts, identity."""
+    """Return one row per model, benchmark and metric: status, value with interval, raw value, ceiling, counts, id."""
     rows = []
     for record in records:
         headline = next(iter(record.scores), "")
@@ -74,73 +74,75 @@ def leaderboard(
     benchmarks: Sequence[str] = (),
     catalog: Catalog | None = None,
 ) -> Leaderboard:
-    """The board of a suite (that of ``params.yaml`` when none is named) from records (all that are kept).
+    """Return the leaderboard of a suite (default: that of ``params.yaml``) from records (default: all).
 
-    With ``benchmarks`` it is a board of these alone, of any suite or of none.
+    With ``benchmarks``, return a board of these benchmarks only.
 
-    The score of a model is the weighted mean over the benchmarks whose scale runs from nothing to everything, or their
-    mean of means where the suite declares a hierarchy; its interval joins benchmarks of one data set by their shared items
-    and takes others as independent. Ranks are sets: all pairs of models are compared at once, paired over shared items, at
-    a family-wise level of 5 % [mogstad2024]. A score without an interval is never clearly above or below another. A model
-    that lacks one of these benchmarks is shown and not ranked; controls are shown apart.
+    The score of a model is the weighted mean over the benchmarks with a common scale (0 to 1), or the mean of the means of
+    the groups if the suite declares a hierarchy. Its interval accounts for items shared by benchmarks of one data set;
+    different data sets are independent. Ranks are sets: all pairs of models are compared simultaneously, paired over shared
+    items, at a family-wise level of 5 % [mogstad2024]. A score without an interval is never clearly better or worse than
+    another. A model without a score on one of these benchmarks is shown but not ranked; controls are shown separately.
 
     Raises
     ------
     RequestError, DataError
-        No such suite; a record cannot be read.
+        The suite or a benchmark does not exist; a record cannot be read.
     """
     catalog = catalog or open_catalog()
-    chosen = catalog.suite(suite or read_params(catalog.root).suite)
+    spec = catalog.suite(suite or read_params(catalog.root).suite)
     if benchmarks:
-        alone = tuple(Weighted(id=catalog.benchmark(id).id) for id in dict.fromkeys(benchmarks))
-        chosen = SuiteSpec(id="chosen", version=1, title=", ".join(benchmarks), benchmarks=alone)
+        items = tuple(Weighted(id=catalog.benchmark(id).id) for id in dict.fromkeys(benchmarks))
+        spec = SuiteSpec(id="chosen", version=1, title=", ".join(benchmarks), benchmarks=items)
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
-    return board_of(catalog, chosen, records)
+    return board_of(catalog, spec, records)
 
 
 def boards_of(
     catalog: Catalog, suite: str, records: Sequence[Record], *, new: bool = False
 ) -> tuple[Leaderboard, ...]:
-    """The boards of a suite and of those it includes, each ranked on its own.
+    """Return the boards of a suite and of the suites that it includes, each with its own ranks.
 
-    With ``new`` also one of the benchmarks that no suite lists yet, where there are any.
+    With ``new``, also return a board of the benchmarks in no suite, if there are any.
     """
     suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
     withheld = refuted(catalog)
-    return tuple(board_of(catalog, each, records, withheld) for each in suites)
+    return tuple(board_of(catalog, spec, records, withheld) for spec in suites)
 
 
 def board_of(
     catalog: Catalog, suite: SuiteSpec, records: Sequence[Record], withheld: Mapping[str, str] | None = None
 ) -> Leaderboard:
-    """The board of any list of benchmarks and models, in a catalogue or made up; ``withheld``: by `refuted`, if known."""
-    by_benchmark: dict[str, dict[str, Record]] = {}
+    """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `refuted`, if known."""
+    originals: dict[str, dict[str, Record]] = {}
     for record in records:
-        by_benchmark.setdefault(record.benchmark, {})[record.model] = record
+        originals.setdefault(record.benchmark, {})[record.model] = record
     withheld = refuted(catalog) if withheld is None else withheld
     signed = {
         (item.id, model): signer
         for item in suite.benchmarks
-        for model, record in by_benchmark.get(item.id, {}).items()
+        for model, record in originals.get(item.id, {}).items()
         if (signer := signer_in(catalog.root, record))
     }
-    here = {
+    by_benchmark = {
         item.id: {
             model: _withheld(record, withheld[item.id]) if item.id in withheld else record
-            for model, record in by_benchmark.get(item.id, {}).items()
+            for model, record in originals.get(item.id, {}).items()
         }
         for item in suite.benchmarks
     }
-    columns = tuple(_column(catalog, item.id, item.weight, here[item.id]) for item in suite.benchmarks)
-    recorded = sorted({model for found in here.values() for model in found})
+    columns = tuple(
+        _column(catalog, item.id, item.weight, by_benchmark[item.id]) for item in suite.benchmarks
+    )
+    recorded = sorted({model for by_model in by_benchmark.values() for model in by_model})
     known = set(catalog.ids("models"))
     models = [model for model in dict.fromkeys([*suite.models, *recorded]) if model in known]
     counted = {column.id: column.weight for column in columns if column.counts}
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(counted, parents, suite.hierarchy))
-    whole = weights_of(counted, parents, suite.hierarchy)
-    entries = [_row(catalog, model, columns, groups, whole, here, signed) for model in models]
+    weights = weights_of(counted, parents, suite.hierarchy)
+    entries = [_row(catalog, model, columns, groups, weights, by_benchmark, signed) for model in models]
     ordered = _ordered(_with_tops(entries, columns))
     return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)
 
@@ -150,7 +152,7 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
     dataset = catalog.about(spec.dataset)
     name = id_of(spec.all_metrics[0])
     unavailable = spec.unavailable or dataset.closed or ""
-    # An unavailable benchmark may be described with a metric that is not here either.
+    # The metric of an unavailable benchmark may be unknown.
     metric = catalog.metric(name) if not unavailable or name in catalog.ids("metrics") else None
     scored = [record.score for record in records.values() if record.score]
     scale = str(scored[0]["scale"]) if scored else metric.scale if metric else name
@@ -177,7 +179,7 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
 
 
 def _floor(records: Mapping[str, Record]) -> float | None:
-    """The highest score of a negative control, permuted stimuli among them."""
+    """Return the highest score of a negative control, including permuted stimuli."""
     values = [
         control["value"]
         for record in records.values()
@@ -192,33 +194,33 @@ def _row(
     model: str,
     columns: Sequence[Column],
     groups: Sequence[Group],
-    whole: Mapping[str, float],
-    here: Mapping[str, Mapping[str, Record]],
+    weights: Mapping[str, float],
+    by_benchmark: Mapping[str, Mapping[str, Record]],
     signed: Mapping[tuple[str, str], str],
 ) -> _Entry:
     spec = catalog.model(model)
     cells = tuple(
         replace(
-            _cell(catalog, model, here[column.id].get(model), column),
+            _cell(catalog, model, by_benchmark[column.id].get(model), column),
             signed=signed.get((column.id, model), ""),
         )
         for column in columns
     )
     role: Role = spec.control or "model"
     scores = {
-        column.id: _score(here[column.id][model])
+        column.id: _score(by_benchmark[column.id][model])
         for column, cell in zip(columns, cells, strict=True)
         if cell.value is not None
     }
-    held = {column.id: cell for column, cell in zip(columns, cells, strict=True)}
-    means = tuple(_mean(held, scores, group.shares)[0] for group in groups)
-    mean, joint = _mean(held, scores, whole)
+    cell_of = {column.id: cell for column, cell in zip(columns, cells, strict=True)}
+    means = tuple(_mean(cell_of, scores, group.shares)[0] for group in groups)
+    mean, joint = _mean(cell_of, scores, weights)
     joints = {id: joint_mean([(1.0, score)]) for id, score in scores.items()}
     return _Entry(Row(model, spec.title, role, spec.simulated, cells, means, mean, None), joint, joints)
 
 
 def _withheld(record: Record, reason: str) -> Record:
-    """The record without an interval that failed its calibration."""
+    """Return the record without its interval, because the interval failed its calibration."""
     if record.score is None or not record.intact:
         return record
     plain = {name: part for name, part in record.score.items() if name not in ("spread", "covers")}
@@ -227,7 +229,7 @@ def _withheld(record: Record, reason: str) -> Record:
 
 
 def _score(record: Record) -> Score:
-    """The recorded score; one whose draws are not recorded varies on its own, as far as its interval says."""
+    """Return the recorded score; without recorded draws, its spread is independent and follows from its interval."""
     score = Score.of_record(record.score or {})
     if score.spread is None and math.isfinite(score.low):
         error = (score.high - score.low) / (2 * NORMAL_95)
@@ -236,7 +238,7 @@ def _score(record: Record) -> Score:
 
 
 class _Entry(NamedTuple):
-    """A row with the joint draws of its score, and of its score on each benchmark."""
+    """A row with the joint draws of its score and of its score on each benchmark."""
 
     row: Row
     score: Joint | None
@@ -247,10 +249,12 @@ def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -
     if column.unavailable:
         return Cell("unavailable", reason=column.unavailable)
     if record is None:
-        meant = fits(catalog, model, column.id)
-        return Cell("missing", reason="not run yet" if meant else "the model is not meant for this benchmark")
+        compatible = fits(catalog, model, column.id)
+        return Cell(
+            "missing", reason="not run yet" if compatible else "the model does not fit this benchmark"
+        )
     if not record.intact:
-        return Cell("edited", reason="the record was changed after it was written: run it again")
+        return Cell("edited", reason="the record was edited: run it again")
     if record.inputs.get("benchmark", {}).get("version") != catalog.benchmark(column.id).version:
         return Cell("stale", reason="the benchmark has a new version: run it again")
     if record.status == "failed" or record.score is None:
@@ -277,12 +281,12 @@ def _reason(record: Record) -> str:
 def _mean(
     cells: Mapping[str, Cell], scores: Mapping[str, Score], shares: Mapping[str, float]
 ) -> tuple[Cell, Joint | None]:
-    """The mean over benchmarks by their shares (which sum to 1), or why there is none."""
-    lacking = [id for id in shares if cells[id].status != "scored" or cells[id].value is None]
+    """Return the mean over benchmarks by their shares (which sum to 1), or a cell with the reason why it is missing."""
+    missing = [id for id in shares if cells[id].status != "scored" or cells[id].value is None]
     if not shares:
         return Cell("missing", reason="the suite's benchmarks have no common scale"), None
-    if lacking:
-        return Cell("partial", reason=f"without {', '.join(lacking)}"), None
+    if missing:
+        return Cell("partial", reason=f"without {', '.join(missing)}"), None
     joint = joint_mean([(share, scores[id]) for id, share in shares.items()])
     if joint.spread is None:
         return Cell("scored", joint.value), joint
@@ -291,12 +295,12 @@ def _mean(
 
 
 def _with_tops(entries: Sequence[_Entry], columns: Sequence[Column]) -> list[Row]:
-    """Rows with ranks, and with the cells marked that nothing is clearly better than; controls take no part."""
-    runners = [entry for entry in entries if entry.row.role == "model"]
-    ranked = {entry.row.model: entry.score for entry in runners if entry.score is not None}
+    """Return rows with ranks, and with cells marked that no model is clearly better than; controls are not compared."""
+    models = [entry for entry in entries if entry.row.role == "model"]
+    ranked = {entry.row.model: entry.score for entry in models if entry.score is not None}
     ranks = dict(zip(ranked, rank_sets(clearly_better(list(ranked.values()))), strict=True))
     tops = [
-        _tops({e.row.model: e.joints[column.id] for e in runners if _runs(e, i, column)}, column)
+        _tops({e.row.model: e.joints[column.id] for e in models if _is_scored(e, i, column)}, column)
         for i, column in enumerate(columns)
     ]
     return [
@@ -311,16 +315,16 @@ def _with_tops(entries: Sequence[_Entry], columns: Sequence[Column]) -> list[Row
     ]
 
 
-def _runs(entry: _Entry, index: int, column: Column) -> bool:
+def _is_scored(entry: _Entry, index: int, column: Column) -> bool:
     return column.id in entry.joints and entry.row.cells[index].status == "scored"
 
 
 def _tops(joints: Mapping[str, Joint], column: Column) -> set[str]:
-    """The models that nothing is clearly better than; exact counts are compared as they are."""
+    """Return the models that no other is clearly better than; values without intervals are compared exactly."""
     higher = column.direction == "higher"
     if not column.counts and all(joint.spread is None for joint in joints.values()):
-        best = max((joint.value if higher else -joint.value for joint in joints.values()), default=0.0)
-        return {model for model, joint in joints.items() if (joint.value if higher else -joint.value) == best}
+        best = (max if higher else min)((joint.value for joint in joints.values()), default=0.0)
+        return {model for model, joint in joints.items() if joint.value == best}
     better = clearly_better(list(joints.values()), higher=higher)
     return {model for i, model in enumerate(joints) if not better[:, i].any()}
 
@@ -336,18 +340,18 @@ def _ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Standings:
-    """Mean normalised ranks of the models of a suite, best first: 0 is always first, 1 always alone and last.
+    """Mean normalised ranks of the models of a suite, best first: 0 is always first, 1 is always last without ties.
 
     Attributes
     ----------
     ranks
-        The mean of each model: over the benchmarks of one parent, then over parents, by the weights of the suite.
+        Mean rank of each model: over the benchmarks of one parent, then over parents, with the weights of the suite.
     failed
-        How many benchmarks have no score of a model; there it shares the place after the last that has one.
+        Number of benchmarks without a score of the model; there it shares the rank after the last scored model.
     scored, unscored
-        Benchmarks with at least one score, and those with none, which say nothing about the order.
+        Benchmarks with at least one score, and benchmarks without any, which do not affect the ranks.
     dummies
-        Models that do not look at the data. Their place is fixed, so that they lift the agreement of any two suites.
+        Models that do not use the data. Their rank is fixed, so they increase the agreement of any two suites.
     """
 
     suite: str
@@ -369,13 +373,13 @@ class Standings:
             f"{model:<{width}}  {rank:9.3f}  {self.failed[model]:6d}" for model, rank in self.ranks.items()
         ]
         if self.unscored:
-            lines += ["", f"{len(self.unscored)} benchmarks have no score of anybody and do not count"]
+            lines += ["", f"{len(self.unscored)} benchmarks have no score of any model and do not count"]
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What an agreement of two suites rests on: benchmarks with scores in each, of how many, and in both."""
+    """Benchmarks behind the agreement of two suites: how many are scored in each, in total, and in both."""
 
     first: str
     first_scored: int
@@ -387,14 +391,14 @@ class Basis:
 
     @property
     def trivial(self) -> bool:
-        """Whether both orders come from the very same benchmarks: the agreement is that of a table with itself."""
+        """Whether both suites have scores on the same benchmarks only, so that a table would be compared with itself."""
         return self.shared == self.first_scored == self.second_scored
 
     def __str__(self) -> str:
         if self.trivial:
             return (
                 f"no tau: {self.first} and {self.second} have figures on the same {self.shared} benchmarks (of "
-                f"{self.first_all} and of {self.second_all}), so that it would compare a table with itself"
+                f"{self.first_all} and of {self.second_all}), so it would compare a table with itself"
             )
         return (
             f"compared: {self.first} on {self.first_scored} of its {self.first_all} benchmarks with {self.second} on "
@@ -409,15 +413,15 @@ def standings(
     catalog: Catalog | None = None,
     records: Sequence[Record] | None = None,
 ) -> Standings:
-    """The standings of one suite.
+    """Return the standings of one suite.
 
-    Every model of the suite is ranked on every benchmark that anybody has a score on; a score that failed, is missing
-    or went stale is last. Controls are left out, save the dummies that the suite lists among its models.
+    Every model of the suite is ranked on every benchmark with at least one score; a failed, missing or stale score is
+    last. Controls are excluded, except the dummies that the suite lists among its models.
 
     Raises
     ------
     RequestError
-        No such suite, or fewer than two models have a score.
+        The suite does not exist, or fewer than two models have a score.
     """
     catalog = catalog or open_catalog()
     spec = catalog.suite(suite)
@@ -428,54 +432,56 @@ def standings(
         table = {id: dict(row) for id, row in published_table(suite, catalog).items()}
         dummies = [name for name in ("Dummy", "Chance") if any(name in row for row in table.values())]
     else:
-        held = list(read_all(catalog.root / "results" / "records")) if records is None else records
-        board = board_of(catalog, spec, held)
+        records = list(read_all(catalog.root / "results" / "records")) if records is None else records
+        board = board_of(catalog, spec, records)
         rows = [
             row
             for row in board.rows
             if row.role == "model" or (row.role == "negative" and row.model in spec.models)
         ]
         table = {}
-        for at, column in enumerate(board.columns):
-            values = {row.model: row.cells[at].value for row in rows if row.cells[at].status == "scored"}
+        for i, column in enumerate(board.columns):
+            values = {row.model: row.cells[i].value for row in rows if row.cells[i].status == "scored"}
             table[column.id] = {
                 model: math.nan if value is None else value for model, value in values.items()
             }
-        # What a floor or ceiling normalises rises with what is better, whatever its metric does.
+        # Scores normalised by a floor or ceiling are always better when higher.
         lower = [c.id for c in board.columns if c.direction == "lower" and c.normalise == "none"]
         dummies = [row.model for row in rows if row.role == "negative"]
-    told = {id: row for id, row in table.items() if any(map(math.isfinite, row.values()))}
-    models = sorted({model for row in told.values() for model in row})
+    scored = {id: row for id, row in table.items() if any(map(math.isfinite, row.values()))}
+    models = sorted({model for row in scored.values() for model in row})
     if len(models) < 2:
         raise RequestError(
             f"suite {suite!r} has {'published figures' if published else 'scores'} of {len(models)} models; "
             + ("ranks need two" if published else f"ranks need two: `neuroledger run --suite {suite}`")
         )
-    parents = {id: catalog.benchmark(id).parent for id in told}
-    ranks = mean_rank(normalised_ranks(told, lower_is_better=lower), group=parents, weights=weights)
-    failed = {m: sum(not math.isfinite(row.get(m, math.nan)) for row in told.values()) for m in models}
-    unscored = tuple(id for id in ids if id not in told)
-    return Standings(suite, spec.version, published, ranks, failed, tuple(told), unscored, tuple(dummies))
+    parents = {id: catalog.benchmark(id).parent for id in scored}
+    ranks = mean_rank(normalised_ranks(scored, lower_is_better=lower), group=parents, weights=weights)
+    failed = {m: sum(not math.isfinite(row.get(m, math.nan)) for row in scored.values()) for m in models}
+    unscored = tuple(id for id in ids if id not in scored)
+    return Standings(suite, spec.version, published, ranks, failed, tuple(scored), unscored, tuple(dummies))
 
 
 def agreement_of(first: Standings, second: Standings) -> tuple[Agreement, Agreement | None]:
-    """Kendall's tau-b between the mean ranks of two suites: over all models of both, and without the dummies.
+    """Return Kendall's tau-b between the mean ranks of two suites: over all shared models, and without dummies.
 
-    The second is None where fewer than three models are left.
+    The second is None if there are no dummies or fewer than three other models.
 
     Raises
     ------
     RequestError
-        Fewer than three models are in both.
+        The suites share fewer than three models.
     """
     dummies = [model for model in {*first.dummies, *second.dummies} if model in first.ranks]
-    whole = agreement(first.ranks, second.ranks)
-    left = (set(first.ranks) & set(second.ranks)) - set(dummies)
-    return whole, agreement(first.ranks, second.ranks, without=dummies) if dummies and len(left) > 2 else None
+    all_models = agreement(first.ranks, second.ranks)
+    others = (set(first.ranks) & set(second.ranks)) - set(dummies)
+    if not dummies or len(others) < 3:
+        return all_models, None
+    return all_models, agreement(first.ranks, second.ranks, without=dummies)
 
 
 def basis_of(first: Standings, second: Standings) -> Basis:
-    """How many benchmarks an agreement rests on; a benchmark counts once somebody has a score on it."""
+    """Return the numbers of benchmarks behind an agreement; a benchmark counts if it has at least one score."""
     return Basis(
         first.suite,
         len(first.scored),

@@ -1,4 +1,4 @@
-"""Figures: each takes a board or scores, draws into ``ax`` or a figure of its own, and keeps its numbers at ``ax.data``."""
+"""Figures of leaderboards and scores, drawn into ``ax`` or a new figure, with their numbers in ``ax.data``."""
 
 from neuroledger.report.plots.boards import agreement, bars, controls, differences, heat_map, ranks, tradeoff
 from neuroledger.report.plots.scores import paired, reliability, scatter

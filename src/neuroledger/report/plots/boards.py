@@ -1,4 +1,4 @@
-"""Figures of the board: bars with floor and ceiling, controls, models by benchmarks, a trade-off, ranks, agreement."""
+"""Figures of a leaderboard: bars, controls, heat map, trade-off, ranks, agreement and differences."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ STARS = (0.05, 0.01, 0.001)
 
 
 def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
-    """Every model's score on one benchmark with its 95 % interval; controls grey, floor dotted, ceiling dashed.
+    """Draw the score of every model on one benchmark with its 95 % interval, and the floor and ceiling.
 
-    A star marks the models that nothing is clearly better than.
+    Controls are grey, the floor is dotted, the ceiling is dashed. A star marks models that no other is clearly better than.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
 
 
 def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
-    """The control models of one benchmark: negative ones at the floor, positive ones at the ceiling.
+    """Draw the control models of one benchmark: negative ones at the floor, positive ones at the ceiling.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | Non
 
 
 def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
-    """Models by benchmarks: best or tied in bold, what failed hatched, what is missing blank."""
+    """Draw a heat map of models by benchmarks: best or tied scores bold, failed ones hatched, missing ones blank."""
     board = board or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
     values = np.array(
@@ -101,7 +101,7 @@ def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axe
 
 
 def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
-    """One benchmark against another, cost on a logarithmic axis; models that nothing beats on both are joined.
+    """Draw the scores on one benchmark against another, ``cost`` on a logarithmic axis; a line joins the Pareto front.
 
     Raises
     ------
@@ -111,18 +111,18 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
     board = board or leaderboard(benchmarks=[score, cost])
     i, column = _column(board, score)
     j, price = _column(board, cost)
-    held = [(row, row.cells[j].value, row.cells[i].value) for row in board.rows if row.role == "model"]
-    points = [(row, x, y) for row, x, y in held if x is not None and y is not None]
+    cells = [(row, row.cells[j].value, row.cells[i].value) for row in board.rows if row.role == "model"]
+    points = [(row, x, y) for row, x, y in cells if x is not None and y is not None]
     if not points:
         raise RequestError(f"no model has scores on both {score!r} and {cost!r}")
     ax = ax or axes(width=6, height=4.2)
     for row, x, y in points:
         ax.scatter([x], [y], s=36, color=ACCENT, zorder=3)
         ax.annotate(row.model, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=9, color=INK)
-    kept = front([y for _, _, y in points], [x for _, x, _ in points], lower=column.direction == "lower")
-    best = sorted((x, y) for (_, x, y), unbeaten in zip(points, kept, strict=True) if unbeaten)
+    on_front = front([y for _, _, y in points], [x for _, x, _ in points], lower=column.direction == "lower")
+    best = sorted((x, y) for (_, x, y), best in zip(points, on_front, strict=True) if best)
     xs, ys = [x for x, _ in best], [y for _, y in best]
-    ax.plot(xs, ys, color=LIGHT, linewidth=1.4, zorder=2, label="beaten by no model on both")
+    ax.plot(xs, ys, color=LIGHT, linewidth=1.4, zorder=2, label="Pareto front")
     if all(x > 0 for _, x, _ in points):
         ax.set_xscale("log")
     ax.set_xlabel(f"{price.title} ({describe(price)})")
@@ -132,7 +132,7 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
 
 
 def ranks(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
-    """Each ranked model's interval of ranks: where bars overlap, the data leave the order open.
+    """Draw the interval of ranks of each ranked model: the order of overlapping models is not determined.
 
     Raises
     ------
@@ -159,10 +159,10 @@ def ranks(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
 
 
 def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
-    """Do the benchmarks agree? Spearman's correlation of their scores over the models that both have scored.
+    """Draw Spearman's correlations of the scores of every two benchmarks over their shared models.
 
-    Benchmarks are put beside those they agree with; a pair with fewer than three models in common is blank. Where
-    lower is better the sign is turned, so that 1 always means the same order of models.
+    Benchmarks are ordered by similarity; a pair with fewer than three shared models is blank. Lower-is-better scores
+    change their sign, so that 1 always means the same order of models.
 
     Raises
     ------
@@ -203,37 +203,37 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
     ax.set_xticks(range(len(names)), names, rotation=40, ha="right")
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(length=0)
-    ax.set_title("Do the benchmarks order the models alike? (Spearman)", loc="left")
+    ax.set_title("Do the benchmarks rank models in the same order? (Spearman)", loc="left")
     return finish(ax, {"benchmarks": names, "r": r.tolist()}, spines=False)
 
 
 def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """The paired difference on each benchmark with its 95 % interval; stars by the corrected p: * .05, ** .01, *** .001.
+    """Draw the paired difference on each benchmark with its 95 % interval; corrected p: * < .05, ** < .01, *** < .001.
 
     Raises
     ------
     RequestError
         The models share no scored benchmark.
     """
-    held = [each for each in (*comparison.differences, comparison.overall) if each.value is not None]
-    if not held:
+    shared = [item for item in (*comparison.differences, comparison.overall) if item.value is not None]
+    if not shared:
         raise RequestError(f"{comparison.a} and {comparison.b} share no scored benchmark")
-    ax = ax or axes(height=1.3 + 0.34 * len(held))
-    for y, each in enumerate(reversed(held)):
-        value, p = float(each.value or 0.0), each.p_corrected
+    ax = ax or axes(height=1.3 + 0.34 * len(shared))
+    for y, item in enumerate(reversed(shared)):
+        value, p = float(item.value or 0.0), item.p_corrected
         colour = SOFT if p is None or p >= STARS[0] else PALETTE[0] if value > 0 else PALETTE[1]
-        _interval(ax, y, Cell("scored", value, each.low, each.high), colour)
+        _interval(ax, y, Cell("scored", value, item.low, item.high), colour)
         stars = "*" * sum(p is not None and p < level for level in STARS)
         ax.annotate(
             stars,
-            (each.high if each.high is not None else value, y),
+            (item.high if item.high is not None else value, y),
             xytext=(5, -5),
             textcoords="offset points",
         )
     ax.axvline(0.0, color=SOFT, linewidth=1, linestyle=":")
-    ax.set_yticks(range(len(held)), [each.benchmark for each in reversed(held)])
+    ax.set_yticks(range(len(shared)), [item.benchmark for item in reversed(shared)])
     ax.set_xlabel(f"score of {comparison.a} minus score of {comparison.b}")
-    return finish(ax, {each.benchmark: each.value for each in held})
+    return finish(ax, {item.benchmark: item.value for item in shared})
 
 
 def _interval(ax: Axes, y: float, cell: Cell, colour: str) -> None:
@@ -266,17 +266,17 @@ def _square(ax: Axes, x: int, y: int, cell: Cell) -> None:
 
 
 def _shares(values: Any, columns: Sequence[Column]) -> Any:
-    """Colours from 0 to 1: the value itself on commensurable scales, its place between worst and best on others."""
+    """Return colours from 0 to 1: the value on commensurable scales, its position between worst and best on others."""
     shares = values.copy()
     for i, column in enumerate(columns):
         if not column.counts and np.isfinite(values[:, i]).any():
             low, high = np.nanmin(values[:, i]), np.nanmax(values[:, i])
-            place = (
+            position = (
                 (values[:, i] - low) / (high - low)
                 if high > low
                 else np.where(np.isfinite(values[:, i]), 0.5, np.nan)
             )
-            shares[:, i] = 1 - place if column.direction == "lower" else place
+            shares[:, i] = 1 - position if column.direction == "lower" else position
     return np.clip(shares, 0, 1)
 
 
@@ -291,4 +291,4 @@ def _column(board: Leaderboard, benchmark: str) -> tuple[int, Column]:
         if column.id == benchmark:
             return i, column
     known = ", ".join(column.id for column in board.columns)
-    raise RequestError(f"benchmark {benchmark!r} is not in suite {board.suite!r}; it has {known}")
+    raise RequestError(f"benchmark {benchmark!r} is not in suite {board.suite!r}; it contains {known}")

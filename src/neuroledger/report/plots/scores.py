@@ -1,4 +1,4 @@
-"""Figures of scores: models site by site and subject by subject, and sites against their ceiling."""
+"""Figures of scores: two models by neuroid, several models by subject, and neuroids against their ceiling."""
 
 from __future__ import annotations
 
@@ -24,26 +24,30 @@ def scatter(
     labels: tuple[str, str] = ("first", "second"),
     ax: Axes | None = None,
 ) -> Axes:
-    """Two scores of one benchmark, neuroid by neuroid (or other sample), with how many lie on each side.
+    """Draw two scores of one benchmark against each other by neuroid (or other sample), with the counts on each side.
 
     ``scatter({"gabor": first, "cnn": second})`` names the models; so do two scores with ``labels``.
 
     Raises
     ------
     RequestError
-        There are not two scores.
+        The number of scores is not two.
     MetricError
-        A score has no samples, or they cannot be set against each other.
+        A score has no samples, or the samples cannot be paired.
     """
-    held = dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
-    if len(held) != 2 or not all(isinstance(each, Score) for each in held.values()):
-        raise RequestError(f"a scatter needs two scores, not {len(held)}: {{'model': score, 'other': score}}")
-    (first, one), (second, other) = ((name, score) for name, score in held.items() if score is not None)
-    x, y = _pairs(_sites(one), _sites(other))
+    scores = dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
+    if len(scores) != 2 or not all(isinstance(score, Score) for score in scores.values()):
+        raise RequestError(
+            f"a scatter needs two scores, not {len(scores)}: {{'model': score, 'other': score}}"
+        )
+    (first, x_score), (second, y_score) = (
+        (name, score) for name, score in scores.items() if score is not None
+    )
+    x, y = _pairs(_samples(x_score), _samples(y_score))
     ax = ax or axes(width=4.2, height=4.2)
     _diagonal(ax, x, y)
-    ax.scatter(x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2, label=_item(one))
-    unit = f", {one.scale.replace('_', ' ')}"
+    ax.scatter(x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2, label=_item(x_score))
+    unit = f", {x_score.scale.replace('_', ' ')}"
     ax.set_xlabel(f"{first}{unit} (higher for {int((x > y).sum())})")
     ax.set_ylabel(f"{second}{unit} (higher for {int((y > x).sum())})")
     ax.set_aspect("equal")
@@ -52,14 +56,14 @@ def scatter(
 
 
 def paired(scores: Mapping[str, Score], *, by: str = "subject", ax: Axes | None = None) -> Axes:
-    """Each subject's (or other item's) score under every label, joined by a line; the median is thick.
+    """Draw the scores of each subject (or other item) as a line over the labels, and their median as a thick line.
 
     Raises
     ------
     RequestError
-        There are fewer than two scores.
+        The number of scores is less than two.
     MetricError
-        A score has no samples along ``by``, or they are of other items.
+        A score has no samples along ``by``, or the scores share no item.
     """
     if len(scores) < 2:
         raise RequestError("a paired figure needs two scores or more: {'model': score, 'other': score}")
@@ -67,16 +71,16 @@ def paired(scores: Mapping[str, Score], *, by: str = "subject", ax: Axes | None 
     for label, score in scores.items():
         samples = score.samples
         if samples is None or by not in samples.dims:
-            there = ", ".join(map(str, samples.dims)) if samples is not None else "none"
-            raise MetricError(f"score {label!r} has no samples along {by!r}; its dimensions: {there}")
+            dims = ", ".join(map(str, samples.dims)) if samples is not None else "none"
+            raise MetricError(f"score {label!r} has no samples along {by!r}; its dimensions: {dims}")
         rest = [dim for dim in samples.dims if dim != by]
         means = samples.mean(rest, skipna=True) if rest else samples
         names = samples[by].values if by in samples.coords else range(samples.sizes[by])
         values[label] = {str(n): float(v) for n, v in zip(names, np.asarray(means.values), strict=True)}
-    shared = [name for name in next(iter(values.values())) if all(name in each for each in values.values())]
+    shared = [name for name in next(iter(values.values())) if all(name in items for items in values.values())]
     if not shared:
         raise MetricError(f"the scores share no {by}: score all on one benchmark")
-    table = np.array([[each[name] for each in values.values()] for name in shared])
+    table = np.array([[items[name] for items in values.values()] for name in shared])
     ax = ax or axes(width=1.8 + 1.2 * len(scores), height=3.8)
     for i, line in enumerate(table):
         ax.plot(
@@ -99,10 +103,10 @@ def paired(scores: Mapping[str, Score], *, by: str = "subject", ax: Axes | None 
 
 
 def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
-    """Each neuroid's raw score against its own ceiling: whether the model or the data is the limit.
+    """Draw the raw score of each neuroid against its ceiling, to see whether the model or the data limit the score.
 
-    Both are means over splits, on their own scales. The dashed line is the best that the data allow: the ceiling itself,
-    or its square root where a correlation is set against a split-half reliability.
+    Both are means over splits, on their own scales. The dashed line is the best score that the data allow: the ceiling,
+    or its square root if the score is a correlation and the ceiling a split-half reliability.
 
     Raises
     ------
@@ -110,13 +114,13 @@ def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
         The score has no ceiling with samples for the same neuroids.
     """
     if score.ceiling is None:
-        raise MetricError(f"score {score.id!r} has no ceiling to set its samples against")
-    x, y = _pairs(_sites(score.ceiling), _sites(score))
+        raise MetricError(f"score {score.id!r} has no ceiling: choose a benchmark with a ceiling")
+    x, y = _pairs(_samples(score.ceiling), _samples(score))
     ax = ax or axes(width=4.2, height=4.2)
-    at = np.linspace(min(0.0, float(x.min())), float(x.max()), 100)
-    noisy = score.scale == "correlation" and score.ceiling.scale == "reliability"
-    best = np.sqrt(np.maximum(at, 0.0)) if noisy else at
-    ax.plot(at, best, color=SOFT, linewidth=1, linestyle="--", zorder=1, label="best that the data allow")
+    grid = np.linspace(min(0.0, float(x.min())), float(x.max()), 100)
+    is_reliability = score.scale == "correlation" and score.ceiling.scale == "reliability"
+    best = np.sqrt(np.maximum(grid, 0.0)) if is_reliability else grid
+    ax.plot(grid, best, color=SOFT, linewidth=1, linestyle="--", zorder=1, label="best that the data allow")
     ax.scatter(x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2, label=_item(score))
     ax.set_xlabel(f"ceiling ({score.ceiling.scale.replace('_', ' ')})")
     ax.set_ylabel(f"score ({score.scale.replace('_', ' ')}, before the ceiling)")
@@ -125,12 +129,12 @@ def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
 
 
 def _item(score: Score) -> str:
-    """What a point is."""
+    """Return the label of a point."""
     dims = [str(dim) for dim in score.samples.dims if dim != "split"] if score.samples is not None else []
     return f"one {dims[0].replace('_', ' ')}" if dims else "one split"
 
 
-def _sites(score: Score) -> Any:
+def _samples(score: Score) -> Any:
     samples = score.samples
     if samples is None or not samples.dims:
         raise MetricError(f"score {score.id!r} has no samples to plot")
@@ -145,7 +149,7 @@ def _pairs(x: Any, y: Any) -> tuple[Any, Any]:
         raise MetricError(f"the samples cannot be paired: {x.size} and {y.size}; score both on one benchmark")
     present = np.isfinite(x) & np.isfinite(y)
     if not present.any():
-        raise MetricError("no sample is defined on both sides")
+        raise MetricError("no sample has a value in both scores: score both on one benchmark")
     return x[present], y[present]
 
 

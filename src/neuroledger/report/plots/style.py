@@ -1,4 +1,4 @@
-"""How every figure looks: a quiet frame, one palette, and the plotted numbers kept with it."""
+"""Style of all figures: frame, palette, saving, and the plotted numbers in ``ax.data``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INK: Final = "#1d2124"
 SOFT: Final = "#8b939a"
 ACCENT: Final = "#0b6e6e"
 LIGHT: Final = "#2aa5a0"
-# Okabe and Ito's colours, told apart by people with any kind of colour vision.
+# Okabe and Ito's palette, which is distinguishable with any colour vision.
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 
@@ -33,14 +33,14 @@ class Panels(list["Axes"]):
 
 
 def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
-    """Write the figure of ``ax``, one or several: SVG with text kept as text and no date inside, or as the suffix says.
+    """Write the figure of ``ax`` in the format of the suffix and return its path; SVG contains text and no date.
 
     Raises
     ------
     RequestError
-        The suffix is none of a figure.
+        The suffix is not a supported format.
     DataError
-        The disk is full or read-only; what was there is still there.
+        The disk is full or read-only; the old file is unchanged.
     """
     import matplotlib as mpl
 
@@ -48,28 +48,28 @@ def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
     figure: Any = (ax[0] if isinstance(ax, Sequence) else ax).get_figure(root=True)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise RequestError(f"{path}: name a figure with one of the endings .{', .'.join(FORMATS)}")
-    held = io.BytesIO()
+        raise RequestError(f"{path} has no suffix of a figure: use one of .{', .'.join(FORMATS)}")
+    buffer = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "neuroledger"}):
         options = {"metadata": {"Date": None}} if kind == "svg" else {}
-        figure.savefig(held, format=kind, bbox_inches="tight", **options)
+        figure.savefig(buffer, format=kind, bbox_inches="tight", **options)
     with replacing(path) as temporary:
-        temporary.write_bytes(held.getvalue())
+        temporary.write_bytes(buffer.getvalue())
     return path
 
 
 def axes(*, width: float = 7.0, height: float = 4.0) -> Axes:
-    """An empty figure of its own; size in inches."""
+    """Return the axes of a new figure; size in inches."""
     from matplotlib.figure import Figure
 
-    # A figure of its own, without pyplot: no window, no global state, safe beside a user's own figures.
+    # Without pyplot there is no window and no global state that could affect figures of the user.
     ax: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot(axes_class=_displayed())
     return ax
 
 
 @cache
 def _displayed() -> type[Axes]:
-    """Axes whose figure a notebook displays; it shows figures of pyplot alone by itself."""
+    """Return a class of axes that notebooks display; by default they display figures of pyplot only."""
     from matplotlib.axes import Axes
 
     class DisplayedAxes(Axes):
@@ -83,19 +83,19 @@ def _displayed() -> type[Axes]:
 
 def _png(ax: Axes) -> bytes:
     figure: Any = ax.get_figure(root=True)
-    held = io.BytesIO()
-    figure.savefig(held, format="png", dpi=110, bbox_inches="tight")
-    return held.getvalue()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+    return buffer.getvalue()
 
 
 def legend(ax: Axes) -> None:
-    """Name the lines that have a name, outside the data where there is room."""
+    """Add a legend if a line has a label, where it overlaps the data least."""
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False, fontsize=8, loc="best")
 
 
 def finish(ax: Axes, data: dict[str, Any], *, spines: bool = True) -> Axes:
-    """Quiet lines, and the plotted numbers at ``ax.data``."""
+    """Apply the style and store the plotted numbers in ``ax.data``."""
     for name in ("top", "right", "left") if spines else ("top", "right", "left", "bottom"):
         ax.spines[name].set_visible(False)
     ax.tick_params(colors=INK, labelsize=9)

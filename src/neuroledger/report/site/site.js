@@ -1,5 +1,5 @@
-// Tables that sort and filter, and the front page: one suite at a time, groups that fold, columns to choose,
-// models side by side. What is shown is in the address, so that a link shows the same again.
+// Sortable and filterable tables, and the front page: suites, foldable groups, a choice of columns, and models
+// side by side. The address stores the current view, so that a link reproduces it.
 "use strict";
 (() => {
   const words = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -9,22 +9,22 @@
   const list = (text) => (text ? text.split(",").filter(Boolean) : []);
   const params = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
   const address = (entries) => {
-    const said = entries.filter(([, value]) => value).map(([name, value]) =>
+    const parts = entries.filter(([, value]) => value).map(([name, value]) =>
       `${name}=${encodeURIComponent(value).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
-    return `#${said.join("&")}`;
+    return `#${parts.join("&")}`;
   };
   const compare = (x, y, sign) => {
     const none = (v) => v === null || v === undefined || v === "";
-    if (none(x) || none(y)) return none(x) - none(y); // what has no value stays last
+    if (none(x) || none(y)) return none(x) - none(y); // missing values stay last
     return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
   };
 
-  // Within a page the first part of the address is the state; the skip link only moves the focus.
+  // The address fragment is the state of the page, so the skip link must not change it: it only moves the focus.
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     document.getElementById("main").focus();
   });
-  // A reference that is folded opens when a link leads to it.
+  // A folded reference opens when a link points to it.
   const unfold = () => {
     const target = location.hash.length > 1 && !location.hash.includes("=")
       ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
@@ -42,7 +42,7 @@
     table.style.zoom = "";
   }));
 
-  // A list of specs: sorted by a heading, filtered by words, both in the address.
+  // A list of specs: its sorting and filter are stored in the address.
   const table = document.querySelector("table[data-sortable]");
   if (table) {
     const body = table.tBodies[0], rows = Array.from(body.rows);
@@ -55,9 +55,9 @@
       return text !== "" && !Number.isNaN(Number(text)) ? Number(text) : text;
     };
     const show = () => {
-      const said = params(), [column, way] = list(said.get("sort"));
-      if (document.activeElement !== input) input.value = said.get("q") ?? "";
-      const wanted = words(said.get("q") ?? "");
+      const entries = params(), [column, way] = list(entries.get("sort"));
+      if (document.activeElement !== input) input.value = entries.get("q") ?? "";
+      const wanted = words(entries.get("q") ?? "");
       headings.forEach((heading) => heading.removeAttribute("aria-sort"));
       let order = rows;
       if (column !== undefined && headings[Number(column)]) {
@@ -71,8 +71,8 @@
       count.textContent = `${shown} of ${rows.length}`;
     };
     const go = (changes) => {
-      const said = params();
-      const all = { q: said.get("q"), sort: said.get("sort"), ...changes };
+      const entries = params();
+      const all = { q: entries.get("q"), sort: entries.get("sort"), ...changes };
       history.replaceState(null, "", address(Object.entries(all)));
       show();
     };
@@ -86,8 +86,8 @@
   // The front page.
   const place = document.getElementById("board");
   if (!place) return;
-  const FEW = 14; // columns that are shown unfolded
-  const FIRST = 60; // rows that are drawn before the browser paints
+  const FEW = 14; // boards with more columns start folded
+  const FIRST = 60; // rows that are drawn before the first paint
   const boards = new Map();
   const order = JSON.parse(document.getElementById("suites").textContent);
   const board = (suite) => {
@@ -97,7 +97,7 @@
     return boards.get(suite);
   };
   const STATES = { f: "failed", p: "partial", s: "stale", e: "edited", m: "missing", u: "unavailable" };
-  const SAID = { failed: "failed", missing: "–", unavailable: "n/a", partial: "partial", stale: "stale", edited: "edited" };
+  const STATUS_TEXTS = { failed: "failed", missing: "–", unavailable: "n/a", partial: "partial", stale: "stale", edited: "edited" };
   const number = (value, counts = true) => {
     if (value === null || value === undefined) return "–";
     if (Math.abs(value) >= 1e4) return Math.round(value).toLocaleString("en");
@@ -105,7 +105,7 @@
     return Number(text) === 0 ? text.replace("-", "") : text;
   };
 
-  // Groups of the suite's hierarchy above their benchmarks; benchmarks of no group below their data set.
+  // Benchmarks are children of their group in the hierarchy of the suite, or else of their data set.
   function prepared(plain) {
     const nodes = new Map(), top = [];
     plain.groups.forEach((group, mean) => nodes.set(group.name, { key: group.name, label: group.name, mean, kids: [] }));
@@ -135,14 +135,14 @@
   }
 
   const state = () => {
-    const said = params();
-    const suite = order.includes(said.get("suite")) ? said.get("suite") : order[0];
+    const entries = params();
+    const suite = order.includes(entries.get("suite")) ? entries.get("suite") : order[0];
     const b = board(suite);
-    const open = said.has("open") ? new Set(list(said.get("open")))
+    const open = entries.has("open") ? new Set(list(entries.get("open")))
       : new Set(b.folds ? [] : Array.from(b.nodes.keys()));
     return {
-      suite, open, sort: list(said.get("sort")), q: said.get("q") ?? "", b: said.get("b") ?? "",
-      hide: new Set(list(said.get("hide"))), compare: list(said.get("compare")), controls: said.get("controls") !== "no",
+      suite, open, sort: list(entries.get("sort")), q: entries.get("q") ?? "", b: entries.get("b") ?? "",
+      hide: new Set(list(entries.get("hide"))), compare: list(entries.get("compare")), controls: entries.get("controls") !== "no",
     };
   };
   const link = (s) => {
@@ -159,7 +159,7 @@
     draw(focus);
   };
 
-  // The columns that are shown: the mean of each group, what is open below it, what the words and the choice leave.
+  // The visible columns: the mean of each group and its unfolded children that match the filter and the selection.
   function leaves(b, s) {
     const wanted = words(s.b), found = [];
     const shown = (i) => !s.hide.has(b.columns[i].id) && holds(b.columns[i].text, wanted);
@@ -204,14 +204,14 @@
       const part = row.groups[leaf.mean];
       return part ? `<td class="cell group">${number(part[0])}${interval(part)}</td>` : '<td class="cell group soft">–</td>';
     }
-    const column = b.columns[leaf.column], held = row.cells[leaf.column];
-    if (!Array.isArray(held)) {
-      const status = STATES[held[0]], reason = b.texts[Number(held.slice(1))] ?? "";
+    const column = b.columns[leaf.column], packed = row.cells[leaf.column];
+    if (!Array.isArray(packed)) {
+      const status = STATES[packed[0]], reason = b.texts[Number(packed.slice(1))] ?? "";
       const text = status === "failed"
-        ? `<a href="records/${escaped(column.id)}/${escaped(row.model)}.html">failed</a>` : SAID[status];
+        ? `<a href="records/${escaped(column.id)}/${escaped(row.model)}.html">failed</a>` : STATUS_TEXTS[status];
       return `<td class="state ${status}" title="${escaped(reason)}">${text}</td>`;
     }
-    const [mean, low, high, top, signer] = held;
+    const [mean, low, high, top, signer] = packed;
     const share = column.counts && row.role === "model" ? ` style="--v:${Math.min(1, Math.max(0, mean)).toFixed(3)}"` : "";
     const marks = `cell${top ? " top" : ""}${signer ? " signed" : ""}`;
     return `<td class="${marks}"${share}${signer ? ` title="recomputed and signed by ${escaped(signer)}"` : ""}><a href="records/${escaped(column.id)}/${escaped(row.model)}.html">${number(mean, column.counts)}</a>${interval([mean, low, high], column.counts)}</td>`;
@@ -272,7 +272,7 @@
     return one("floor: best negative control", "floor") + one("ceiling, as measured", "ceiling");
   }
 
-  // Chosen models side by side: a line for each benchmark, a mark for each model on one axis.
+  // Selected models side by side: a line for each benchmark, a mark for each model on one axis.
   function sideBySide(b, s, found) {
     const rows = s.compare.map((name) => b.rows.find((row) => row.model === name)).filter(Boolean);
     const shown = found.filter((leaf) => leaf.column !== undefined || leaf.mean !== undefined);
@@ -294,7 +294,7 @@
     const total = rows.some((row) => row.score)
       ? `<tr><th scope="row"><b>Score</b></th>${rows.map((row) => `<td class="number">${row.score ? `<b>${number(row.score[0])}</b>${interval(row.score)}` : "–"}</td>`).join("")}<td></td></tr>` : "";
     const two = rows.length === 2 ? `<p class="note">Is the difference real? <code>neuroledger compare ${escaped(rows[0].model)} ${escaped(rows[1].model)} --suite ${escaped(b.suite)}</code> compares them paired over shared items.</p>` : "";
-    return `<h2 id="compared">Side by side</h2><div class="scroll" tabindex="0" role="region" aria-label="models side by side"><table class="side"><caption class="hidden">Chosen models on the benchmarks that are shown</caption>`
+    return `<h2 id="compared">Side by side</h2><div class="scroll" tabindex="0" role="region" aria-label="models side by side"><table class="side"><caption class="hidden">Selected models on the visible benchmarks</caption>`
       + `<thead><tr><th scope="col">benchmark</th>${rows.map((row, i) => `<th scope="col" class="number"><i class="dot m${i % 6}"></i> ${escaped(row.model)}</th>`).join("")}<th scope="col">on one axis</th></tr></thead><tbody>${total}${lines.join("")}</tbody></table></div>${two}`;
   }
 
@@ -345,7 +345,7 @@
       place.dataset.complete = "no";
     } else place.dataset.complete = "yes";
     document.getElementById("compare").innerHTML = sideBySide(b, s, found);
-    const scored = b.rows.flatMap((row) => row.cells.filter(Array.isArray)), signed = scored.filter((held) => held[4]);
+    const scored = b.rows.flatMap((row) => row.cells.filter(Array.isArray)), signed = scored.filter((packed) => packed[4]);
     document.getElementById("trust").textContent = `${signed.length} of ${scored.length} scores are recomputed and signed`
       + `${signed.length ? ", marked ✓" : ""}; the others are self-reported.`;
     if (focus) document.querySelector(focus)?.focus();
