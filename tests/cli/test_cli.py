@@ -160,7 +160,7 @@ def test_a_front_is_drawn_into_a_figure_or_refused(run, lab: Lab) -> None:
     code, _, err = run("pareto", "lab.V4-ridge")
     assert code == 2 and "no model has both a score" in err
     code, _, err = run("export", "neurobench", "lab.V4-ridge")
-    assert code == 2 and "NeuroBench's layout has places for accuracy," in err
+    assert code == 2 and "has no metric of NeuroBench's layout" in err
 
 
 def test_list_and_show(run) -> None:
