@@ -273,7 +273,11 @@ def test_check_tells_of_superseding_circles_and_stray_files(run, lab: Lab) -> No
     lab.benchmark("two", superseded_by="one")
     (lab.root / "specs" / "stray.yaml").write_text("a: 1\n")
     code, out, _ = run("check")
-    assert code == 1 and "superseded_by is circular: one → two → one" in out and "not in a folder for specs" in out
+    assert (
+        code == 1
+        and "superseded_by is circular: one → two → one" in out
+        and "not in a folder for specs" in out
+    )
 
 
 def test_check_refuses_a_benchmark_whose_controls_failed(run, lab: Lab) -> None:

@@ -173,7 +173,10 @@ def test_what_cannot_be_compared_says_why(run_lab: Lab) -> None:
     catalog = run_lab.open()
     [missing] = compare("pixels4", "ant", catalog=catalog).differences
     assert missing.value is None
-    assert missing.reason == "ant has no record on lab.V4-ridge; run `neuroledger run ant --benchmark lab.V4-ridge`"
+    assert (
+        missing.reason
+        == "ant has no record on lab.V4-ridge; run `neuroledger run ant --benchmark lab.V4-ridge`"
+    )
     with pytest.raises(RequestError, match="with itself"):
         compare("pixels4", "pixels4", catalog=catalog)
     with pytest.raises(RequestError, match="did you mean 'pixels4'"):
