@@ -174,16 +174,16 @@ def _unlink(paths: Iterable[Path]) -> None:
 
 def test_files_that_are_missing_are_named_with_the_folder_that_holds_them(place: Path, folder: Path) -> None:
     path = write(place, folder)
-    with pytest.raises(RequestError, match=r"holds download/responses\.npy: name the folder .*download"):
+    with pytest.raises(RequestError, match=r"contains download/responses\.npy: give the folder .*download"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder.parent))
     (folder / "images" / "all.zip").rename(folder / "all.zip")
-    with pytest.raises(RequestError, match=r"holds no file like images/\*\.zip"):
+    with pytest.raises(RequestError, match=r"contains no file like images/\*\.zip"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder))
     (folder / "responses.npy").unlink()
     with pytest.raises(RequestError, match=r"lacks 1 files .*: responses\.npy; unpack all\.zip first"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder))
     _unlink(p for p in folder.rglob("*") if p.is_file())
-    with pytest.raises(RequestError, match="holds no files"):
+    with pytest.raises(RequestError, match="contains no files"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder))
     assert untouched(place, path)
 
@@ -207,7 +207,7 @@ def test_what_the_reader_or_an_expectation_refuses_is_said_before_anything_is_wr
 
 def test_what_only_recordings_need_is_refused(place: Path, folder: Path) -> None:
     write(place, folder)
-    with pytest.raises(RequestError, match="--label is about recordings; Cells is read by numpy_repetitions"):
+    with pytest.raises(RequestError, match="--label only applies to recordings, but Cells is read by numpy_repetitions"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder, label="x"))
 
 

@@ -86,7 +86,7 @@ def test_the_strangers_benchmark_is_scored_with_all_its_controls(stranger: Stran
 
 def test_the_strangers_commands_print_what_the_page_promises(stranger: Stranger) -> None:
     assert "4 spec files: no problems" in stranger.printed
-    assert "5 of 5 expectations hold" in stranger.printed
+    assert "5 of 5 expectations met" in stranger.printed
     assert "Partial least squares regression, cross-validated" in stranger.printed
     assert "Correlation of each neuroid with the model's mean response" in stranger.printed
 

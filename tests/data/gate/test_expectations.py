@@ -122,7 +122,7 @@ def test_files_that_are_named_as_images_are_decoded_whatever_is_declared(ending:
 def test_a_site_that_never_changes() -> None:
     dead = recording()
     dead[:, 1] = 0.5
-    words = "1 of 3 positions along neuroid with the same value throughout: b"
+    words = "1 of 3 positions along neuroid with a constant value: b"
     assert ask("assembly", {"check": "values_vary"}, Subject(None, dead)) == [words]
 
 
@@ -196,7 +196,7 @@ def test_between_agrees_with_its_definition(values: list[float]) -> None:
 
 def test_what_great_expectations_swallows_is_a_failure() -> None:
     found = ask("stimuli", {"check": "between", "column": "object_name", "low": 0})
-    assert len(found) == 1 and found[0].startswith("Great Expectations could not decide it (")
+    assert len(found) == 1 and found[0].startswith("Great Expectations could not decide the expectation (")
 
 
 def test_no_expectation_at_all_is_refused() -> None:
@@ -217,7 +217,7 @@ def test_a_result_that_does_not_come_back_is_a_failure() -> None:
     [compiled] = Expectations.model_validate({"stimuli": [{"check": "files_exist"}]}).stimuli
     inquiry = inquire(compiled, "stimuli", Subject(stimulus_set()))
     lost: Answer = suites._answer(None, inquiry.questions[0], inquiry.facts, private=False)
-    assert not lost.success and lost.error == "Great Expectations returned no result for it"
+    assert not lost.success and lost.error == "Great Expectations returned no result"
 
 
 def test_private_answers_hold_counts_and_no_values() -> None:

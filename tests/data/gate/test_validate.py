@@ -88,7 +88,7 @@ def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
     [finding] = report.findings
     assert finding.where == "data/tiny/responses.nc"
     assert "does not have the pinned bytes" in finding.what
-    assert finding.fix == "move it away, then bring it with `neuroledger fetch tiny`"
+    assert finding.fix == "move it away, then run `neuroledger fetch tiny`"
     refused = refusal(catalog, "tiny")
     assert refused is not None and refused.code == "data.invalid" and "responses.nc" in refused.what
 

@@ -88,11 +88,11 @@ def test_asking_whether_data_are_valid_does_not_import_great_expectations() -> N
 
 def test_a_report_says_in_one_line_what_was_found_and_then_each_finding(tiny: Tiny) -> None:
     report = validate(tiny.pin(), "tiny")
-    assert str(report) == "✓ tiny: 3 files verified, 9 of 9 expectations hold"
+    assert str(report) == "✓ tiny: 3 files verified, 9 of 9 expectations met"
     (tiny.data / "responses.nc").write_bytes(b"")
     broken = validate(tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})), "tiny")
     head, *told = str(broken).splitlines()
-    assert head == "✗ tiny: invalid, 1 found in stage 'structure'"
+    assert head == "✗ tiny: invalid, 1 error in stage 'structure'"
     assert told == [f"  {line}" for line in str(broken.findings[0]).splitlines()] and len(told) == 2
     assert broken.errors == broken.findings and broken.to_dict()["success"] is False
     refused = refusal(tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})), "tiny")

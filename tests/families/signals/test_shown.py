@@ -330,7 +330,7 @@ def test_weights_that_are_known_by_their_hash_alone_are_pinned_from_a_download(
     assert "unavailable" in path.read_text()
     (downloads / "a.bin").write_bytes(content)
     assert main(["pin", "net", "--from", str(downloads), "--label", "age"]) != 0
-    assert "--label is about recordings; net is a model" in capsys.readouterr().err
+    assert "--label only applies to recordings, but net is a model" in capsys.readouterr().err
     assert main(["pin", "net", "--from", str(downloads), "--dry-run"]) == 0
     assert "unavailable" in path.read_text()
     assert main(["pin", "net", "--from", str(downloads)]) == 0

@@ -1,1 +1,1 @@
-"""The gate: a data set is hashed, read and examined before anything is scored on it."""
+"""The gate: every data set is verified, read and validated before anything is scored on it."""

@@ -1,4 +1,4 @@
-"""Our vocabulary of expectations becomes questions to Great Expectations about tables of facts."""
+"""Compile the project's expectations to questions for Great Expectations about tables of facts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_TABLE: Final = "let the reader return one, or drop the expectation"
 
 
 class UnaskableError(DataError):
-    """An expectation speaks of something that is not there; ``do`` says what to do about it."""
+    """An expectation refers to something that the data do not have; ``do`` says what to do about it."""
 
     def __init__(self, what: str, do: str) -> None:
         super().__init__(what)
@@ -39,7 +39,7 @@ class UnaskableError(DataError):
 
 @dataclass(frozen=True)
 class Inquiry:
-    """One of our expectations, compiled: the facts it is about and the questions that decide it."""
+    """A compiled expectation: a table of facts, and the questions about it that decide the expectation."""
 
     facts: Facts
     questions: tuple[Question, ...]
@@ -47,13 +47,13 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is examined: stimuli, an assembly, or both; facts about them are gathered when first asked for."""
+    """The data to validate: stimuli, an assembly, or both; tables of facts are built at first use."""
 
     stimulus_set: StimulusSet | None = None
     assembly: xr.DataArray | None = None
     decoded: bool = False
     content: str = ""
-    """SHA-256 of the assembly, where it is known."""
+    """SHA-256 of the assembly, if known."""
 
     @cached_property
     def stimuli(self) -> Facts:
@@ -80,42 +80,41 @@ class Subject:
         return self.assembly
 
     def along(self, coordinate: str) -> Facts:
-        """The coordinates along the dimension on which ``coordinate`` lies."""
-        _known(coordinate, self.recording.coords, "coordinate", "the assembly")
+        """The coordinates along the dimension of ``coordinate``."""
+        _require_name(coordinate, self.recording.coords, "coordinate", "the assembly")
         dims = self.recording.coords[coordinate].dims
         if len(dims) != 1:
-            what = f"coordinate '{coordinate}' lies on {len(dims)} dimensions"
-            raise UnaskableError(what, "name a coordinate that lies on one dimension")
+            what = f"coordinate '{coordinate}' has {len(dims)} dimensions"
+            raise UnaskableError(what, "name a coordinate with one dimension")
         return gather.coordinates(self.recording, str(dims[0]))
 
 
 def inquire(expectation: say.Check, part: str, subject: Subject) -> Inquiry:
-    """The facts and questions that decide an expectation about one part, "stimuli" or "assembly".
+    """Compile an expectation about one part of the data, "stimuli" or "assembly".
 
     Raises
     ------
     UnaskableError
-        It names a column, coordinate or dimension that does not exist.
+        The expectation names a column, coordinate or dimension that does not exist.
     """
     match expectation:
         case say.RowCheck(where=where):
             facts = _rows(expectation, part, subject)
             for column in (*_columns(expectation), *where):
-                _known(column, facts.rows.columns, "column", f"the {facts.title}")
+                _require_name(column, facts.rows.columns, "column", f"the {facts.title}")
             if isinstance(expectation, say.Matches):
-                _require_quick(
-                    expectation.pattern, facts.rows[expectation.column].dropna().astype(str).unique()
-                )
-            return Inquiry(gather.select(facts, where), tuple(_about_rows(expectation)))
+                texts = facts.rows[expectation.column].dropna().astype(str).unique()
+                _require_fast_pattern(expectation.pattern, texts)
+            return Inquiry(gather.select(facts, where), tuple(_row_questions(expectation)))
         case say.Columns(columns=columns, only=only):
             return Inquiry(subject.stimuli, (ask.has_columns(columns, only=only),))
         case _:
-            facts, questions = _about_assembly(expectation, subject)
+            facts, questions = _assembly_questions(expectation, subject)
             return Inquiry(facts, tuple(questions))
 
 
-def _require_quick(pattern: str, texts: Iterable[str]) -> None:
-    """Return if the pattern decides on all texts in a few seconds; `re` can take longer than the age of the universe."""
+def _require_fast_pattern(pattern: str, texts: Iterable[str]) -> None:
+    """Refuse a pattern that does not match all texts within seconds; `re` can take exponential time."""
     try:
         confined(
             lambda: [bool(re.fullmatch(pattern, text)) for text in texts],
@@ -142,8 +141,8 @@ def _rows(expectation: say.RowCheck, part: str, subject: Subject) -> Facts:
     return subject.along((*_columns(expectation), *expectation.where, "stimulus_id")[0])
 
 
-def _about_rows(expectation: say.RowCheck) -> Iterable[Question]:
-    # Great Expectations skips missing values, so that every question about a column needs this one beside it.
+def _row_questions(expectation: say.RowCheck) -> Iterable[Question]:
+    # Great Expectations skips missing values, so that every question about a column also needs this one.
     yield from (ask.not_null(column) for column in _columns(expectation))
     match expectation:
         case say.Unique(column=column):
@@ -180,26 +179,23 @@ def _about_rows(expectation: say.RowCheck) -> Iterable[Question]:
             yield ask.pairs("@sha256", column, "files without the SHA-256 that the table gives", quote="rows")
 
 
-def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Sequence[Question]]:
+def _assembly_questions(expectation: say.Check, subject: Subject) -> tuple[Facts, Sequence[Question]]:
     recording = subject.recording
     match expectation:
         case say.Dims(dims=dims):
-            held = ", ".join(dims)
-            return gather.values(recording), [
-                ask.states("dims", held, f"dimensions: ({held}) declared, found")
-            ]
+            declared = ", ".join(dims)
+            words = f"dimensions: ({declared}) declared, found"
+            return gather.values(recording), [ask.states("dims", declared, words)]
         case say.Shape(sizes=sizes):
-            return _shape(sizes, recording)
+            return _shape_questions(sizes, recording)
         case say.Coords(coords=coords):
-            return _coords(coords, recording)
+            return _coords_questions(coords, recording)
         case say.Dtype(dtype=dtype):
             words = f"type of the values: {dtype} declared, found"
             return gather.values(recording), [ask.states("dtype", dtype, words)]
         case say.ValuesFinite(missing=missing):
-            words = f"missing values (NaN): {missing} declared, found"
-            questions = [ask.states("missing", missing, words)]
             return gather.values(recording), [
-                *questions,
+                ask.states("missing", missing, f"missing values (NaN): {missing} declared, found"),
                 ask.states("infinite", 0, "infinite values: none allowed, found"),
             ]
         case say.ValuesBetween(low=low, high=high):
@@ -208,8 +204,8 @@ def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Se
             bounds += [ask.between("highest", None, high, words, quote="only")] if high is not None else []
             return gather.value_range(recording), [ask.not_null("lowest"), *bounds]
         case say.ValuesVary(over=over):
-            _known(over, recording.dims, "dimension", "the assembly")
-            words = f"positions along {over} with the same value throughout"
+            _require_name(over, recording.dims, "dimension", "the assembly")
+            words = f"positions along {over} with a constant value"
             return gather.sites(recording, over), [ask.in_set("varies", (True,), words, quote="rows")]
         case say.Content(sha256=sha256):
             words = f"SHA-256 of values and coordinates: {sha256} declared, found"
@@ -229,20 +225,22 @@ def _about_assembly(expectation: say.Check, subject: Subject) -> tuple[Facts, Se
                 ask.states("units", units, f"units: {units} declared, found"),
             ]
         case say.Aligned(complete=complete):
-            return _aligned(complete, subject)
+            return _alignment_questions(complete, subject)
         case say.Repetitions(count=count, low=low, high=high):
             subject.along("stimulus_id")
             low, high = (low, high) if count is None else (count, count)
             words = f"stimuli not presented {ask.span(low, high)} times"
             return gather.repetitions(recording), [ask.between("presentations", low, high, words)]
-    raise UnaskableError(f"nothing answers '{type(expectation).__name__}'", "use a check of the vocabulary")
+    raise UnaskableError(
+        f"the check '{type(expectation).__name__}' is not supported", "use a check of the vocabulary"
+    )
 
 
-def _shape(
+def _shape_questions(
     sizes: Mapping[str, int | tuple[int, int]], recording: xr.DataArray
 ) -> tuple[Facts, Sequence[Question]]:
     for dim in sizes:
-        _known(dim, recording.dims, "dimension", "the assembly")
+        _require_name(dim, recording.dims, "dimension", "the assembly")
     spans = {dim: size if isinstance(size, tuple) else (size, size) for dim, size in sizes.items()}
     questions = [
         ask.between(dim, low, high, f"length of '{dim}': {ask.span(low, high)} declared, found", quote="only")
@@ -251,37 +249,38 @@ def _shape(
     return gather.lengths(recording), questions
 
 
-def _coords(coords: Mapping[str, Sequence[str]], recording: xr.DataArray) -> tuple[Facts, Sequence[Question]]:
+def _coords_questions(
+    coords: Mapping[str, Sequence[str]], recording: xr.DataArray
+) -> tuple[Facts, Sequence[Question]]:
     for dim in coords:
-        _known(dim, recording.dims, "dimension", "the assembly")
-    wanted = [f"{name} along {dim}" for dim, names in coords.items() for name in names]
-    facts = gather.coordinate_names(recording, wanted)
-    there = ask.holds_all("place", wanted, "coordinates declared but absent")
-    return facts, [there, ask.in_set("complete", (True,), "coordinates with missing values", quote="rows")]
+        _require_name(dim, recording.dims, "dimension", "the assembly")
+    declared = [f"{name} along {dim}" for dim, names in coords.items() for name in names]
+    return gather.coordinate_names(recording, declared), [
+        ask.holds_all("place", declared, "coordinates declared but absent"),
+        ask.in_set("complete", (True,), "coordinates with missing values", quote="rows"),
+    ]
 
 
-def _aligned(complete: bool, subject: Subject) -> tuple[Facts, Sequence[Question]]:
-    known = sorted(map(str, subject.stimuli.rows["stimulus_id"].dropna().unique()))
-    facts, alone = subject.along("stimulus_id"), known
-    known = known + _several(subject.recording["stimulus_id"].values.astype(str).tolist(), set(known))
+def _alignment_questions(complete: bool, subject: Subject) -> tuple[Facts, Sequence[Question]]:
+    ids = sorted(map(str, subject.stimuli.rows["stimulus_id"].dropna().unique()))
+    facts = subject.along("stimulus_id")
+    joined = _joined_ids(subject.recording["stimulus_id"].values.astype(str).tolist(), set(ids))
     words = "presentations of stimuli that the stimulus table does not have"
-    questions = [ask.not_null("stimulus_id"), ask.in_set("stimulus_id", known, words, quote="values")]
+    questions = [ask.not_null("stimulus_id"), ask.in_set("stimulus_id", ids + joined, words, quote="values")]
     if complete:
-        questions.append(
-            ask.holds_all("stimulus_id", alone, "stimuli of the table that were never presented")
-        )
+        questions.append(ask.holds_all("stimulus_id", ids, "stimuli of the table that were never presented"))
     return facts, questions
 
 
-def _several(ids: Sequence[str], known: set[str]) -> list[str]:
-    """Ids of presentations of several stimuli of the table, as in a choice between three."""
-    return sorted({id for id in ids if "|" in id and set(id.split("|")) <= known} - known)
+def _joined_ids(presented: Sequence[str], ids: set[str]) -> list[str]:
+    """Presented ids that join several stimuli of the table with ``|``, as in a choice between three."""
+    return sorted({id for id in presented if "|" in id and set(id.split("|")) <= ids} - ids)
 
 
-def _known(name: str, names: Iterable[object], noun: str, holder: str) -> None:
+def _require_name(name: str, names: Iterable[object], noun: str, owner: str) -> None:
     known = [str(each) for each in names]
     if name in known:
         return
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"name one of: {', '.join(known) or 'none there'}"
-    raise UnaskableError(f"{holder} has no {noun} '{name}'", hint)
+    hint = f"did you mean '{near[0]}'?" if near else f"name one of: {', '.join(known) or 'it has none'}"
+    raise UnaskableError(f"{owner} has no {noun} '{name}'", hint)

@@ -1,4 +1,4 @@
-"""Questions to Great Expectations, each with the words that say what is wrong when the answer is no."""
+"""Questions to Great Expectations, each with the message for the case that the answer is no."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ __all__ = [
 ]  # fmt: skip
 
 Quote = Literal["values", "rows", "both", "only"]
-"""What a breach quotes: its values, what its rows are called, both, or its only value to end the sentence."""
+"""What a breach quotes: values, names of rows, both, or the only value, which then ends the message."""
 
 EXAMPLES: Final = 5
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What Great Expectations said to one question.
+    """The answer of Great Expectations to one question.
 
     Attributes
     ----------
     success
-        Whether the expectation holds.
+        Whether the expectation is met.
     total, breaches
-        Rows examined, and rows that break it.
+        Numbers of rows examined, and of rows that violate it.
     values, rows
-        Some of the values that break it, and what their rows are called; empty for private data.
+        Some of the values that violate it, and the names of their rows; empty for private data.
     absent
-        Values that were expected and do not occur; empty for private data.
+        Expected values that do not occur; empty for private data.
     observed
-        What was counted instead of what was expected.
+        The observed count or columns, if the question is about the whole table.
     error
-        Why the answer cannot be believed: Great Expectations failed inside, or had nothing to look at.
+        Why the answer is void: Great Expectations failed internally, or had no rows to examine.
     """
 
     success: bool
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """One expectation of Great Expectations by name, its arguments, and the words for a breach."""
+    """An expectation of Great Expectations by name, its arguments, and a function that describes a breach."""
 
     type: str
     arguments: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Question:
 
 
 def not_null(column: str) -> Question:
-    """No value of the column is missing; the other questions skip what is missing."""
+    """No value of the column is missing; the other questions skip missing values."""
     return Question(
         "expect_column_values_to_not_be_null",
         {"column": column},
@@ -66,7 +66,7 @@ def not_null(column: str) -> Question:
 
 
 def each(column: str, verb: str, arguments: Mapping[str, Any], breach: str) -> Question:
-    """Every value of the column keeps the rule ``expect_column_values_<verb>``."""
+    """Every value of the column meets the rule ``expect_column_values_<verb>``."""
     return Question(
         f"expect_column_values_{verb}",
         {"column": column, **arguments},
@@ -88,7 +88,7 @@ def in_set(
 
 
 def states(column: str, value: Any, breach: str) -> Question:
-    """The column says ``value`` throughout; for tables that state one fact."""
+    """The column has ``value`` in every row; for tables that state one fact."""
     return Question(
         "expect_column_values_to_be_in_set",
         {"column": column, "value_set": [value]},
@@ -109,7 +109,7 @@ def holds_all(column: str, values: Iterable[Any], breach: str | None = None) -> 
 def between(
     column: str, low: float | None, high: float | None, breach: str | None = None, *, quote: Quote = "both"
 ) -> Question:
-    """Every value of the column lies between the bounds, both included."""
+    """Every value of the column is between the bounds, inclusive."""
     words = breach or f"values of '{column}' not {span(low, high)}"
     return Question(
         "expect_column_values_to_be_between",
@@ -123,7 +123,7 @@ def between(
 
 
 def pairs(column: str, other: str, breach: str, *, quote: Quote = "both") -> Question:
-    """Two columns agree in every row."""
+    """Two columns are equal in every row."""
     return Question(
         "expect_column_pair_values_to_be_equal",
         {"column_A": column, "column_B": other, "ignore_row_if": "neither"},
@@ -132,7 +132,7 @@ def pairs(column: str, other: str, breach: str, *, quote: Quote = "both") -> Que
 
 
 def decodes(column: str) -> Question:
-    """Every file decodes as an image; the column says so, or why not."""
+    """Every file decodes as an image; the column contains "decodes" or the reason."""
     return Question(
         "expect_column_values_to_be_in_set",
         {"column": column, "value_set": ["decodes"]},
@@ -152,7 +152,7 @@ def unique_together(columns: Sequence[str]) -> Question:
 
 
 def distinct(column: str, count: int) -> Question:
-    """Exactly so many different values occur."""
+    """The column has exactly ``count`` different values."""
     return Question(
         "expect_column_unique_value_count_to_be_between",
         {"column": column, "min_value": count, "max_value": count},
@@ -161,7 +161,7 @@ def distinct(column: str, count: int) -> Question:
 
 
 def row_count(low: int | None, high: int | None) -> Question:
-    """The table has so many rows."""
+    """The number of rows is between the bounds, inclusive."""
     return Question(
         "expect_table_row_count_to_be_between",
         {"min_value": low, "max_value": high},
@@ -170,7 +170,7 @@ def row_count(low: int | None, high: int | None) -> Question:
 
 
 def has_columns(columns: Sequence[str], *, only: bool) -> Question:
-    """The table has these columns, and with ``only`` no others."""
+    """The table has these columns, and no others if ``only`` is true."""
 
     def breach(answer: Answer) -> str:
         observed = list(answer.observed or ())
@@ -186,24 +186,24 @@ def has_columns(columns: Sequence[str], *, only: bool) -> Question:
 
 
 def share(answer: Answer) -> str:
-    """How many of how many rows break the rule."""
+    """The number of rows that break the rule, of all rows, in words."""
     if answer.breaches is None or answer.total is None:
         return "some"
     return f"{answer.breaches} of {answer.total}"
 
 
 def named(answer: Answer, quote: Quote) -> str:
-    """Some of the breaches, or nothing where they may not be quoted."""
+    """Some of the breaches, or nothing if they may not be quoted."""
     if quote == "both" and answer.rows:
         pairs = zip(answer.values, answer.rows, strict=False)
-        shown = [value if value == row else f"{value} ({row})" for value, row in pairs]
+        examples = [value if value == row else f"{value} ({row})" for value, row in pairs]
     else:
-        shown = list(answer.rows if quote == "rows" else answer.values)
-    return f": {listed(dict.fromkeys(shown))}" if shown else ""
+        examples = list(answer.rows if quote == "rows" else answer.values)
+    return f": {listed(dict.fromkeys(examples))}" if examples else ""
 
 
 def listed(items: Iterable[Any]) -> str:
-    """The first few of ``items``, and a sign that there are more."""
+    """The first few of ``items`` in one text, with an ellipsis if there are more."""
     texts = [str(item) for item in items]
     return ", ".join(texts[:EXAMPLES]) + (", …" if len(texts) > EXAMPLES else "")
 

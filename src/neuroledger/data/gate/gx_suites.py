@@ -1,4 +1,4 @@
-"""Great Expectations answers questions about tables of facts; the only module that imports it."""
+"""Run questions about tables of facts with Great Expectations; the only module that imports it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Suite:
-    """One table of facts and all that is asked about it, each question by its place among the inquiries."""
+    """A table of facts and all questions about it, each with its position among the inquiries."""
 
     name: str
     facts: Facts
-    asked: tuple[tuple[Place, Question], ...]
+    questions: tuple[tuple[Place, Question], ...]
 
 
 def great_expectations_version() -> str:
@@ -46,19 +46,19 @@ def great_expectations_version() -> str:
 def answers(
     inquiries: Sequence[Inquiry], *, private: bool = False, data_docs: Path | None = None
 ) -> list[tuple[Answer, ...]]:
-    """The answers to every question of every inquiry, in their order.
+    """The answers to all questions of every inquiry, in order.
 
-    Great Expectations passes what it did not look at: an empty suite, an empty table, missing values; and it
-    hides what is raised inside. Each of these is a failed answer here.
+    Great Expectations passes whatever it did not examine (an empty suite, an empty table, missing values) and hides
+    internal exceptions. Here, each of these is a failed answer.
 
     Parameters
     ----------
     inquiries
-        What to ask, about which facts.
+        Questions with the facts that they are about.
     private
-        Leave values and names of rows out of the answers.
+        Omit values and names of rows from the answers.
     data_docs
-        Folder in which Great Expectations writes its own pages (they need a network to look right).
+        Folder in which Great Expectations writes its own pages (they load styles from the network).
 
     Raises
     ------
@@ -66,32 +66,34 @@ def answers(
         ``inquiries`` is empty: there is nothing to validate.
     """
     if not inquiries:
-        raise DataError("no expectation was given: an empty suite would pass whatever the data are")
+        raise DataError(
+            "there is no expectation, and an empty suite would pass any data: declare expectations"
+        )
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
     if data_docs is not None:
         _add_site(context, data_docs)
-    found: dict[Place, Answer] = {}
+    result: dict[Place, Answer] = {}
     for suite in _suites(inquiries):
-        found |= _run(context, suite, private=private)
+        result |= _run_suite(context, suite, private=private)
     if data_docs is not None:
         context.build_data_docs()
-    return [tuple(found[i, j] for j in range(len(inquiry.questions))) for i, inquiry in enumerate(inquiries)]
+    return [tuple(result[i, j] for j in range(len(inquiry.questions))) for i, inquiry in enumerate(inquiries)]
 
 
 def _suites(inquiries: Sequence[Inquiry]) -> Iterable[_Suite]:
-    """The questions by table; facts of the same title are the same facts."""
+    """Group the questions by table; facts with the same title are the same facts."""
     facts = {inquiry.facts.title: inquiry.facts for inquiry in inquiries}
-    asked: dict[str, list[tuple[Place, Question]]] = {title: [] for title in facts}
+    by_title: dict[str, list[tuple[Place, Question]]] = {title: [] for title in facts}
     for i, inquiry in enumerate(inquiries):
-        asked[inquiry.facts.title] += [((i, j), question) for j, question in enumerate(inquiry.questions)]
+        by_title[inquiry.facts.title] += [((i, j), question) for j, question in enumerate(inquiry.questions)]
     return [
         _Suite(f"{number} {re.sub('[^A-Za-z0-9]+', ' ', title).strip()}", facts[title], tuple(questions))
-        for number, (title, questions) in enumerate(asked.items(), start=1)
+        for number, (title, questions) in enumerate(by_title.items(), start=1)
     ]
 
 
-def _run(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Answer]:
+def _run_suite(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Answer]:
     batches = (
         context.data_sources.add_pandas(suite.name)
         .add_dataframe_asset("facts")
@@ -99,7 +101,7 @@ def _run(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Answer]:
     )
     expectations = [
         get_expectation_impl(question.type)(**question.arguments, meta={MARK: f"{i}.{j}"})
-        for (i, j), question in suite.asked
+        for (i, j), question in suite.questions
     ]
     declared = context.suites.add(gx.ExpectationSuite(name=suite.name, expectations=expectations))
     definition = context.validation_definitions.add(
@@ -109,35 +111,35 @@ def _run(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Answer]:
     results = {result.expectation_config.meta[MARK]: result for result in outcome.results}
     return {
         (i, j): _answer(results.get(f"{i}.{j}"), question, suite.facts, private=private)
-        for (i, j), question in suite.asked
+        for (i, j), question in suite.questions
     }
 
 
 def _answer(result: Any, question: Question, facts: Facts, *, private: bool) -> Answer:
-    """What one result says, once everything that would make it vacuous is excluded."""
+    """The answer in one result; a result that examined nothing is a failed answer."""
     withheld = private and not facts.quotable
     if result is None:
-        return Answer(False, error="Great Expectations returned no result for it")
+        return Answer(False, error="Great Expectations returned no result")
     if not result.result:
-        reason = "the reason is withheld: private data" if withheld else _exception(result)
-        return Answer(False, error=f"Great Expectations could not decide it ({reason})")
-    found: Mapping[str, Any] = result.result
+        reason = "the reason is withheld: private data" if withheld else _exception_message(result)
+        return Answer(False, error=f"Great Expectations could not decide the expectation ({reason})")
+    details: Mapping[str, Any] = result.result
     about_table = question.type.startswith("expect_table_")
-    if not about_table and (found.get("element_count") == 0 or facts.rows.empty):
+    if not about_table and (details.get("element_count") == 0 or facts.rows.empty):
         return Answer(False, error="there are no such rows, so nothing was checked")
     return Answer(
         success=bool(result.success),
-        total=found.get("element_count"),
-        breaches=found.get("unexpected_count") or found.get("missing_count"),
-        values=() if withheld else _texts(found.get("partial_unexpected_list", ())),
-        rows=() if withheld else _names(facts, found.get("unexpected_index_list") or ()),
-        absent=() if withheld else _texts(found.get("partial_missing_list", ())),
-        observed=found.get("observed_value"),
+        total=details.get("element_count"),
+        breaches=details.get("unexpected_count") or details.get("missing_count"),
+        values=() if withheld else _texts(details.get("partial_unexpected_list", ())),
+        rows=() if withheld else _row_names(facts, details.get("unexpected_index_list") or ()),
+        absent=() if withheld else _texts(details.get("partial_missing_list", ())),
+        observed=details.get("observed_value"),
     )
 
 
-def _exception(result: Any) -> str:
-    """The last line of what was raised inside Great Expectations."""
+def _exception_message(result: Any) -> str:
+    """The last line of the exception that was raised inside Great Expectations."""
     info = result.exception_info or {}
     details = [info, *[each for each in info.values() if isinstance(each, Mapping)]]
     messages = [str(each["exception_message"]) for each in details if each.get("exception_message")]
@@ -154,16 +156,15 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _names(facts: Facts, positions: Iterable[Any]) -> tuple[str, ...]:
+def _row_names(facts: Facts, positions: Iterable[Any]) -> tuple[str, ...]:
     if facts.key is None:
         return ()
     column = facts.rows[facts.key]
-    shown = list(positions)[:EXAMPLES]
-    return tuple(f"row {i + 1}" if column.isna()[i] else str(column[i]) for i in shown)
+    return tuple(f"row {i + 1}" if column.isna()[i] else str(column[i]) for i in list(positions)[:EXAMPLES])
 
 
 def _add_site(context: Any, folder: Path) -> None:
-    """Let Great Expectations write its own pages into ``folder``."""
+    """Configure Great Expectations to write its own pages into ``folder``."""
     store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
     index = {"class_name": "DefaultSiteIndexBuilder"}
     site = {"class_name": "SiteBuilder", "site_index_builder": index, "store_backend": store}

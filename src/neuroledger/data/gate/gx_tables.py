@@ -1,4 +1,4 @@
-"""Tables of plain facts about stimuli and assemblies, so that a judge of tables can judge them."""
+"""Tables of facts about stimuli and assemblies, in the form that Great Expectations can examine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ MS_PER_SECOND: Final = 1000.0
 
 @dataclass(frozen=True)
 class Facts:
-    """Rows to be judged, the column that names a row, and whether private data may be quoted from them."""
+    """A table, the column that names its rows, and whether its values may be quoted for private data."""
 
     title: str
     rows: pd.DataFrame
@@ -49,24 +50,24 @@ def stimuli(stimulus_set: StimulusSet) -> Facts:
 def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
     """The stimulus table with facts about each file.
 
-    Columns `@bytes` and `@sha256`; with ``decoded`` also `@image`, `@mode`, `@size`. A file that is not there
-    has 0 bytes; one that does not decode has the reason in `@image`. All of them are unpacked and decoded in a process of
-    their own, so that a file that crashes its decoder has done so before anything is scored.
+    Adds the columns `@bytes` and `@sha256`, and with ``decoded`` also `@image`, `@mode`, `@size`. A missing file has 0
+    bytes; if a file does not decode, `@image` contains the reason. Files are unpacked and decoded in a confined child
+    process, so that a file that crashes its decoder does so before anything is scored.
 
     Raises
     ------
     DataError
-        A file crashed that process, or reached its limits.
+        A file crashed the child process, or reached its limits.
     """
     rows = _plain(stimulus_set.table)
     archive = stimulus_set.archive
     archives = [archive] if isinstance(archive, Path) else list((archive or {}).values())
-    found = confined(
+    per_file = confined(
         lambda: [_file_facts(id, content, decoded) for id, content in _contents(stimulus_set)],
         limits_for(archives),
         f"the stimulus files of {stimulus_set.id}",
     )
-    columns = {name: pd.Series([each[name] for each in found], dtype=object) for name in found[0]}
+    columns = {name: pd.Series([file[name] for file in per_file], dtype=object) for name in per_file[0]}
     return Facts("stimulus files", rows.assign(**columns), key="stimulus_id")
 
 
@@ -83,29 +84,29 @@ def coordinates(assembly: xr.DataArray, dim: str) -> Facts:
     return Facts(f"assembly along {dim}", rows, key=_first(rows, "stimulus_id", f"{dim}_id", dim))
 
 
-def coordinate_names(assembly: xr.DataArray, wanted: Sequence[str]) -> Facts:
+def coordinate_names(assembly: xr.DataArray, declared: Sequence[str]) -> Facts:
     """One row per coordinate: its `place` ("region along neuroid"), and whether it is `complete`.
 
-    Only the places in ``wanted`` can be incomplete: nothing was declared of the others.
+    Places that are not in ``declared`` always count as complete.
     """
     rows = []
     for name, coordinate in assembly.coords.items():
         place = f"{name} along {', '.join(map(str, coordinate.dims))}"
-        held = _plain(pd.DataFrame({"value": coordinate.to_numpy().ravel()}))["value"]
-        rows.append({"place": place, "complete": place not in wanted or bool(held.notna().all())})
+        column = _plain(pd.DataFrame({"value": coordinate.to_numpy().ravel()}))["value"]
+        rows.append({"place": place, "complete": place not in declared or bool(column.notna().all())})
     return Facts(
         "assembly coordinates", pd.DataFrame(rows, columns=["place", "complete"]), "place", quotable=True
     )
 
 
 def lengths(assembly: xr.DataArray) -> Facts:
-    """One row with the length of every dimension, in a column called after it."""
+    """One row with the length of every dimension, in a column with the dimension's name."""
     rows = pd.DataFrame([{str(dim): int(size) for dim, size in assembly.sizes.items()}])
     return Facts("assembly dimensions", rows, quotable=True)
 
 
 def values(assembly: xr.DataArray) -> Facts:
-    """One row about the values: `dims`, `dtype`, `units`, how many are `missing` (NaN) or `infinite`."""
+    """One row about the values: `dims`, `dtype`, `units`, and the numbers of `missing` (NaN) and `infinite` values."""
     data = assembly.to_numpy()
     missing = infinite = 0
     if np.issubdtype(data.dtype, np.floating):
@@ -123,13 +124,13 @@ def values(assembly: xr.DataArray) -> Facts:
 
 
 def content(assembly: xr.DataArray, sha256: str) -> Facts:
-    """One row with the `sha256` of values and coordinates; computed unless it is known."""
+    """One row with the `sha256` of values and coordinates, computed if ``sha256`` is empty."""
     rows = pd.DataFrame([{"sha256": sha256 or content_sha256(assembly)}])
     return Facts("assembly content", rows, quotable=True)
 
 
 def value_range(assembly: xr.DataArray) -> Facts:
-    """One row with the `lowest` and `highest` value that is not missing; NaN when there is none.
+    """One row with the `lowest` and `highest` value that is not missing; NaN if all are missing.
 
     Raises
     ------
@@ -138,14 +139,14 @@ def value_range(assembly: xr.DataArray) -> Facts:
     """
     low, high = np.nan, np.nan
     for block in _blocks(_numbers(assembly)):
-        present = block if _whole(block) else block[~np.isnan(block)]
+        present = block if _cannot_be_missing(block) else block[~np.isnan(block)]
         if present.size:
             low, high = np.fmin(low, present.min()), np.fmax(high, present.max())
     return Facts("range of assembly values", pd.DataFrame([{"lowest": float(low), "highest": float(high)}]))
 
 
 def sites(assembly: xr.DataArray, over: str) -> Facts:
-    """One row per position along ``over``: its name, and whether its values `vary` over everything else.
+    """One row per position along ``over``: its `name`, and whether its value `varies` over all other dimensions.
 
     Raises
     ------
@@ -165,8 +166,8 @@ def sites(assembly: xr.DataArray, over: str) -> Facts:
 
 
 def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, Any]:
-    """Lowest and highest over some axes; infinite where everything is missing."""
-    if _whole(data):
+    """Minimum and maximum over some axes, ignoring NaN; infinite if all values are missing."""
+    if _cannot_be_missing(data):
         return data.min(axis=rest), data.max(axis=rest)
     present = ~np.isnan(data)
     return (
@@ -176,7 +177,7 @@ def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, A
 
 
 def _blocks(data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """The values some rows at a time, so that what is computed of them stays small; at least one block."""
+    """Yield the values in blocks of rows, which keeps temporary arrays small; at least one block."""
     if data.ndim == 0 or not len(data):
         yield data
         return
@@ -186,28 +187,22 @@ def _blocks(data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def site_names(assembly: xr.DataArray, coordinate: str, declared: tuple[str, ...]) -> Facts:
-    """One row per position: the name a site has (`name`) beside the name `declared` for it."""
-    held = [str(name) for name in np.atleast_1d(assembly.coords[coordinate].to_numpy())]
-    length = max(len(held), len(declared))
-    rows = pd.DataFrame(
-        {
-            "position": range(length),
-            "name": held + ["(nothing)"] * (length - len(held)),
-            "declared": [*declared, *["(nothing)"] * (length - len(declared))],
-        }
-    )
+    """One row per position: the `name` of a recording site, and the name `declared` for it."""
+    names = map(str, np.atleast_1d(assembly.coords[coordinate].to_numpy()))
+    pairs = list(zip_longest(names, declared, fillvalue="(nothing)"))
+    rows = pd.DataFrame(pairs, columns=["name", "declared"]).rename_axis("position").reset_index()
     return Facts("recording sites", rows, "position", quotable=True)
 
 
 def time_steps(assembly: xr.DataArray) -> Facts:
-    """One row per step from one time bin to the next: `step` and the rate it gives, `hz`.
+    """One row per `step` from one time bin to the next, with its rate `hz`.
 
-    An assembly without at least two time bins has one row from its attribute `sampling_rate`, or none.
+    An assembly with fewer than two time bins has one row from its attribute `sampling_rate`, or none.
 
     Raises
     ------
     DataError
-        They are not numbers.
+        The times or the attribute are not numbers.
     """
     rates = np.empty(0)
     try:
@@ -222,7 +217,7 @@ def time_steps(assembly: xr.DataArray) -> Facts:
 
 
 def repetitions(assembly: xr.DataArray) -> Facts:
-    """One row per stimulus of the assembly: how many `presentations` it had."""
+    """One row per stimulus of the assembly, with its number of `presentations`."""
     counts = pd.Series(assembly.coords["stimulus_id"].to_numpy()).value_counts(sort=False)
     rows = pd.DataFrame({"stimulus_id": counts.index.astype(object), "presentations": counts.to_numpy()})
     return Facts(
@@ -231,27 +226,25 @@ def repetitions(assembly: xr.DataArray) -> Facts:
 
 
 def select(facts: Facts, where: Mapping[str, Any]) -> Facts:
-    """The rows in which each column of ``where`` has its value, or one of its values.
+    """The rows in which each column of ``where`` has the given value, or one of the given values.
 
     Raises
     ------
     KeyError
-        A column of ``where`` is not there.
+        A column of ``where`` is not in the table.
     """
     keep = pd.Series(True, index=facts.rows.index)
-    for column, wanted in where.items():
-        keep &= facts.rows[column].isin(wanted if isinstance(wanted, (tuple, list)) else [wanted])
-    words = ", ".join(f"{column} = {_words(wanted)}" for column, wanted in where.items())
-    title = f"{facts.title} where {words}" if where else facts.title
+    conditions = []
+    for column, value in where.items():
+        allowed = value if isinstance(value, (tuple, list)) else [value]
+        keep &= facts.rows[column].isin(allowed)
+        conditions.append(f"{column} = {' or '.join(map(str, allowed))}")
+    title = f"{facts.title} where {', '.join(conditions)}" if where else facts.title
     return replace(facts, title=title, rows=facts.rows[keep].reset_index(drop=True))
 
 
-def _words(wanted: Any) -> str:
-    return " or ".join(map(str, wanted)) if isinstance(wanted, (tuple, list)) else str(wanted)
-
-
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """Text as Python objects, an empty text as missing: netCDF and CSV know no other way to say so."""
+    """The table with text as Python objects and empty text as missing, because netCDF and CSV store it that way."""
     rows = table.reset_index(drop=True)
     for name in rows.columns:
         if rows[name].dtype.kind in "OUTS" or isinstance(
@@ -262,8 +255,8 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _whole(data: np.ndarray[Any, Any]) -> bool:
-    """Whether nothing can be missing, so that large data and overlapping windows need no copy."""
+def _cannot_be_missing(data: np.ndarray[Any, Any]) -> bool:
+    """Whether the type has no missing values, so that large data and overlapping windows need no copy."""
     return data.dtype.kind in "biu" and data.size > 0
 
 
@@ -279,7 +272,7 @@ def _first(rows: pd.DataFrame, *names: str) -> str | None:
 
 
 def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
-    """Id and bytes of every stimulus file; none where it is missing or cannot be unpacked."""
+    """Yield id and bytes of every stimulus file; no bytes if it is missing or cannot be unpacked."""
     ids, start = stimulus_set.ids, 0
     while start < len(ids):
         try:
@@ -287,7 +280,7 @@ def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
                 yield ids[start], content
                 start += 1
         except (DataError, zlib.error, NotImplementedError, RuntimeError):
-            # One bad member ends the stream: note it and go on behind it.
+            # A damaged member ends the iterator: continue after it.
             yield ids[start], b""
             start += 1
 

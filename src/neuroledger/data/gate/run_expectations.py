@@ -1,4 +1,4 @@
-"""The third stage of the gate: what is declared, and what holds of every data set, against what it holds; remedies."""
+"""The third stage of the gate: check a data set against its declared expectations and those for every data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABOUT_FILES: Final = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
 
 @dataclass(frozen=True)
 class _Item:
-    """One expectation about one part; ``place`` is where the spec declares it, empty if it holds without saying."""
+    """An expectation about one part; ``place`` is its path in the spec, empty if it applies to every data set."""
 
     part: str
     expectation: say.Check
@@ -38,31 +38,28 @@ class _Item:
 
 def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None) -> dict[str, Any]:
     """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
-    items = [*_declared(spec), *_standing(spec, data)]
+    items = [*_declared_items(spec), *_default_items(spec, data)]
     decoded = _has_images(data) or any(isinstance(item.expectation, say.FilesDecode) for item in items)
     subject = Subject(data.stimuli, data.assembly, decoded=decoded, content=data.content)
-    compiled = [_compiled(item, subject) for item in items]
-    asked = [inquiry for inquiry in compiled if isinstance(inquiry, Inquiry)]
-    answered, version = _ask(asked, spec, data_docs)
-    remaining = iter(answered)
-    findings = [*_undeclared(catalog, spec, data)]
+    compiled = [_compile(item, subject) for item in items]
+    inquiries = [inquiry for inquiry in compiled if isinstance(inquiry, Inquiry)]
+    answers, version = _ask(inquiries, spec, data_docs)
+    remaining = iter(answers)
+    findings = [*_undeclared_parts(catalog, spec, data)]
     checks: list[CheckResult] = []
     for item, inquiry in zip(items, compiled, strict=True):
         if isinstance(inquiry, UnaskableError):
-            about, broken = item.part, [(str(inquiry), inquiry.do)]
+            about, breaches, do = item.part, [str(inquiry)], inquiry.do
         else:
+            about, breaches = inquiry.facts.title, _breaches(inquiry, next(remaining))
             do = remedy(item.expectation, _spec_path(catalog, spec))
-            about, broken = (
-                inquiry.facts.title,
-                [(words, do) for words in _breaches(inquiry, next(remaining))],
-            )
         where = _where(spec, item, about)
-        checks.append(_result(item, about, success=not broken))
-        findings += [_finding(item, what, where, do) for what, do in broken]
+        checks.append(_check_result(item, about, success=not breaches))
+        findings += [_finding(item, what, where, do) for what in breaches]
     return {"findings": tuple(findings), "checks": tuple(checks), "great_expectations": version}
 
 
-def _compiled(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
+def _compile(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
     try:
         return inquire(item.expectation, item.part, subject)
     except UnaskableError as error:
@@ -78,41 +75,44 @@ def _ask(
         return [], ""
     from neuroledger.data.gate.gx_suites import answers, great_expectations_version
 
-    found = answers(inquiries, private=spec.access == "private", data_docs=data_docs)
-    return found, great_expectations_version()
+    return answers(
+        inquiries, private=spec.access == "private", data_docs=data_docs
+    ), great_expectations_version()
 
 
-def _declared(spec: DatasetSpec) -> Iterator[_Item]:
+def _declared_items(spec: DatasetSpec) -> Iterator[_Item]:
     for part in ("stimuli", "assembly"):
         for i, expectation in enumerate(getattr(spec.expectations, part)):
             yield _Item(part, expectation, f"expectations.{part}[{i}]")
 
 
-def _standing(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
-    """What holds of every data set unless its spec says something else about it."""
-    said = {type(expectation) for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)}
+def _default_items(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
+    """Expectations for every data set, except those that its spec declares itself."""
+    declared = {
+        type(expectation) for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)
+    }
     has_files = data.stimuli is not None and (data.stimuli.archive or data.stimuli.contents) is not None
-    if has_files and not said & _ABOUT_FILES:
+    if has_files and not declared & _ABOUT_FILES:
         yield _Item("stimuli", say.FilesExist(check="files_exist"), "")
     if data.assembly is None:
         return
-    if say.ValuesFinite not in said and data.assembly.dtype.kind == "f":
+    if say.ValuesFinite not in declared and data.assembly.dtype.kind == "f":
         yield _Item("assembly", say.ValuesFinite(check="values_finite"), "")
-    if say.Aligned not in said and data.stimuli is not None and "stimulus_id" in data.assembly.coords:
+    if say.Aligned not in declared and data.stimuli is not None and "stimulus_id" in data.assembly.coords:
         yield _Item("assembly", say.Aligned(check="aligned"), "")
 
 
 def _has_images(data: Dataset) -> bool:
-    """Whether there are stimulus files that are named as images: these are decoded here whatever the spec declares."""
+    """Whether any stimulus file has the suffix of an image; images are decoded even if the spec does not declare it."""
     if data.stimuli is None or "filename" not in data.stimuli.table.columns:
         return False
     return bool(data.stimuli.table["filename"].astype(str).str.lower().str.endswith(IMAGES).any())
 
 
-def _undeclared(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[Finding]:
-    """A part of which nothing is declared would pass whatever it holds."""
-    for part, there in (("stimuli", data.stimuli), ("assembly", data.assembly)):
-        if there is not None and not getattr(spec.expectations, part):
+def _undeclared_parts(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[Finding]:
+    """An error for each part without declared expectations, which would pass with any content."""
+    for part, content in (("stimuli", data.stimuli), ("assembly", data.assembly)):
+        if content is not None and not getattr(spec.expectations, part):
             do = f"declare what must be true of them, under `expectations: {{{part}: […]}}`"
             where = f"{_spec_path(catalog, spec)}, expectations.{part}"
             yield Finding("data.undeclared", "error", where, f"nothing is declared of the {part}", do)
@@ -128,12 +128,12 @@ def _finding(item: _Item, what: str, where: str, do: str) -> Finding:
     return Finding(f"expectation.{item.name}", item.expectation.severity, where, what + why, do)
 
 
-def _result(item: _Item, about: str, *, success: bool) -> CheckResult:
+def _check_result(item: _Item, about: str, *, success: bool) -> CheckResult:
     return CheckResult(
         part=item.part,
         check=item.name,
         about=about + _column(item),
-        says=_said(item.expectation),
+        says=_declaration(item.expectation),
         declared=bool(item.place),
         severity=item.expectation.severity,
         success=success,
@@ -141,8 +141,8 @@ def _result(item: _Item, about: str, *, success: bool) -> CheckResult:
 
 
 def _column(item: _Item) -> str:
-    named = getattr(item.expectation, "column", None)
-    return f", {named}" if named else ""
+    column = getattr(item.expectation, "column", None)
+    return f", {column}" if column else ""
 
 
 def _where(spec: DatasetSpec, item: _Item, about: str) -> str:
@@ -154,8 +154,8 @@ def _spec_path(catalog: Catalog, spec: DatasetSpec) -> str:
     return catalog.shown(catalog.entry("datasets", spec.id).path)
 
 
-def _said(expectation: say.Check) -> str:
-    """The fields that an expectation gives, beside those that are shown elsewhere."""
+def _declaration(expectation: say.Check) -> str:
+    """The declared fields of an expectation in words, without those that the report shows elsewhere."""
     plain = expectation.model_dump(
         mode="json", exclude_defaults=True, exclude={"check", "column", "severity", "why"}
     )
@@ -164,8 +164,8 @@ def _said(expectation: say.Check) -> str:
 
 def _words(value: Any, *, inside: bool = False) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_words(held, inside=True)}" for name, held in value.items())
-    if isinstance(value, list):  # two numbers inside a mapping are lowest and highest
+        return ", ".join(f"{name}: {_words(inner, inside=True)}" for name, inner in value.items())
+    if isinstance(value, list):  # two integers inside a mapping are a range
         span = inside and len(value) == 2 and all(isinstance(each, int) for each in value)
         return (" to " if span else ", ").join(map(str, value))
     if isinstance(value, bool):
@@ -200,6 +200,6 @@ REMEDIES: Final[Mapping[str, str]] = {
 
 
 def remedy(expectation: Check, spec_path: str) -> str:
-    """What to do about a broken expectation: correct the data, or the declaration if the data are right."""
+    """Advice for a violated expectation: correct the data, or the declaration if the data are right."""
     name = str(getattr(expectation, "check", ""))
     return f"{REMEDIES.get(name, OTHERWISE)}; if the data are right, correct `{name}` in {spec_path}"

@@ -1,4 +1,4 @@
-"""The gate: a data set is hashed, read and examined before anything may be scored on it."""
+"""Validate a data set: verify its files, read it, check its expectations, and write the report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOT_REACHED: Final = "not reached"
 
 
 def is_here(catalog: Catalog, id: str) -> bool:
-    """Whether at least one file of the data set has been brought to this machine."""
+    """Whether at least one file of the data set exists on this machine."""
     folder = folder_of(catalog.root, "datasets", id)
     return folder.is_dir() and any((folder / name).exists() for name in catalog.dataset(id).files)
 
@@ -47,11 +47,11 @@ def is_here(catalog: Catalog, id: str) -> bool:
 def validate(
     catalog: Catalog, id: str, *, force: bool = False, data_docs: Path | None = None
 ) -> ValidationReport:
-    """Examine one data set and write the report to ``results/validation/<id>.json``.
+    """Validate one data set and write the report to ``results/validation/<id>.json``.
 
-    Three stages, each only after the one before: the bytes against their pins, the reading and the conventions,
-    the expectations. A data set with a valid report for the same inputs is not examined again: its files are
-    verified against their pins, and that is all.
+    There are three stages, and each requires the one before: the files match their pins (hash), the reader's result
+    follows the conventions (structure), the expectations are met. If there is a valid report for the same inputs, only
+    the first stage is repeated.
 
     Parameters
     ----------
@@ -60,16 +60,16 @@ def validate(
     id
         The data set.
     force
-        Examine it even if nothing changed, and hash every file anew.
+        Run all stages even if nothing changed, and hash every file again.
     data_docs
-        Folder for Great Expectations' own pages, in a folder called after the data set; implies ``force``.
+        Folder for Great Expectations' own pages, which go into a subfolder named after the data set; implies ``force``.
 
     Raises
     ------
     UnavailableError
         The spec declares the data unavailable.
     RequestError
-        Pages that quote values were asked for of private data.
+        ``data_docs`` is given for private data, whose values the pages would quote.
     DataError
         The report cannot be written.
     """
@@ -78,26 +78,26 @@ def validate(
         raise UnavailableError(f"data set {id!r} is unavailable: {spec.unavailable}")
     if data_docs is not None and spec.access == "private":
         raise RequestError(
-            f"data set {id!r} is private, and Great Expectations' pages quote values: not written"
+            f"data set {id!r} is private, and Great Expectations' pages quote values: omit the pages"
         )
     force = force or data_docs is not None
     with remembering(None if force else catalog.root / ".cache"):
-        broken = list(_hash(catalog, spec, trust_memory=not force))
+        mismatches = list(_verify_files(catalog, spec, trust_memory=not force))
     path = report_path(catalog.root, id)
-    known = None if force or broken else read_report(path)
-    if known is not None and known.success and known.identity == identity(spec) and seen_here(catalog, known):
-        return known
-    report = seal(_report(catalog, spec, broken, data_docs))
+    old = None if force or mismatches else read_report(path)
+    if old is not None and old.success and old.identity == identity(spec) and seen_here(catalog, old):
+        return old
+    report = seal(_report(catalog, spec, mismatches, data_docs))
     write_report(path, report)
     remember_here(catalog, report)
     return report
 
 
 def refused_here(catalog: Catalog, id: str) -> Finding | None:
-    """Why nothing may be scored on the data set, or None; a report that another machine made is made again first."""
-    refused = refusal(catalog, id)
-    if refused is not None:
-        return refused
+    """Why the data set cannot be scored, or None; a report from another machine is first made again on this one."""
+    finding = refusal(catalog, id)
+    if finding is not None:
+        return finding
     report = read_report(report_path(catalog.root, id))
     if report is None or not seen_here(catalog, report):
         validate(catalog, id)
@@ -107,42 +107,44 @@ def refused_here(catalog: Catalog, id: str) -> Finding | None:
 def trial(
     catalog: Catalog, id: str, files: Mapping[str, Path], data: Dataset | None = None
 ) -> tuple[Finding, ...]:
-    """What reading and examining data set ``id`` from these files finds, or examining it as read; no report is written."""
-    data, found = _read(catalog, catalog.dataset(id), files, data)
-    if data is None or found:
-        return tuple(found)
+    """Findings of the stages after the first for data set ``id``, read from ``files`` unless given as ``data``.
+
+    No report is written.
+    """
+    data, problems = _read(catalog, catalog.dataset(id), files, data)
+    if data is None or problems:
+        return tuple(problems)
     return tuple(examine(catalog, catalog.dataset(id), data, None)["findings"])
 
 
 def _report(
-    catalog: Catalog, spec: DatasetSpec, broken: list[Finding], data_docs: Path | None
+    catalog: Catalog, spec: DatasetSpec, mismatches: list[Finding], data_docs: Path | None
 ) -> ValidationReport:
-    """The report on a data set, given what comparing its files with their pins found."""
+    """The report on a data set, given the findings of the first stage."""
     stages = {"hash": "passed", "structure": NOT_REACHED, "expectations": NOT_REACHED}
     result: dict[str, Any] = {
-        "findings": tuple(broken),
+        "findings": tuple(mismatches),
         "checks": (),
         "contents": {},
         "great_expectations": "",
     }
-    if broken:
+    if mismatches:
         stages["hash"] = "failed"
     else:
         folder = folder_of(catalog.root, "datasets", spec.id)
-        data, found = _read(catalog, spec, {name: folder / name for name in spec.files})
+        data, problems = _read(catalog, spec, {name: folder / name for name in spec.files})
         stages["structure"] = "passed"
-        if data is None or found:
+        if data is None or problems:
             stages["structure"] = "failed"
-            result["findings"] = tuple(found)
+            result["findings"] = tuple(problems)
         else:
-            result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None) | {
-                "contents": _contents(data)
-            }
-            told = data.notes if spec.access != "private" else data.notes and ("withheld: private data",)
-            noted = [Finding("data.left-out", "note", f"data set {spec.id}", note) for note in told]
-            result["findings"] = (*result["findings"], *noted)
-            breached = any(finding.severity == "error" for finding in result["findings"])
-            stages["expectations"] = "failed" if breached else "passed"
+            result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)
+            result["contents"] = _contents(data)
+            texts = data.notes if spec.access != "private" else data.notes and ("withheld: private data",)
+            notes = [Finding("data.left-out", "note", f"data set {spec.id}", text) for text in texts]
+            result["findings"] = (*result["findings"], *notes)
+            failed = any(finding.severity == "error" for finding in result["findings"])
+            stages["expectations"] = "failed" if failed else "passed"
     reader = spec.reader.name if spec.reader is not None else ""
     return ValidationReport.model_validate(
         {
@@ -162,21 +164,17 @@ def _report(
     )
 
 
-def _hash(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> Iterator[Finding]:
+def _verify_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> Iterator[Finding]:
     folder = folder_of(catalog.root, "datasets", spec.id)
     memory = catalog.root / ".cache" if trust_memory else None
     for name, pin in sorted(spec.files.items()):
-        fetch = f"`neuroledger fetch {spec.id}`"
-        do = (
-            f"move it away, then bring it with {fetch}"
-            if (folder / name).exists()
-            else f"bring it with {fetch}"
-        )
+        path = folder / name
+        do = f"{'move it away, then ' if path.exists() else ''}run `neuroledger fetch {spec.id}`"
         try:
-            verify_file(folder / name, pin, memory=memory)
+            verify_file(path, pin, memory=memory)
         except DataError as error:
-            what = str(error).removeprefix(f"{folder / name} ")
-            yield Finding("data.hash", "error", catalog.shown(folder / name), f"the file {what}", do)
+            what = str(error).removeprefix(f"{path} ")
+            yield Finding("data.hash", "error", catalog.shown(path), f"the file {what}", do)
 
 
 def _read(
@@ -192,18 +190,18 @@ def _read(
     if data.stimuli is None and data.assembly is None:
         what = "the reader returned neither stimuli nor an assembly"
         return None, [Finding("data.structure", "error", where, what, do)]
-    found = list[Finding]()
+    findings = list[Finding]()
     for name, assembly in _assemblies(data):
         try:
             check(assembly, name=name)
         except AssemblyError as error:
             what = str(error).removeprefix(f"{name}: ")
-            found.append(Finding("data.structure", "error", f"{where}, {name}", what, do))
-    return data, found
+            findings.append(Finding("data.structure", "error", f"{where}, {name}", what, do))
+    return data, findings
 
 
 def _quotable(spec: DatasetSpec, error: Exception) -> str:
-    """The message, unless it could name items of private data."""
+    """The message, unless it could quote private data."""
     if spec.access == "private" and not isinstance(error, SpecError):
         return (
             f"the reader raised {type(error).__name__}; its message is withheld from the report: private data"
@@ -218,7 +216,7 @@ def _assemblies(data: Dataset) -> Iterator[tuple[str, xr.DataArray]]:
 
 
 def _contents(data: Dataset) -> dict[str, Contents]:
-    """What a page can show, of private data too."""
+    """Sizes, types and columns of each part, which may be shown for private data too."""
     contents = {
         name: Contents(
             dims=tuple(map(str, assembly.dims)),

@@ -1,4 +1,4 @@
-"""The validation report: what was examined, what was found, and whether it still speaks for the data."""
+"""The validation report of a data set: its contents, its file, and whether it is still valid."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
 ]  # fmt: skip
 
 SCHEMA_VERSION: Final = 1
-# Rises whenever the gate itself can come to another verdict on the same data.
+# Raise it whenever a change of the gate can change its verdict on the same data.
 GATE_VERSION: Final = 1
 
 Outcome = Literal["passed", "failed", "not reached"]
 
 
 class CheckResult(BaseModel):
-    """One expectation and whether it held."""
+    """One expectation and whether it was met."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,17 +39,17 @@ class CheckResult(BaseModel):
     check: str
     """Name in the vocabulary."""
     about: str
-    """The table it is about, and the column."""
+    """The table and the column that it is about."""
     says: str
-    """What is declared, in words."""
+    """The declared fields, in words."""
     declared: bool
-    """False for what holds of every data set without being declared."""
+    """False for an expectation that applies to every data set without being declared."""
     severity: str
     success: bool
 
 
 class Contents(BaseModel):
-    """How much there is of one part, along what; never values."""
+    """Dimensions, sizes and columns of one part; never values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,16 +58,16 @@ class Contents(BaseModel):
     dtype: str = ""
     columns: tuple[str, ...] = ()
     sha256: str = ""
-    """Of prepared signals, over values and coordinates; it is not written for what has none."""
+    """SHA-256 of values and coordinates of prepared signals; not written if empty."""
 
     @model_serializer(mode="wrap")
-    def _plain(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        said: dict[str, Any] = plain(self)
-        return {name: value for name, value in said.items() if name != "sha256" or value}
+    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if name != "sha256" or value}
 
 
 class ValidationReport(BaseModel):
-    """Everything the gate has to say about one data set; the same inputs give the same report, byte for byte."""
+    """The gate's report on one data set; the same inputs give the same report, byte for byte."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -78,36 +78,36 @@ class ValidationReport(BaseModel):
     access: str
     simulated: bool
     identity: str
-    """SHA-256 of what the verdict depends on: spec with pins and expectations, reader, gate."""
+    """SHA-256 of everything that the verdict depends on: spec with pins and expectations, reader, gate."""
     spec_sha256: str
     suite_sha256: str
     """SHA-256 of the expectations alone."""
     reader: dict[str, Any]
     """Name and version."""
     files: dict[str, dict[str, Any]]
-    """SHA-256 and size in bytes of each file that was verified."""
+    """SHA-256 and size in bytes of each verified file."""
     great_expectations: str
-    """Version; empty when the expectations were not reached."""
+    """Version; empty if the expectations were not reached."""
     stages: dict[str, Outcome]
     contents: dict[str, Contents]
-    """By part: stimuli, assembly, and any further assemblies."""
+    """By part: stimuli, assembly, and further assemblies."""
     checks: tuple[CheckResult, ...]
     findings: tuple[Finding, ...]
     payload_sha256: str = ""
 
     @property
     def success(self) -> bool:
-        """Whether all three stages passed; warnings do not count."""
+        """Whether all three stages passed; warnings do not matter."""
         return set(self.stages.values()) == {"passed"}
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """The findings that keep the data set from being scored on."""
+        """The findings of severity "error", which prevent scores on the data set."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     @property
     def intact(self) -> bool:
-        """Whether the report is as it was written, not edited since."""
+        """Whether the report was not edited after it was written."""
         return self.payload_sha256 == _payload(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,22 +117,23 @@ class ValidationReport(BaseModel):
 
     def __str__(self) -> str:
         if self.success:
-            held = sum(check.success for check in self.checks)
-            head = f"✓ {self.dataset}: {len(self.files)} files verified, {held} of {len(self.checks)} expectations hold"
+            met = sum(check.success for check in self.checks)
+            head = f"✓ {self.dataset}: {len(self.files)} files verified, {met} of {len(self.checks)} expectations met"
         else:
             stage = next((name for name, outcome in self.stages.items() if outcome == "failed"), "")
-            head = f"✗ {self.dataset}: invalid, {len(self.errors)} found in stage {stage!r}"
-        told = [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
-        return "\n".join([head, *told])
+            count = len(self.errors)
+            head = f"✗ {self.dataset}: invalid, {count} error{'s' * (count != 1)} in stage {stage!r}"
+        lines = [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        return "\n".join([head, *lines])
 
 
 def seal(report: ValidationReport) -> ValidationReport:
-    """The report with the hash of its own content."""
+    """The report with the SHA-256 of its own content."""
     return report.model_copy(update={"payload_sha256": _payload(report)})
 
 
 def identity(spec: DatasetSpec) -> str:
-    """SHA-256 of everything that the verdict depends on, given that the files equal their pins."""
+    """SHA-256 of everything that the verdict depends on, provided that the files match their pins."""
     reader = spec.reader
     return sha256_of(
         {
@@ -144,12 +145,12 @@ def identity(spec: DatasetSpec) -> str:
 
 
 def report_path(root: Path, dataset: str) -> Path:
-    """Where the report of a data set lies."""
+    """The path of a data set's report."""
     return root / "results" / "validation" / f"{dataset}.json"
 
 
 def read_report(path: Path) -> ValidationReport | None:
-    """The report at ``path``; None when there is none, or none that can be believed: unreadable, or edited."""
+    """The report at ``path``; None if it is missing, unreadable, or was edited."""
     try:
         plain = json_object(path.read_bytes())
         plain.pop("success", None)
@@ -160,7 +161,7 @@ def read_report(path: Path) -> ValidationReport | None:
 
 
 def write_report(path: Path, report: ValidationReport) -> bool:
-    """Write the report atomically; False when the same report was there.
+    """Write the report atomically; returns False if the file contained the same report already.
 
     Raises
     ------
@@ -175,12 +176,12 @@ def _mark(catalog: Catalog, dataset: str) -> Path:
 
 
 def remember_here(catalog: Catalog, report: ValidationReport) -> None:
-    """Note that this machine made the report: the hash in a report finds damage, and anybody can compute it."""
+    """Remember that this machine made the report; the hash inside it detects damage, but anybody can compute it."""
     write_json(_mark(catalog, report.dataset), {"payload_sha256": report.payload_sha256})
 
 
 def seen_here(catalog: Catalog, report: ValidationReport) -> bool:
-    """Whether this machine made the report itself, from the bytes that it had."""
+    """Whether this machine made the report itself, from its own copy of the files."""
     try:
         mark = json_object(_mark(catalog, report.dataset).read_bytes())
     except (OSError, ValueError):
@@ -189,17 +190,17 @@ def seen_here(catalog: Catalog, report: ValidationReport) -> bool:
 
 
 def refusal(catalog: Catalog, dataset: str) -> Finding | None:
-    """Why nothing may be scored on this data set, or None if the gate has let it pass.
+    """Why this data set cannot be scored, or None if it has a valid report.
 
-    Looks at the report only: that the files still equal their pins is verified when they are loaded.
+    Only the report is checked; the files are verified against their pins when they are loaded.
     """
     spec = catalog.dataset(dataset)
     path = report_path(catalog.root, dataset)
     where, command = f"data set {dataset!r}", f"run `neuroledger validate {dataset}`"
     if not path.exists():
-        away = absent(catalog, "datasets", dataset)
-        if away is not None:
-            return replace(away, fix=f"{away.fix}, then {command}")
+        missing = absent(catalog, "datasets", dataset)
+        if missing is not None:
+            return replace(missing, fix=f"{missing.fix}, then {command}")
         return Finding("data.not-validated", "error", where, "it has not been validated", command)
     report = read_report(path)
     if report is None:
@@ -217,7 +218,7 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
 
 
 def is_valid(catalog: Catalog, dataset: str) -> bool:
-    """Whether the gate has let this data set pass, as its spec and reader are now."""
+    """Whether this data set has a valid report for its current spec and reader."""
     return refusal(catalog, dataset) is None
 
 

@@ -1,4 +1,4 @@
-"""A folder of downloads: what somebody says about it, which of its files are wanted, and where they are put."""
+"""A folder of downloads: its description, which of its files are pinned, and where they are placed."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ __all__ = ["Downloads", "Recorded", "files_below", "named", "only_files", "place
 
 @dataclass(frozen=True, kw_only=True)
 class Downloads:
-    """Where the downloads lie and what their files cannot say themselves.
+    """A folder of downloads, and facts that do not follow from its files.
 
     Attributes
     ----------
     folder
-        A BIDS folder, or any folder of recordings, with a table `recordings.tsv` where names do not tell whose they
-        are; for other readers the folder of the files that they read.
+        A BIDS folder, or any folder of recordings, with a table `recordings.tsv` if file names do not give the subjects;
+        for other readers the folder of the files that they read.
     url_prefix
-        Where the same files can be fetched from: the address of a file is this and its name in the folder. Without it,
-        the files are pinned as brought by hand.
+        Address from which the same files can be fetched: that of a file is the prefix and its name in the folder.
+        Without it, the files are pinned as obtained by hand.
     label
-        Column of the table that is to be decoded.
+        Column of the table to decode.
     events
-        What the events are called here, by their description in the recordings.
+        Names of events in the spec, by their description in the recordings.
     named
-        How recordings are called in a plain folder: patterns with `{subject}`, and `{session}`, `{run}` and facts.
+        File name patterns of recordings in a plain folder, with `{subject}`, `{session}`, `{run}` and other facts.
     task
-        Only recordings of this BIDS task.
+        Use only recordings of this BIDS task.
     bids
         Read through mne-bids: events from `events.tsv`, channel types from `channels.tsv`.
     renew
-        Files that are pinned with other bytes already get the pins of these.
+        Replace the pins of files that are pinned with other bytes.
     observe
-        A spec without expectations gets those that hold of these files today.
+        Add to a spec without expectations those that the files meet now.
     check
-        Read the files once, and hold the spec's expectations against them, before anything is written.
+        Read the files once and check the spec's expectations before anything is written.
     """
 
     folder: Path
@@ -62,13 +62,13 @@ class Downloads:
 
     @property
     def about_recordings(self) -> list[str]:
-        """Options that were given and say something of recordings alone."""
-        said = {"--label": self.label, "--event": self.events, "--task": self.task, "--bids": self.bids}
-        return [option for option, value in said.items() if value]
+        """Options in use that only apply to recordings."""
+        options = {"--label": self.label, "--event": self.events, "--task": self.task, "--bids": self.bids}
+        return [option for option, value in options.items() if value]
 
 
 class Recorded(NamedTuple):
-    """Names of the files, the spec's text, the number of people, remarks, and the recordings as the reader wants them."""
+    """File names, the spec's text, the number of subjects, remarks, and the entries of `recordings` in the reader."""
 
     files: list[str]
     text: str
@@ -78,7 +78,7 @@ class Recorded(NamedTuple):
 
 
 def place_of(name: str) -> str:
-    """The name below `data/<id>/`: that of the download, with characters that specs do not allow replaced."""
+    """The name of a download below `data/<id>/`; characters that specs do not allow are replaced."""
     parts = [
         "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "_" for c in part)
         for part in name.split("/")
@@ -90,12 +90,12 @@ def place_of(name: str) -> str:
 
 
 def stop_on_others(folder: Path, places: Mapping[str, Path], pins: Mapping[str, Mapping[str, Any]]) -> None:
-    """Nothing else may lie where the downloads are to go.
+    """Refuse to overwrite existing files that differ from the downloads.
 
     Raises
     ------
     IntegrityError
-        A file of that name has other bytes.
+        A file of the same name has other bytes.
     """
     for name in places:
         if (folder / name).exists():
@@ -104,7 +104,7 @@ def stop_on_others(folder: Path, places: Mapping[str, Path], pins: Mapping[str, 
 
 
 def put(source: Path, place: Path) -> bool:
-    """Link or copy a file to its place; False where it is there already."""
+    """Link or copy a file to its place; returns False if the place is taken already."""
     if place.exists():
         return False
     with replacing(place) as temporary:
@@ -122,17 +122,17 @@ SHOWN = 5
 def files_below(
     folder: Path, *, aside: frozenset[str] = frozenset(), opened: frozenset[str] | None = None
 ) -> list[str]:
-    """Every file below the folder, as relative names in order, without hidden ones and the folders ``aside``.
+    """Relative names of all files below the folder, sorted, without hidden files and the folders ``aside``.
 
-    Links to content that is missing are refused; where ``opened`` is given, only those with one of these suffixes.
+    Links to missing content are refused, or only those with one of the suffixes ``opened`` if that is given.
 
     Raises
     ------
     RequestError
-        There is no such folder, or a file is a link to content that was never downloaded.
+        The folder does not exist, or a file is a link to content that was never downloaded.
     """
     if not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder: name the one that holds the downloads")
+        raise RequestError(f"{folder} is not a folder: give the folder that contains the downloads")
     names, empty = [], []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
@@ -142,11 +142,11 @@ def files_below(
             empty.append(relative.as_posix())
         elif path.is_file():
             names.append(relative.as_posix())
-    lost = [name for name in empty if opened is None or PurePosixPath(name).suffix in opened]
-    if lost:
+    missing = [name for name in empty if opened is None or PurePosixPath(name).suffix in opened]
+    if missing:
         raise RequestError(
-            f"{len(lost)} {'files' if opened is None else 'recordings'} in {folder} are links without content, "
-            f"first {lost[0]}: download them first (`datalad get`, `git annex get`)"
+            f"{len(missing)} {'files' if opened is None else 'recordings'} in {folder} are links without content, "
+            f"first {missing[0]}: download them first (`datalad get`, `git annex get`)"
         )
     return names
 
@@ -157,64 +157,73 @@ def named(
     downloads: Downloads,
     reads: Callable[[Sequence[str]], list[str]] | None = None,
 ) -> list[str]:
-    """The files that the spec names, in order: below `downloads`, else below `files`, else whatever is there.
+    """The downloads to pin: those that the spec names below `downloads`, else below `files`, else all files.
 
-    Where the spec has no `downloads` and the reader `reads` certain files, it is those.
+    If the spec has no `downloads` and the reader selects its files with `reads`, those are pinned.
 
     Raises
     ------
     RequestError
-        One of them is not in the folder, the folder is empty, or something was said that only recordings need.
+        A file is not in the folder, the folder is empty, or an option only applies to recordings.
     """
     only_files(spec, downloads)
     if not names:
-        raise RequestError(f"{downloads.folder} holds no files: name the folder that holds the downloads")
+        raise RequestError(
+            f"{downloads.folder} contains no files: give the folder that contains the downloads"
+        )
     if spec.downloads:
-        chosen = {name for wanted in spec.downloads for name in _matching(wanted, names, downloads.folder)}
-        return sorted(chosen)
+        return sorted(
+            {name for pattern in spec.downloads for name in _match(pattern, names, downloads.folder)}
+        )
     if reads is not None:
         return reads(names)
     if spec.files:
         by_place = {place_of(name): name for name in names}
-        lost = [place for place in spec.files if place not in by_place]
-        if lost:
-            raise RequestError(_lacks(downloads.folder, lost, names))
+        missing = [place for place in spec.files if place not in by_place]
+        if missing:
+            raise RequestError(_describe_missing(downloads.folder, missing, names))
         return [by_place[place] for place in spec.files]
     return list(names)
 
 
 def only_files(spec: DatasetSpec, downloads: Downloads) -> None:
-    """Return if nothing was said that a reader does not ask for.
+    """Refuse options for recordings if the spec has another reader.
 
     Raises
     ------
     RequestError
-        It was.
+        Such an option is in use.
     """
-    given = downloads.about_recordings
-    if given and spec.reader is not None:
+    options = downloads.about_recordings
+    if options and spec.reader is not None:
         raise RequestError(
-            f"{given[0]} is about recordings; {spec.id} is read by {spec.reader.name}, whose fields stand in the spec"
+            f"{options[0]} only applies to recordings, but {spec.id} is read by {spec.reader.name}: set the fields of its "
+            "reader in the spec"
         )
 
 
-def _matching(wanted: str, names: Sequence[str], folder: Path) -> list[str]:
-    if not is_pattern(wanted):
-        if wanted not in names:
-            raise RequestError(_lacks(folder, [wanted], names))
-        return [wanted]
-    found = matching(wanted, names)
-    if not found:
-        raise RequestError(f"{folder} holds no file like {wanted}, which the spec names below `downloads`")
-    return found
+def _match(pattern: str, names: Sequence[str], folder: Path) -> list[str]:
+    if not is_pattern(pattern):
+        if pattern not in names:
+            raise RequestError(_describe_missing(folder, [pattern], names))
+        return [pattern]
+    matches = matching(pattern, names)
+    if not matches:
+        raise RequestError(
+            f"{folder} contains no file like {pattern}, which the spec names below `downloads`"
+        )
+    return matches
 
 
-def _lacks(folder: Path, lost: Sequence[str], names: Sequence[str]) -> str:
-    """What is missing, and where it lies instead, if it does."""
-    shown = f"{', '.join(lost[:SHOWN])}{', …' if lost[SHOWN:] else ''}"
-    deeper = [name for name in names if name.endswith(f"/{lost[0]}")]
+def _describe_missing(folder: Path, missing: Sequence[str], names: Sequence[str]) -> str:
+    """An error message for missing files, with a hint where they are if they are in a subfolder or an archive."""
+    examples = f"{', '.join(missing[:SHOWN])}{', …' if missing[SHOWN:] else ''}"
+    deeper = [name for name in names if name.endswith(f"/{missing[0]}")]
     if deeper:
-        return f"{folder} lacks {shown}, but holds {deeper[0]}: name the folder {folder / deeper[0].removesuffix(lost[0])}"
-    packed = [name for name in names if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}]
-    hint = f"; unpack {packed[0]} first" if packed and lost[0] not in packed else ""
-    return f"{folder} lacks {len(lost)} files that the spec names: {shown}{hint}"
+        subfolder = folder / deeper[0].removesuffix(missing[0])
+        return f"{folder} lacks {examples}, but contains {deeper[0]}: give the folder {subfolder}"
+    archives = [
+        name for name in names if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}
+    ]
+    hint = f"; unpack {archives[0]} first" if archives and missing[0] not in archives else ""
+    return f"{folder} lacks {len(missing)} files that the spec names: {examples}{hint}"
