@@ -1,4 +1,4 @@
-"""Seeded assemblies, and the loops over scikit-learn that people would otherwise write: the independent oracle."""
+"""Seeded assemblies, and plain loops over scikit-learn as independent reference."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from neuroledger.stats.splits import Split
 def assembly(
     values: np.ndarray, *, prefix: str = "n", seed: int | None = None, **coords: Any
 ) -> xr.DataArray:
-    """An assembly with ids; with ``seed`` its rows come in shuffled order."""
+    """An assembly with ids; with ``seed`` its rows are shuffled."""
     order = np.arange(len(values)) if seed is None else np.random.default_rng(seed).permutation(len(values))
     dims = ("presentation", "neuroid", "time_bin")[: values.ndim]
     labels = {"stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in range(len(values))])[order])}
@@ -27,7 +27,7 @@ def assembly(
 def latent(
     rows: int, features: int, targets: int, *, seed: int = 0, rank: int = 40, noise: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Features and targets that share latent causes of falling strength."""
+    """Features and targets that share latent factors of decreasing strength."""
     rng = np.random.default_rng(seed)
     rank = min(rank, rows, features)
     Z = rng.standard_normal((rows, rank)) / np.sqrt(np.arange(1, rank + 1))
@@ -64,7 +64,7 @@ def estimator(name: str, components: int = 25, **options: Any) -> Callable[[], A
 
 
 class LeastNorm:
-    """Least squares with intercept through the singular values, as LAPACK's gelsd gives it."""
+    """Least squares with intercept by singular values, as LAPACK's gelsd."""
 
     def fit(self, X: np.ndarray, Y: np.ndarray) -> "LeastNorm":
         self.x, self.y = X.mean(axis=0), Y.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Brain-Score's files are read as its own loader reads them, and written so that they read back."""
+"""Brain-Score's files are read as by its own loader, and exports can be read again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_merged_and_averaged_as_the_peer_does(fixture: Path, name: str) -> None:
     assert ("image_metadata" in data.metadata) == ("withgroup" in name)
 
 
-def test_an_assembly_may_be_known_without_its_responses(fixture: Path) -> None:
+def test_an_assembly_can_be_read_without_its_responses(fixture: Path) -> None:
     path = fixture / "assy_Demo2024_withgroup.nc"
     (whole, groups), (bare, named) = read_assembly(path), read_assembly(path, values=False)
     assert (
@@ -71,7 +71,7 @@ def test_choices_are_text(fixture: Path) -> None:
     assert set(data.assembly.coords) == {"stimulus_id", "subject", "truth"}
 
 
-def test_stimuli_to_fit_a_readout_to_are_a_set_of_their_own(fixture: Path) -> None:
+def test_fitting_stimuli_are_a_separate_set(fixture: Path) -> None:
     files = {path.name: path for path in fixture.iterdir()}
     fit = {"stimuli": NAMES["stimuli"], "archive": NAMES["archive"]}
     reader = get("reader", "brainio")
@@ -80,7 +80,7 @@ def test_stimuli_to_fit_a_readout_to_are_a_set_of_their_own(fixture: Path) -> No
     assert held.bytes("stim1").startswith(b"\x89PNG")
 
 
-def test_presentations_of_several_stimuli_are_named_by_all_of_them(fixture: Path) -> None:
+def test_ids_of_several_stimuli_are_joined(fixture: Path) -> None:
     files = {"a.nc": fixture / "assy_DemoBehavior.nc"}
     data = brainio(files, assembly="a.nc", several=("subject", "truth"))
     assert data.assembly is not None
@@ -113,9 +113,7 @@ def test_import_and_export_round_trip(
     assert hashlib.sha256(names[".zip"].read_bytes()).hexdigest() == original
 
 
-def test_a_data_set_made_here_exports_and_comes_back(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_own_data_set_round_trips(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.root)
     assert main(["export", "brainscore", "lab", "--out", str(tmp_path / "out")]) == 0
     files = [str(path) for path in sorted((tmp_path / "out").iterdir())]
@@ -126,7 +124,7 @@ def test_a_data_set_made_here_exports_and_comes_back(
     assert main(["import", "brainscore", "back", *files]) == 2
 
 
-def test_a_file_that_is_no_assembly_is_told(lab: Lab, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_assembly_is_refused(lab: Lab, tmp_path: Path) -> None:
     broken = tmp_path / "assy_x.nc"
     broken.write_bytes(b"not netCDF")
     with pytest.raises(AssemblyError, match="cannot be read as netCDF"):

@@ -1,4 +1,4 @@
-"""Data plugins of Brain-Score become specs by their syntax alone; a key that nothing here is about names the near ones."""
+"""Data plugins of Brain-Score are imported without running them; the error for an unknown key lists similar ids."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def plugin(folder: Path, **sha1: str) -> Path:
     return folder
 
 
-def test_what_a_plugin_registers_is_read_and_nothing_runs(
+def test_registrations_are_read_without_running_the_plugin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED", str(tmp_path / "planted"))
@@ -54,10 +54,10 @@ def test_what_a_plugin_registers_is_read_and_nothing_runs(
     assert found["assembly", "Lab2026.other"].files == {}
 
 
-def test_a_plugin_given_by_its_folder_is_fetched_like_any_key(
+def test_an_imported_data_plugin_is_fetched_by_its_key(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its files lie in the local mirror; the SHA-1 that the plugin states is that of the bytes."""
+    """The files are in the local mirror; the plugin states the SHA-1 of their bytes."""
     import hashlib
 
     mirror = tmp_path / "mirror" / "Lab2026"
@@ -86,7 +86,7 @@ def test_a_plugin_given_by_its_folder_is_fetched_like_any_key(
         ("Lab2026.other", "nothing is executed here"),
     ],
 )
-def test_what_a_plugin_does_not_state_is_refused_and_leaves_nothing(
+def test_computed_registrations_are_refused_and_nothing_is_written(
     lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, words: str
 ) -> None:
     asked = ["--root", str(lab.root), "import", "brainscore", key, "--from", str(plugin(tmp_path / "x"))]
@@ -103,7 +103,7 @@ def test_a_folder_without_registrations_is_refused(tmp_path: Path) -> None:
         read_data_plugin(tmp_path)
 
 
-def test_a_key_without_a_spec_names_the_near_ones(repository: Path) -> None:
+def test_the_error_for_an_unknown_key_lists_similar_ids(repository: Path) -> None:
     catalog = open_catalog(repository)
     with pytest.raises(RequestError, match=r"similar ids: .*MajajHong2015"):
         fetch_brainscore(catalog, "majajhong2015.pubic")

@@ -1,4 +1,4 @@
-"""Model plugins of Brain-Score become specs by their syntax alone, and a checkpoint must be the one that was published."""
+"""Model plugins of Brain-Score are imported without running them; a checkpoint must be the published file."""
 
 import hashlib
 import json
@@ -46,7 +46,9 @@ def plugin(folder: Path, key: str = "mine", model: str = MODEL) -> Path:
     return folder
 
 
-def test_everything_stated_is_read_and_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constants_are_read_without_running_the_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planted = tmp_path / "planted"
     monkeypatch.setenv("PLANTED", str(planted))
     found = read_plugin(plugin(tmp_path / "mine"))
@@ -65,7 +67,7 @@ def test_everything_stated_is_read_and_nothing_runs(tmp_path: Path, monkeypatch:
     assert found.unread == []
 
 
-def test_what_is_computed_is_said_to_be_unread(tmp_path: Path) -> None:
+def test_computed_facts_are_listed_as_unread(tmp_path: Path) -> None:
     computed = MODEL.replace(
         "layers = ['layer1', 'layer2', 'layer4', 'avgpool']", "layers = list(map(str, range(4)))"
     )
@@ -104,7 +106,7 @@ def test_a_plugin_becomes_a_spec_that_passes_check(
     assert spec.unavailable is not None and spec.builder is not None
     assert spec.builder.parameters["architecture"] == "resnet18"
     assert main(["--root", str(lab.root), "check", str(lab.root / "specs/models/mine.yaml")]) == 0
-    assert main(asked) != 0  # there already
+    assert main(asked) != 0  # it exists already
     with pytest.raises(RequestError, match="no model 'other'"):
         read_plugin(source, "other")
 
@@ -130,7 +132,7 @@ def test_a_plugin_is_found_by_its_key_among_many(tmp_path: Path, repository: Pat
         import_plugin(lab.open(), "thrid", models)
 
 
-def test_a_repository_elsewhere_is_named(
+def test_paths_name_a_repository_in_another_folder(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = plugin(tmp_path / "mine", model=WITHOUT_WEIGHTS)
@@ -174,7 +176,7 @@ def test_a_checkpoint_must_be_the_published_one(tmp_path: Path, repository: Path
         _require_published(open_catalog(lab.root).model("published"), other)
 
 
-def test_the_twelve_networks_state_their_files_and_where_their_layers_are_from(repository: Path) -> None:
+def test_the_twelve_networks_state_their_files_and_the_source_of_their_layers(repository: Path) -> None:
     catalog = open_catalog(repository)
     ids = [id for id in catalog.ids("models") if id.startswith("torchvision.")]
     ids += ["CORnet-S", "VOneResNet-50", "clip.resnet50", "dinov2.vit_b_14"]

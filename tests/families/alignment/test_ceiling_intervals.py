@@ -25,10 +25,10 @@ def simulated(run: int, stimuli=40, neuroids=25, repetitions=4, noise=1.4, subje
 
 
 def explained(run: int) -> Score:
-    """What features explain of responses with repetitions, corrected for their noise."""
+    """Noise-corrected explained variance of responses with repetitions."""
     target = simulated(run, stimuli=100)
     rng = np.random.default_rng([7, run])
-    seen = rng.standard_normal((100, 4))  # what the responses were made of
+    seen = rng.standard_normal((100, 4))  # factors of the responses
     values = seen + 0.7 * rng.standard_normal(seen.shape)
     coords = {
         "stimulus_id": ("presentation", target["stimulus_id"].values[:100]),
@@ -63,8 +63,8 @@ def test_an_interval_covers_new_stimuli_and_new_neuroids(name: str) -> None:
     "name",
     ["internal_consistency", "internal_consistency_spearman", "internal_consistency_kendall"],
 )
-def test_how_stimuli_move_a_ceiling_is_that_of_leaving_each_out(name: str, missing: bool) -> None:
-    """With means over neuroids, since a median moves in steps."""
+def test_the_influence_of_stimuli_is_that_of_leaving_each_out(name: str, missing: bool) -> None:
+    """Aggregated by means over neuroids, because a median changes in steps."""
     assembly = simulated(0, stimuli=60, neuroids=6, noise=1.0)
     if missing:
         assembly = assembly.where(np.random.default_rng(3).random(assembly.shape) > 0.05)

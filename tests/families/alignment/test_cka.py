@@ -22,7 +22,7 @@ def biased(X, Y):
 
 
 def hsic(K, L):
-    """The unbiased estimator as the U-statistic that it is: a mean over distinct quadruples of stimuli."""
+    """The unbiased estimator as a U-statistic: a mean over distinct quadruples of stimuli."""
     total = 0.0
     for i, j, q, r in itertools.permutations(range(len(K)), 4):
         total += K[i, j] * (L[i, j] + L[q, r] - 2 * L[i, q])
@@ -57,7 +57,7 @@ def test_subsets_are_the_test_rows():
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from(["cka", "cka_biased"]))
-def test_does_not_see_rotation_scale_or_shift(seed, name):
+def test_is_invariant_to_rotation_scale_and_shift(seed, name):
     rng = np.random.default_rng(seed)
     X, Y = latent(20, 10, 8, seed=seed)
     rotation = np.linalg.qr(rng.standard_normal((10, 10)))[0]
@@ -116,8 +116,8 @@ def test_too_few_or_constant_stimuli_are_refused():
         nl.metric("cka")(assembly(np.ones((10, 5))), assembly(Y))
 
 
-def test_a_few_strong_neuroids_leave_the_width_uncertain_and_the_interval_allows_for_it():
-    """Over new stimuli and neuroids whose strengths have heavy tails; .888 of 250 intervals held the truth before."""
+def test_the_interval_accounts_for_an_uncertain_variance_with_few_strong_neuroids():
+    """Over new stimuli and neuroids with heavy-tailed strengths; without the correction, coverage was .888."""
     readout = np.random.default_rng(99).standard_normal((6, 12))
     bound, values, intervals = nl.metric("cka"), [], []
     for run in range(150):
@@ -133,7 +133,7 @@ def test_a_few_strong_neuroids_leave_the_width_uncertain_and_the_interval_allows
     assert 0.92 <= np.mean((low <= np.mean(values)) & (np.mean(values) <= high)) <= 0.98
 
 
-def test_what_is_uncertain_of_a_width_is_no_matter_of_differences():
+def test_differences_do_not_use_the_reduced_degrees_of_freedom():
     """Two models are compared on the same neuroids: nothing of the test is taken from what either alone allows for."""
     X, Y = latent(40, 30, 20)
     Y = Y * np.exp(np.random.default_rng(5).standard_normal(20))

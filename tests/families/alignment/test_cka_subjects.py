@@ -1,4 +1,4 @@
-"""Alignment with each subject, and between subjects: the same as aligning their neuroids two and two."""
+"""Alignment with each subject and between subjects equals the alignment of pairs of their neuroids."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_each_subject_and_each_pair() -> None:
     assert normalise(score, top, formula="ratio").value == pytest.approx(score.value / np.mean(pairs))
 
 
-def test_what_a_subject_was_not_shown_is_left_out_for_that_subject_alone() -> None:
+def test_stimuli_not_shown_to_a_subject_are_left_out_for_that_subject_only() -> None:
     source, target = lab(2)
     values = target.values.copy()
     values[4:9, np.array(SUBJECTS) == "A"] = np.nan
@@ -79,7 +79,7 @@ def test_repetitions_are_averaged_before_subjects_are_aligned() -> None:
     assert nl.ceiling("cka_subjects")(again).value == pytest.approx(nl.ceiling("cka_subjects")(mean).value)
 
 
-def test_strangers_share_nothing_and_the_same_brain_everything() -> None:
+def test_independent_subjects_score_zero_and_identical_subjects_one() -> None:
     rng = np.random.default_rng(5)
     alone = rng.normal(size=(40, 5))
     alike = assembly(np.hstack([alone, alone[:, ::-1] * 3 + 1]), ["A"] * 5 + ["B"] * 5)

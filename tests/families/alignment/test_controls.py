@@ -1,4 +1,4 @@
-"""Pixels, Gabor filters and noise: the models whose answers can be worked out."""
+"""Pixels, Gabor filters and noise: control models with known responses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_gabor_prefers_its_orientation_and_frequency() -> None:
     )
 
 
-def test_a_gabor_does_not_see_phase_nor_uniform_light() -> None:
+def test_a_gabor_ignores_phase_and_uniform_light() -> None:
     stimuli = of_images(
         {
             "sine": grating(64, 8, 0.0),
@@ -67,7 +67,7 @@ def test_a_gabor_does_not_see_phase_nor_uniform_light() -> None:
     assert np.abs(values[2:]).max() < 1e-12
 
 
-def test_a_gabor_sees_where() -> None:
+def test_a_gabor_responds_to_position() -> None:
     canvas = np.full((64, 64), 128, dtype=np.uint8)
     canvas[:16, 48:] = np.asarray(grating(16, 2, 0.0))
     response = gabor(id="g", grid=4).record(of_images({"a": Image.fromarray(canvas)}), "V1")
@@ -80,7 +80,7 @@ def test_the_grid_divides_the_size() -> None:
         gabor(id="g", grid=5)
 
 
-def test_noise_knows_the_name_of_a_stimulus_and_nothing_else() -> None:
+def test_noise_depends_only_on_the_stimulus_id() -> None:
     model = noise(id="n", features=500)
     first, other = drawn(4), drawn(4, seed=1)
     values = model.record(first, "IT").values

@@ -13,7 +13,7 @@ from tests.families.alignment.neural_cases import assembly
 
 
 def by_definition(patterns: np.ndarray) -> np.ndarray:
-    """The mean over ordered pairs of different folds, pair of stimuli by pair of stimuli."""
+    """The mean over ordered pairs of different folds, in a loop over pairs of stimuli."""
     folds, stimuli, neuroids = patterns.shape
     result = np.zeros((stimuli, stimuli))
     for i in range(stimuli):
@@ -87,7 +87,7 @@ def test_whitened_residuals_have_unit_covariance():
         (lambda t: t.drop_vars("repetition"), "coordinate 'repetition'"),
     ],
 )
-def test_what_cannot_be_cross_validated_is_refused(change, reason):
+def test_data_that_cannot_be_cross_validated_are_refused(change, reason):
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((6, 30)), rng.standard_normal((6, 9))
     with pytest.raises(MetricError, match=reason):

@@ -50,7 +50,7 @@ def test_golden_similarity_of_histograms():
 
 
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda p: sum(p) > 0.1))
-def test_similarity_lies_between_nothing_and_all(weights):
+def test_similarity_is_between_zero_and_one(weights):
     q = np.asarray(weights) / sum(weights)
     first, last = np.eye(4)[0], np.eye(4)[-1]
     assert float(ks_similarity(q, q)) == pytest.approx(1)
@@ -73,7 +73,7 @@ def test_default_is_seeded_and_near_the_peer():
     assert metric(model, data).value == pytest.approx(peer(model, data).value, abs=0.01)
 
 
-def test_inputs_are_left_as_they_are():
+def test_inputs_are_not_modified():
     model, data = properties([-1.0, 0.2, 2.0]), properties([0.1, 0.6, 3.0])
     bind.metric("ks_similarity", property_name="circular_variance")(model, data)
     np.testing.assert_array_equal(model.values[:, 0], [-1.0, 0.2, 2.0])

@@ -1,4 +1,4 @@
-"""A readout that is fitted in one domain: drawn as declared, compared with scikit-learn, right where the truth is known."""
+"""The domain readout draws as declared, equals scikit-learn, and recovers a known truth."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def measured(model: Coding, **changes: object):
 
 
 def peer(source: xr.DataArray, target: xr.DataArray, divisions: int, seed: int) -> np.ndarray:
-    """The same by scikit-learn's own pipeline, whose draws come from one generator."""
+    """The same by scikit-learn's pipeline, whose draws use one generator."""
     X, y, style = source.values, target.values, target["domain"].values
     stream, found = np.random.RandomState(seed), []
     for _ in range(divisions):
@@ -106,7 +106,7 @@ def test_rows_are_matched_by_id_and_scale_does_not_count() -> None:
     assert metric(large.source, large.target).value == pytest.approx(value, abs=1e-12)
 
 
-def test_a_label_that_responses_do_not_code_is_at_chance_and_one_that_they_do_is_right() -> None:
+def test_uncoded_labels_score_at_chance_and_coded_labels_are_perfect() -> None:
     metric = nl.metric("domain_readout", fitted="photo", divisions=40)
     clear = measured(Coding(table(), noise=0.1))
     assert metric(clear.source, clear.target).value == 1.0
@@ -119,7 +119,7 @@ def test_a_label_that_responses_do_not_code_is_at_chance_and_one_that_they_do_is
     ).value == pytest.approx(0.0)
 
 
-def test_the_interval_is_as_wide_as_other_stimuli_move_the_score() -> None:
+def test_the_interval_has_the_width_of_the_variation_over_stimuli() -> None:
     metric = nl.metric("domain_readout", fitted="photo", divisions=5, tested=20)
     found = [measured(Coding(table(40), noise=3.0, seed=seed)) for seed in range(25)]
     scores = [metric(one.source, one.target) for one in found]

@@ -1,4 +1,4 @@
-"""The Gram matrix is exact, whatever the type, place and size of the features, and is computed once."""
+"""The Gram matrix is exact for any type, location and size of the features, and is computed once."""
 
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def test_the_same_bits_every_time():
     assert (gram(X, Workspace()).K == gram(X.copy(), Workspace()).K).all()
 
 
-def test_is_kept_by_content():
+def test_is_cached_by_content():
     workspace = Workspace()
     X = np.random.default_rng(0).standard_normal((10, 20))
     first = gram(X, workspace)
@@ -92,7 +92,7 @@ def test_is_kept_by_content():
     assert gram(X, workspace) is not first
 
 
-def test_memory_that_nobody_can_write_to_is_hashed_once(monkeypatch):
+def test_read_only_memory_is_hashed_once(monkeypatch):
     hashed = []
     once = workspaces.fingerprint
     monkeypatch.setattr(workspaces, "fingerprint", lambda values: hashed.append(1) or once(values))
@@ -101,7 +101,7 @@ def test_memory_that_nobody_can_write_to_is_hashed_once(monkeypatch):
     view = X[:]
     view.flags.writeable = False
     first = gram(view, workspace)
-    X[0, 0] += 1.0  # the view's owner can still be written to
+    X[0, 0] += 1.0  # the owner of the view is still writeable
     assert gram(view, workspace) is not first
     assert len(hashed) == 2
     X.flags.writeable = False
@@ -153,7 +153,7 @@ def test_missing_features_are_refused(shape, device):
         features(X, Workspace(device=device))
 
 
-def test_a_device_that_is_not_here_says_so():
+def test_a_missing_device_is_reported():
     import torch
 
     if torch.cuda.is_available():
@@ -164,7 +164,7 @@ def test_a_device_that_is_not_here_says_so():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_kept_gram_matrix_has_the_bits_of_a_computed_one(
+def test_a_stored_gram_matrix_has_the_bits_of_a_computed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Any
 ) -> None:
     """In the process that computed it and in one that reads it, where nothing is multiplied again."""
@@ -197,9 +197,7 @@ def test_a_kept_gram_matrix_has_the_bits_of_a_computed_one(
     assert gram(changed, Workspace(dtype=dtype, store=store)).K.tobytes() != plain.K.tobytes()
 
 
-def test_what_is_fast_or_finds_a_full_disk_is_computed_and_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fast_matrices_and_full_disks_are_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(1).normal(size=(40, 3000))
     store = Store(tmp_path / "store")
     expected = gram(X, Workspace(store=store)).K
@@ -211,7 +209,7 @@ def test_what_is_fast_or_finds_a_full_disk_is_computed_and_not_kept(
         assert full.entries() == []
 
 
-def test_kept_activations_are_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_activations_are_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from neuroledger.stats import workspace
 
     values = np.random.default_rng(1).normal(size=(6, 4, 5))

@@ -1,4 +1,4 @@
-"""A network imported from its plugin answers tasks of labels by its own logits, whatever its readout is."""
+"""A network imported from its plugin decides labels by its own logits, regardless of its readout layer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from neuroledger.models.model import Task
 from neuroledger.spec.catalog import Catalog, open_catalog
 from tests.engine.lab import Lab, build
 
-# Four of the categories of Geirhos et al. (2018), and the ImageNet classes that they stand for, typed here once more.
+# Four of the categories of Geirhos et al. (2018) and their ImageNet classes, repeated here independently of the code.
 CATEGORIES: Final = {
     "airplane": [404],
     "bear": [294, 295, 296, 297],
@@ -45,7 +45,7 @@ BUILDER = {
 
 
 class AlexLike(nn.Module):
-    """Maps, then a classifier whose last part gives the logits; the readout of its plugin is the part before."""
+    """Maps, and a classifier whose last module returns the logits; the plugin's readout is the module before it."""
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class AlexLike(nn.Module):
 
 @pytest.fixture
 def lab(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """A repository with the imported network, and people who named its images."""
+    """A repository with the imported network, and subjects who named its images."""
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "tests")
     lab = build(tmp_path / "lab", repository)
     source = tmp_path / "mine.py"
@@ -73,7 +73,7 @@ def lab(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> La
 
 
 def ready(path: Path, builder: dict[str, Any]) -> None:
-    """The imported spec with an architecture, as its own words ask."""
+    """The imported spec, completed by an architecture."""
     kept = [
         line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("unavailable")
     ]
@@ -81,7 +81,7 @@ def ready(path: Path, builder: dict[str, Any]) -> None:
 
 
 def people(lab: Lab, truth: list[str]) -> None:
-    """The data set ``names``: trials of two people who always see what is there; and a benchmark of it."""
+    """The data set ``names``, with trials of two subjects who are always correct, and a benchmark of it."""
     ids = [f"im{number:02d}" for number in range(len(truth))]
     trials = xr.DataArray(
         np.array(truth * 2),
@@ -119,7 +119,7 @@ def people(lab: Lab, truth: list[str]) -> None:
 
 
 def named(catalog: Catalog) -> tuple[list[str], list[str]]:
-    """What the network calls the images of the laboratory: here, and by torch alone."""
+    """Labels that the network decides for the images: here, and by torch."""
     session = Session(catalog, Request())
     stimuli = session_stimuli(catalog)
     model: Any = model_of(session, "mine")
@@ -150,7 +150,7 @@ def test_labels_are_those_of_the_true_logits(lab: Lab) -> None:
     assert (spec.readout, spec.logits) == ("classifier.1", "output")
     here, by_torch = named(lab.open())
     assert here == by_torch and len(set(here)) == len(CATEGORIES)
-    # People who agree with the network on all images but every third: its score is known beforehand.
+    # The subjects agree with the network on all images except every third, so the expected score is known.
     others = {one: list(CATEGORIES)[at - 1] for at, one in enumerate(CATEGORIES)}
     people(lab, [others[one] if at % 3 == 0 else one for at, one in enumerate(by_torch)])
     assert main(["--root", str(lab.root), "validate", "names"]) == 0
@@ -164,7 +164,7 @@ def test_labels_are_those_of_the_true_logits(lab: Lab) -> None:
     assert record["scores"]["accuracy"]["raw"] == pytest.approx(2 / 3, abs=1e-12)
 
 
-def test_what_is_fitted_is_fitted_to_the_readout_and_not_to_the_logits(lab: Lab) -> None:
+def test_readouts_are_fitted_to_the_readout_layer_and_not_to_the_logits(lab: Lab) -> None:
     catalog = lab.open()
     stimuli = session_stimuli(catalog)
     table = stimuli.table.assign(image_label=["x", "y"] * (len(stimuli.table) // 2))
@@ -195,7 +195,7 @@ def test_what_is_fitted_is_fitted_to_the_readout_and_not_to_the_logits(lab: Lab)
         ({"labels": ["airplane"]}, "its readout layer has 1000 features, but there are 1 labels"),
     ],
 )
-def test_logits_of_another_number_are_one_clear_error(lab: Lab, change: dict[str, Any], words: str) -> None:
+def test_a_wrong_number_of_logits_is_one_clear_error(lab: Lab, change: dict[str, Any], words: str) -> None:
     path = lab.root / "specs" / "models" / "mine.yaml"
     kept = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("builder")]
     path.write_text("\n".join(kept) + "\n", encoding="utf-8")
@@ -206,9 +206,7 @@ def test_logits_of_another_number_are_one_clear_error(lab: Lab, change: dict[str
         model.perform(Task("label", choices=tuple(CATEGORIES)), session_stimuli(catalog))
 
 
-def test_a_layer_of_logits_that_is_not_recorded_is_refused_where_it_is_named(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unrecorded_layer_of_logits_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     path = lab.root / "specs" / "models" / "mine.yaml"
     path.write_text(
         path.read_text(encoding="utf-8").replace("logits: output", "logits: classifier.3"), encoding="utf-8"

@@ -1,4 +1,4 @@
-"""A stranger's files: what cannot be read is refused with the reason and leaves nothing; what can comes back whole."""
+"""Imported files: unreadable ones are refused with a reason and write nothing; others round-trip without loss."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("case", CASES)
-def test_what_cannot_be_read_is_refused_and_leaves_nothing(lab: Lab, tmp_path: Path, case: str) -> None:
+def test_unreadable_files_are_refused_and_nothing_is_written(lab: Lab, tmp_path: Path, case: str) -> None:
     files = package(tmp_path / "files")
     change, words = CASES[case]
     change(tmp_path / "files")
@@ -165,8 +165,8 @@ def test_what_cannot_be_read_is_refused_and_leaves_nothing(lab: Lab, tmp_path: P
     assert "Traceback" not in str(refused.value) and "np." not in str(refused.value)
 
 
-def test_ids_that_are_partly_numbers_stay_what_they_are(lab: Lab, tmp_path: Path) -> None:
-    """A column of numbers and names is one of texts; numbers with zeros in front are those of the peer, which drops them."""
+def test_ids_that_are_partly_numbers_are_not_changed(lab: Lab, tmp_path: Path) -> None:
+    """A column of numbers and names is text; the peer drops leading zeros of numbers."""
     for name, ids, table in (
         ("mixed", ["0", "1", "im2", "im3"], ["0", "1", "im2", "im3"]),
         ("padded", [7, 8, 9, 10], ["007", "008", "009", "010"]),
@@ -182,8 +182,8 @@ def test_ids_that_are_partly_numbers_stay_what_they_are(lab: Lab, tmp_path: Path
         assert data.assembly["stimulus_id"].values.astype(str).tolist() == np.repeat(table, 4).tolist()
 
 
-def test_a_class_that_does_not_fit_a_benchmark_is_one_clear_error(lab: Lab, tmp_path: Path) -> None:
-    """Properties and thresholds have no presentations that a model could be shown."""
+def test_a_data_set_that_does_not_fit_a_benchmark_is_one_clear_error(lab: Lab, tmp_path: Path) -> None:
+    """Properties and thresholds have no presentations."""
     rng = np.random.default_rng(1)
     own = {"neuroid_id": ("neuroid", list("abcde")), "neuronal_property_": ("neuronal_property", ["p", "q"])}
     for name, assembly in (
@@ -220,7 +220,7 @@ def test_a_wrong_sha1_and_files_that_do_not_fit_are_refused(lab: Lab, tmp_path: 
         fetch_brainscore(lab.open(), "nothing")
 
 
-def test_odd_names_numbers_of_subjects_and_doubled_files_are_put_right(
+def test_odd_names_numeric_subjects_and_duplicate_files_are_imported(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = package(tmp_path / "files")
@@ -251,7 +251,7 @@ def grouped(path: Path) -> None:
         group.createVariable("data", "f8", ("event",))[:] = [4, 5, 6]
 
 
-def test_what_goes_out_comes_back(lab: Lab, tmp_path: Path) -> None:
+def test_export_and_import_round_trip(lab: Lab, tmp_path: Path) -> None:
     assembly = recorded(np.random.default_rng(0), IDS, bins=2)
     assembly.attrs = {"number_of_trials": 20, "bandwidth_bins": np.linspace(0, 1, 5), "bibtex": "@article{x}"}
     files = package(tmp_path / "files", assembly=assembly)
@@ -269,8 +269,8 @@ def test_what_goes_out_comes_back(lab: Lab, tmp_path: Path) -> None:
     assert two.stimuli.table["degrees"].tolist() == [6.0] * 4
 
 
-def test_what_only_got_other_names_goes_out_as_the_file_that_it_was(lab: Lab, tmp_path: Path) -> None:
-    """Numbers of each subject's neuroids, and repetitions under another name: Brain-Score's code asks for these."""
+def test_a_relabelled_assembly_is_exported_as_its_original_file(lab: Lab, tmp_path: Path) -> None:
+    """Neuroids numbered per subject, and another name of repetitions, which Brain-Score's code needs."""
     assembly = recorded(np.random.default_rng(0), IDS).rename(repetition="repetition_id")
     files = package(tmp_path / "files", assembly=assembly)
     grouped(files[0])
@@ -290,7 +290,7 @@ def test_what_only_got_other_names_goes_out_as_the_file_that_it_was(lab: Lab, tm
 
 
 @pytest.mark.slow
-def test_properties_values_of_people_and_triplets_come_back(lab: Lab, tmp_path: Path) -> None:
+def test_properties_behaviour_and_triplets_round_trip(lab: Lab, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     shapes = {
         "properties": xr.DataArray(
@@ -322,7 +322,7 @@ def test_properties_values_of_people_and_triplets_come_back(lab: Lab, tmp_path: 
             assert one[coord].values.tolist() == two[coord].values.tolist(), (name, coord)
 
 
-def test_ids_that_are_numbers_go_out_as_the_peer_reads_them(lab: Lab, tmp_path: Path) -> None:
+def test_numeric_ids_are_exported_as_the_peer_reads_them(lab: Lab, tmp_path: Path) -> None:
     ids = [str(n) for n in range(4)]
     trials = xr.DataArray(
         [2, 0],
@@ -341,7 +341,7 @@ def test_ids_that_are_numbers_go_out_as_the_peer_reads_them(lab: Lab, tmp_path: 
     assert again is not None and again["image_2"].values.tolist() == [1, 2]
 
 
-def test_a_further_stimulus_set_and_a_joined_one_are_exported(lab: Lab, tmp_path: Path) -> None:
+def test_additional_and_joined_stimulus_sets_are_exported(lab: Lab, tmp_path: Path) -> None:
     for name in ("train", "test"):
         ids = [f"{name}{i}" for i in range(3)]
         package(lab.root / "data" / "joined", name, recorded(np.random.default_rng(0), ids, 2), ids)

@@ -1,4 +1,4 @@
-"""Split-half ceilings against plain loops, on complete, ragged and missing data, and where they must be refused."""
+"""Split-half ceilings equal plain loops on complete, ragged and missing data, and are refused without repetitions."""
 
 import json
 
@@ -106,7 +106,7 @@ def test_a_high_level_costs_no_digits(missing):
     np.testing.assert_allclose(score.samples.values, loop(assembly), atol=1e-11)
 
 
-def test_stimuli_missing_from_a_half_are_left_out_and_said():
+def test_stimuli_missing_from_a_half_are_left_out_and_noted():
     assembly = recorded(repetitions=4)
     gone = (assembly["stimulus_id"] == "s003") & (assembly["repetition"] > 0)
     score = halves_taken_as_equal(assembly[~gone.values])
@@ -132,7 +132,7 @@ def test_each_time_bin_has_its_own_reliability():
         np.testing.assert_allclose(score.samples.values[t], loop(assembly[..., t]), atol=1e-12)
 
 
-def test_uncorrected_halves_may_be_asked_for():
+def test_the_correction_is_optional():
     assembly = recorded()
     r = nl.ceiling("internal_consistency", correction="none")(assembly).samples.values
     corrected = halves_taken_as_equal(assembly).samples.values
@@ -143,7 +143,7 @@ def test_noiseless_responses_are_perfectly_reliable():
     assert halves_taken_as_equal(recorded(noise=0.0)).value == pytest.approx(1.0)
 
 
-def test_negative_halves_and_constant_neuroids_are_said():
+def test_negative_halves_and_constant_neuroids_are_noted():
     assembly = recorded(noise=30.0)
     assembly[:, 0] = 4.2
     score = halves_taken_as_equal(assembly)

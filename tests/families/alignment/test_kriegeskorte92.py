@@ -1,4 +1,4 @@
-"""MATLAB structures of images and dissimilarities become a stimulus set and RDMs of named subjects."""
+"""MATLAB structures of images and dissimilarities are read as a stimulus set and RDMs of subjects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures refuse data that are too few for them to mean anything, and answer one more."""
+"""Metrics and ceilings refuse too little data, and accept the minimum."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_similarities_need_a_fewest_number_of_stimuli(name: str, fewest: int) ->
 
 
 @pytest.mark.parametrize("level", [0.0, 3.0])
-def test_a_source_without_any_signal_is_no_match(level: float) -> None:
+def test_a_source_without_signal_does_not_match(level: float) -> None:
     flat = responses(20) * 0 + level
     with pytest.raises(MetricError):
         nl.metric("cka")(flat, responses(20, seed=1))

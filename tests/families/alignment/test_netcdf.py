@@ -1,4 +1,4 @@
-"""The native form: what is read is what was written, and what does not fit is refused by name."""
+"""The native format: data round-trip, and inconsistent files are refused by name."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.families.alignment.test_internal_consistency import recorded
 
 
 def drawn_halves(assembly: xr.DataArray, draws: int, seed: int) -> np.ndarray:
-    """Reliability with one permutation of repetitions after another."""
+    """Reliability by a loop over permutations of repetitions."""
     rng = np.random.default_rng(seed)
     values, ids, repetition = assembly.values, assembly["stimulus_id"].values, assembly["repetition"].values
     found = []
@@ -112,8 +112,8 @@ def test_no_rdm_agrees_better_than_the_matched_upper_bound(comparison):
 
 @pytest.mark.parametrize("count", [2, 4, 8])
 @pytest.mark.parametrize("comparison", ["spearman", "pearson", "cosine", "kendall_tau_a"])
-def test_what_subjects_share_reaches_the_expected_ceiling(comparison, count):
-    """Simulated: each subject has the same categories' geometry and a geometry of its own."""
+def test_the_shared_geometry_reaches_the_expected_ceiling(comparison, count):
+    """Simulated subjects share a geometry of categories, and each has its own additional geometry."""
     from neuroledger.families.alignment.similarity.rdm import compare
 
     rng, reached, found = np.random.default_rng(count), [], []
@@ -170,7 +170,7 @@ def test_each_subject_is_predicted_from_the_others():
 
 @pytest.mark.parametrize("name", ["subject_predictivity", "extrapolated_predictivity"])
 @pytest.mark.slow
-def test_who_has_no_complete_neuroid_is_left_out(name):
+def test_subjects_without_a_complete_neuroid_are_left_out(name):
     assembly = subjects(count=4, stimuli=30)
     keep = np.flatnonzero(np.arange(120) % 30 < 6)
     whole = assembly.isel(neuroid=keep[6:])

@@ -1,4 +1,4 @@
-"""Numbers of the peers' own code on seeded arrays, for the neural half; needs the folder of reference values."""
+"""Reference values of the peers' code on seeded arrays, for neural metrics; needs the folder of reference values."""
 
 import json
 

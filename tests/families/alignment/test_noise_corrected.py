@@ -1,4 +1,4 @@
-"""Ceilings from variances and ranks, and explained variance corrected for noise, against simulated truth."""
+"""Ceilings from variances and ranks, and noise-corrected explained variance, compared with simulated truth."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_signal_reliability_by_hand_with_missing_values():
 @pytest.mark.parametrize(("name", "agree"), [("spearman", spearmanr), ("kendall", kendalltau)])
 @pytest.mark.parametrize("repetitions", [2, 5])
 def test_rank_reliabilities_are_those_of_another_experiment(name, agree, repetitions):
-    """Simulated: the reliability is the rank correlation between the means of two experiments of the same size."""
+    """The reliability is the rank correlation between the means of two simulated experiments of the same size."""
     both = recorded(1500, 2 * repetitions, 6, noise=1.2, seed=repetitions)
     first = both[both["repetition"].values < repetitions]
     means = [
@@ -105,7 +105,7 @@ def test_a_perfect_readout_of_noisy_responses_reaches_one():
     assert scaled.value == pytest.approx(found.value, abs=1e-9)
 
 
-def test_what_has_no_noise_estimate_is_refused():
+def test_data_without_a_noise_estimate_are_refused():
     X, Y = latent(40, 12, 3)
     with pytest.raises(MetricError, match=r"presented once.*two or more"):
         nl.metric("r2_er")(assembly(X), assembly(Y))

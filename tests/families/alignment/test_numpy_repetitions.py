@@ -1,4 +1,4 @@
-"""Padded arrays of repetitions become the presentations that took place, in a defined order."""
+"""Padded arrays of repetitions become the recorded presentations, in a defined order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _padded() -> np.ndarray:
     return values
 
 
-def test_presentations_are_those_that_took_place(tmp_path):
+def test_only_recorded_presentations_are_returned(tmp_path):
     values = _padded()
     data = _read(_files(tmp_path, values))
     assembly = check(data.assembly)

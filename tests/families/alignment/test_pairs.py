@@ -1,4 +1,4 @@
-"""Pairs of stimuli share what is declared; splits keep what must not be shared apart; what varies in the data reverses."""
+"""Stimulus pairs share the declared factor; splits separate related stimuli; reverse regression is stratified."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from neuroledger.stats.splits import draw
 
 @dataclass
 class Coding:
-    """A model with 30 units for the shape, 10 for the texture and 10 of noise; its responses carry ids alone."""
+    """A model with 30 units for shape, 10 for texture and 10 of noise; its responses have only ids as coordinates."""
 
     table: pd.DataFrame
     id: str = "coding"
@@ -79,8 +79,8 @@ def test_partners_share_one_factor_and_differ_in_the_other(drawn: pd.DataFrame) 
     assert shares["shape"] > shares["texture"]
 
 
-def test_how_a_partner_differs_is_drawn_before_the_partner() -> None:
-    # One texture has many pictures of every shape, the others one: each is as likely to be the other texture.
+def test_the_difference_of_a_partner_is_drawn_before_the_partner() -> None:
+    # One texture has many pictures of every shape, the others have one: all textures are equally likely to be drawn.
     rows = [("common", shape) for shape in "ab" for _ in range(40)] + [
         (t, s) for t in ("x", "y") for s in "ab"
     ]
@@ -109,7 +109,7 @@ def test_a_stimulus_without_a_partner_is_left_out_and_counted(drawn: pd.DataFram
         measured(drawn, factors={"colour": {"same": ["colour"], "differ": ["shape"]}})
 
 
-def test_what_the_test_part_shows_is_not_trained_on() -> None:
+def test_stimuli_of_the_test_part_are_not_trained_on() -> None:
     rng = np.random.default_rng(0)
     style = np.where(np.arange(60) % 3 == 0, "silhouette", "photo")
     assembly = xr.DataArray(
@@ -136,7 +136,7 @@ def test_what_the_test_part_shows_is_not_trained_on() -> None:
     )
     _, shown = draw(SplitsSpec.model_validate(rule | {"disjoint": None}), numbers)[0]
     free = int(numbers["background"].values[shown[0]])
-    for exempt in (free, float(free), str(free)):  # as a table of stimuli may write it
+    for exempt in (free, float(free), str(free)):  # formats in which a stimulus table may contain it
         other = rule | {"disjoint": {"by": "background", "except": {"background": [exempt]}}}
         train, test = draw(SplitsSpec.model_validate(other), numbers)[0]
         both = set(train % 20) & set(test % 20)
@@ -147,7 +147,7 @@ def test_what_the_test_part_shows_is_not_trained_on() -> None:
         draw(SplitsSpec.model_validate(rule | {"disjoint": {"by": "background"}}), assembly)
 
 
-def test_a_reverse_regression_is_stratified_by_what_only_the_data_know() -> None:
+def test_a_reverse_regression_is_stratified_by_coordinates_of_the_data() -> None:
     rng = np.random.default_rng(1)
     ids = [f"s{i}" for i in range(40)]
     signal = rng.normal(size=(40, 6))

@@ -1,4 +1,4 @@
-"""Odd cases give the numbers of the peer's own code (computed once with brain-score/vision 2.3.22; see golden/peer.json)."""
+"""Unusual cases give the numbers of the peer's code (computed once with brain-score/vision 2.3.22; see golden/peer.json)."""
 
 import json
 from pathlib import Path
@@ -30,14 +30,14 @@ def test_the_number_of_the_peer(name, indexed):
     ask = nl.metric if kind == "metric" else nl.ceiling
     found = ask(id, compat="brainscore", **overrides)(*(assembly(side, indexed=indexed) for side in sides))
     expected = NUMBERS[name]
-    # The peer lets rounding put equal dissimilarities in order, and processors round differently: see below.
+    # The peer orders equal dissimilarities by rounding, which differs between processors: see below.
     within = 1e-3 if "equal" in name else 1e-6 if id == "pls" else 1e-9
     assert found.value == pytest.approx(expected["value"], abs=within)
     if expected["error"] is not None:
         assert found.error == pytest.approx(expected["error"], abs=within)
 
 
-def test_equal_dissimilarities_are_in_the_order_that_rounding_gives_them_here():
+def test_equal_dissimilarities_are_ordered_by_rounding():
     _, id, sides, _, _ = CASES["equal dissimilarities"]
     source, target = (assembly(side, indexed=False) for side in sides)
     upper = np.triu_indices(len(source), 1)

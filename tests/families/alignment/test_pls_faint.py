@@ -1,4 +1,4 @@
-"""PLS of features with fewer directions than components: the last ones are fitted to what is left, as scikit-learn does."""
+"""PLS of features with fewer directions than components fits the last components to the smallest ones, as scikit-learn."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.families.alignment.neural_cases import assembly, correlations
 
 
 def low_rank(rows: int, features: int, rank: int, targets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features of low rank as float32 leaves them, and noisy targets."""
+    """Features of low rank in float32, and noisy targets."""
     rng = np.random.default_rng(rows + features)
     Z = rng.standard_normal((rows, rank))
     X = (Z @ rng.standard_normal((rank, features)) * 10).astype(np.float32)
@@ -33,7 +33,7 @@ def test_directions_of_a_millionth_are_fitted_like_scikit_learns(rows, features,
     found = metric(assembly(X, prefix="m"), assembly(Y), splits=splits)
     expected = correlations(lambda: PLSRegression(25, scale=False), X.astype(float), Y, splits)
     np.testing.assert_allclose(found.samples.values, expected, atol=1e-6)
-    if targets > 1:  # the covariance with a single one is soon used up
+    if targets > 1:  # the covariance with a single target is used up after few components
         assert not any("components used" in note for note in found.notes)
 
 
@@ -47,7 +47,7 @@ def test_square_features_have_the_inner_products_of_wide_ones(device):
     assert L.shape == (60, 60)
     assert made.count == 500
     np.testing.assert_allclose(L @ L.T, centred @ centred.T, atol=1e-10 * made.trace)
-    # Its smallest directions are those of the features; those of the Gram matrix would be the rounding of the largest.
+    # Its smallest directions are those of the features; those of a Gram matrix would be rounding errors of the largest.
     expected = np.linalg.svd(centred, compute_uv=False)
     np.testing.assert_allclose(np.linalg.svd(L, compute_uv=False)[:59], expected[:59], rtol=1e-7)
     X[3, 4] = np.nan
@@ -55,7 +55,7 @@ def test_square_features_have_the_inner_products_of_wide_ones(device):
         square(X, workspace, "")
 
 
-def test_directions_that_are_not_there_are_not_made_of_rounding():
+def test_missing_directions_are_not_replaced_by_rounding_errors():
     X, Y = low_rank(200, 30, 6, 12)
     Z = np.round(X[:, :6].astype(float) * 8) / 8
     found = nl.metric("pls", splits={"stratify": None})(

@@ -1,4 +1,4 @@
-"""A model that is known as dissimilarities answers for its stimuli, in any order, and refuses the rest by name."""
+"""A model given by an RDM responds to its stimuli in any order, and refuses other stimuli by name."""
 
 from __future__ import annotations
 

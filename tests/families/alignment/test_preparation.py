@@ -1,4 +1,4 @@
-"""Layouts of other projects become this project's assemblies by declared steps, with the numbers of plain NumPy."""
+"""Declared steps convert layouts of other projects to this project's assemblies, with the numbers of plain NumPy."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_windows_bins_and_groups_are_averaged_as_numpy_does(rng: np.random.Gener
     np.testing.assert_allclose(scaled.std(0), 1)
 
 
-def test_units_are_chosen_by_what_they_do(rng: np.random.Generator) -> None:
+def test_neuroids_are_selected_by_their_responses(rng: np.random.Generator) -> None:
     assembly = recorded(rng, [f"s{i}" for i in range(40)], 8)
     assembly.values[:, 4] = 3.0
     assert after(assembly, {"step": "varying"})["neuroid_id"].values.tolist() == [0, 1, 2, 0, 2]
@@ -152,7 +152,7 @@ def test_halves_may_be_drawn_as_the_ceiling_draws_them(rng: np.random.Generator)
         after(once, {"step": "reliable", "above": 0.5, "halves": "drawn"})
 
 
-def test_repetitions_have_one_name_and_incomplete_presentations_go(rng: np.random.Generator) -> None:
+def test_repetitions_are_renamed_and_incomplete_presentations_left_out(rng: np.random.Generator) -> None:
     assembly = recorded(rng, ["a", "b", "c"]).rename(repetition="repetition_id")
     assembly = assembly.assign_coords(id=("presentation", np.arange(12)))
     assembly.values[:4, 0] = np.nan
@@ -182,7 +182,7 @@ def test_repetitions_have_one_name_and_incomplete_presentations_go(rng: np.rando
         ),
     ],
 )
-def test_a_step_that_does_not_fit_says_which_and_why(
+def test_an_invalid_step_is_refused_with_its_number_and_reason(
     rng: np.random.Generator, step: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(AssemblyError, match=words):
@@ -267,7 +267,7 @@ def test_files_of_one_subject_each_are_matched_by_stimulus_and_repetition(
     assert np.isnan(joined.values[joined["stimulus_id"].values == "d"][:, :3]).all()
 
 
-def test_what_a_table_adds_and_what_it_lacks(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_tables_add_columns_and_missing_rows_are_refused(tmp_path: Path, rng: np.random.Generator) -> None:
     names = files_of(tmp_path, "x", recorded(rng, ["1", "2"]), ["1", "2"])
     (tmp_path / "division.csv").write_text("stimulus_id,split\n2,test\n1,train\n")
     data = read(tmp_path, **names, tables=["division.csv"], prepare=LABEL)
@@ -315,7 +315,7 @@ def test_the_ratio_of_squares_and_clipping() -> None:
     assert low.value == 0 and "it was -0.5" in low.notes[-1]
 
 
-def test_the_mean_of_scores_apart() -> None:
+def test_the_mean_of_separate_scores() -> None:
     parts = {
         name: normalise(
             Score(r, scale="correlation", n={"neuroid": 3, "stimuli": 9}, notes=("a note",)),
@@ -333,7 +333,7 @@ def test_the_mean_of_scores_apart() -> None:
     assert found.n == {"neuroid": 6, "stimuli": 9, "subject": 2} and found.notes == ("x: a note", "y: a note")
 
 
-def test_each_subject_is_fitted_scored_and_normalised_apart(tmp_path: Path, repository: Path) -> None:
+def test_each_subject_is_fitted_scored_and_normalised_separately(tmp_path: Path, repository: Path) -> None:
     lab = build(tmp_path / "lab", repository)
     path = lab.data / "responses.nc"
     held = xr.load_dataarray(path).assign_coords(subject=("neuroid", ["a", "a", "b", "b", "b"]))
@@ -362,7 +362,7 @@ def test_each_subject_is_fitted_scored_and_normalised_apart(tmp_path: Path, repo
         evaluate(session, session.catalog.benchmark("wrong"), "pixels4", controls=False)
 
 
-def test_as_is_shows_the_files_whatever_they_span(tmp_path: Path, repository: Path) -> None:
+def test_as_is_shows_the_unchanged_files(tmp_path: Path, repository: Path) -> None:
     lab = build(tmp_path / "lab", repository)
     lab.spec("models", "wide", builder={"name": "pixels", "size": 4}, visual_degrees=20)
     lab.benchmark("placed", paradigm={"name": "recording", "region": "V4", "visual_degrees": 4})
@@ -382,7 +382,7 @@ def test_as_is_shows_the_files_whatever_they_span(tmp_path: Path, repository: Pa
         value("both", "wide")
 
 
-def test_a_ceiling_that_the_data_carry(rng: np.random.Generator) -> None:
+def test_a_ceiling_stored_in_the_data(rng: np.random.Generator) -> None:
     assembly = recorded(rng, ["a", "b"]).assign_coords(nc=("neuroid", [64.0, 49, 81, 0, 36, 25]))
     ceiling = nl.ceiling("stored", coordinate="nc", divide_by=100, root=True)
     found = ceiling(assembly)
@@ -405,7 +405,7 @@ def test_time_is_cut_into_bins_of_one_width(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(found.values[..., 0], (values[..., 2] + values[..., 3] / 2) / 1.5)
     np.testing.assert_allclose(found.values[..., 1], (values[..., 3] / 2 + values[..., 4]) / 1.5)
     assert found["neuroid_id"].values.tolist() == list("wxyz")
-    # As with Python's range to the end less one width: the last bin is not there.
+    # As with Python's range up to the end minus one width, the last bin is missing.
     fewer = after(recording, {"step": "bins", "width": 10, "last": False})
     np.testing.assert_array_equal(fewer.values, values[..., 2:5])
     with pytest.raises(AssemblyError, match="no bin of 50 ms from 0 ms on is within -20 to 40 ms"):

@@ -1,4 +1,4 @@
-"""The properties paradigm: tuning of a model that is known, receptive fields, spikes per second, refusals."""
+"""The properties paradigm: a model with known tuning, receptive fields, spikes per second, refusals."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_scaling_to_spikes_makes_units_of_the_model_irrelevant():
         atol=1e-12,
     )
     with pytest.raises(DataError, match="no neuroid responds"):
-        measured(Tuned(gain=0.4))  # its own units are far below five spikes a second
+        measured(Tuned(gain=0.4))  # its responses are far below five spikes per second
 
 
 def test_medians_are_those_of_v1():
@@ -111,7 +111,7 @@ def test_medians_are_those_of_v1():
     assert np.median(table.sel(property="baseline")) == pytest.approx(0.82, rel=1e-6)
 
 
-def test_neuroids_looking_elsewhere_are_left_out():
+def test_neuroids_with_distant_receptive_fields_are_left_out():
     result = measured(receptive_fields="places", within=0.15)
     expected = [f"n{i:02d}" for i, at in enumerate(np.linspace(-0.5, 0.5, 20)) if abs(at) <= 0.15]
     assert set(result.source["neuroid_id"].values) == set(expected)
@@ -127,7 +127,7 @@ def test_missing_sets_are_named():
         properties(Tuned(), replace(laboratory(), assembly=None), study="orientation")
 
 
-def test_a_study_has_one_place():
+def test_a_study_has_one_position():
     data = laboratory()
     spread = data.stimuli.table.assign(position_y=0.0, position_x=np.arange(len(data.stimuli)))
     moved = replace(data, stimuli=StimulusSet("gratings", spread))

@@ -1,4 +1,4 @@
-"""All six studies, from activations to properties, give what the peer's own pipeline gave on the same population."""
+"""All six studies, from activations to properties, equal the peer's pipeline on the same population."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Population:
 @pytest.mark.parametrize("study", sorted(GOLDEN))
 def test_the_whole_pipeline_is_the_peers(study):
     sets = {
-        # rows in any order: the peer needs its own
+        # the peer needs its own row order
         name: StimulusSet(name, table.sample(frac=1, random_state=1).reset_index(drop=True))
         for name, table in stimulus_tables().items()
     }

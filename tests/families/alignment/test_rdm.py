@@ -50,7 +50,7 @@ def test_a_large_common_level_costs_no_digits():
 
 
 @pytest.mark.parametrize("distance", sorted(DISTANCES))
-def test_identical_rows_are_exactly_alike(distance):
+def test_identical_rows_have_zero_dissimilarity(distance):
     X = np.random.default_rng(0).standard_normal((8, 3000)) + 3
     X[5:] = X[1]
     found = squareform(dissimilarities(gram(X, Workspace()), distance))
@@ -86,7 +86,7 @@ def test_ranks_share_ties(values):
 
 
 @pytest.mark.parametrize("spread", [1e-13, 1e-9, 1.0])
-def test_ranks_of_values_that_hardly_differ(spread):
+def test_ranks_of_nearly_equal_values(spread):
     values = 1 + spread * np.random.default_rng(0).standard_normal(20_000)
     np.testing.assert_array_equal(mean_ranks(values), stats.rankdata(values))
     np.testing.assert_array_equal(mean_ranks(-values), stats.rankdata(-values))
@@ -103,7 +103,7 @@ def test_ranks_of_many_values(kind, repeats):
     np.testing.assert_array_equal(mean_ranks(values), stats.rankdata(values))
 
 
-def test_many_values_that_rounding_sets_apart_are_tied():
+def test_many_values_that_differ_by_rounding_are_tied():
     rng = np.random.default_rng(0)
     exact = rng.random(20_000)
     exact[:300] = np.repeat(exact[:100], 3)
@@ -142,7 +142,7 @@ def test_comparisons(ties):
     assert compare(a, b, "rho_a") == pytest.approx(rho_a(a, b), abs=0.01)
 
 
-def test_what_does_not_vary_compares_with_nothing():
+def test_constant_values_have_no_similarity():
     flat, other = np.ones(10), np.arange(10.0)
     for comparison in ("spearman", "pearson", "kendall_tau_a"):
         assert np.isnan(compare(flat, other, comparison))

@@ -43,7 +43,7 @@ def recorded(values: np.ndarray) -> xr.DataArray:
 
 
 def simulated(kind, snr, repetitions, seed, stimuli=400, distance="correlation", agree=None):
-    """The responses and what the noiseless RDM scores."""
+    """Responses, and the score of the noiseless RDM."""
     rng = np.random.default_rng([seed, repetitions, round(100 * snr)])
     truth = population(kind, stimuli, rng) * np.sqrt(snr)
     values = truth + rng.standard_normal((repetitions, *truth.shape))
@@ -165,7 +165,7 @@ def test_units_do_not_matter():
         assert nl.ceiling("rdm_consistency")(assembly * factor).value == pytest.approx(expected, abs=1e-9)
 
 
-def test_what_has_no_ceiling_is_refused():
+def test_data_without_a_ceiling_are_refused():
     assembly, _ = simulated("category", 1.0, 4, seed=1, stimuli=20)
     with pytest.raises(RequestError, match="squared_euclidean"):
         nl.ceiling("rdm_consistency", distance="euclidean", comparison="pearson")

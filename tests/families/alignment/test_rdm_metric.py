@@ -75,7 +75,7 @@ def test_given_rdms_of_several_subjects():
     np.testing.assert_allclose(same.samples.values, score.samples.values, atol=1e-12)
 
 
-def test_a_stimulus_without_a_pattern_is_left_out_and_said():
+def test_a_stimulus_without_a_pattern_is_left_out_and_noted():
     X, Y = latent(30, 100, 20)
     whole = nl.metric("rdm")(assembly(np.delete(X, 4, 0)), assembly(np.delete(Y, 4, 0)))
     X[4] = 1.0
@@ -84,7 +84,7 @@ def test_a_stimulus_without_a_pattern_is_left_out_and_said():
     assert any("1 of 30 stimuli left out" in note for note in score.notes)
 
 
-def test_neuroids_with_missing_responses_are_left_out_and_said():
+def test_neuroids_with_missing_responses_are_left_out_and_noted():
     X, Y = latent(30, 100, 20)
     Y[3, 7] = np.nan
     score = nl.metric("rdm")(assembly(X), assembly(Y))
@@ -99,8 +99,8 @@ def test_one_neuroid_has_no_correlation_between_patterns():
 
 
 @pytest.mark.parametrize(("stimuli", "neuroids"), [(70, 30), (80, 15)])
-def test_of_few_neuroids_the_interval_claims_the_variance_that_there_is(stimuli, neuroids):
-    """Over new stimuli and new neuroids. Derivatives by neuroids claimed .84 to .88 of it, and .905 were covered."""
+def test_the_interval_for_few_neuroids_has_the_true_variance(stimuli, neuroids):
+    """Over new stimuli and new neuroids; derivatives gave .84 to .88 of the variance, and a coverage of .905."""
     claimed, values, covered = [], [], []
     readout = np.random.default_rng(99).standard_normal((6, 12))
     metric = nl.metric("rdm")
@@ -118,8 +118,8 @@ def test_of_few_neuroids_the_interval_claims_the_variance_that_there_is(stimuli,
     assert 0.935 <= np.mean((low <= np.mean(values)) & (np.mean(values) <= high)) <= 0.98
 
 
-def test_neuroids_that_alone_tell_stimuli_apart_or_are_too_few_are_not_left_out_one_by_one():
-    """A stimulus that only one neuroid answers has no dissimilarity without it; the interval is then from derivatives."""
+def test_essential_or_too_few_neuroids_are_not_left_out_one_by_one():
+    """Without the only neuroid that responds to a stimulus, dissimilarities are undefined; derivatives are used instead."""
     X, Y = latent(30, 100, 6)
     Y[3], Y[3, 2] = 0.0, 5.0
     score = nl.metric("rdm")(assembly(X), assembly(Y))
@@ -128,8 +128,8 @@ def test_neuroids_that_alone_tell_stimuli_apart_or_are_too_few_are_not_left_out_
     assert few.low < few.value < few.high
 
 
-def test_the_interval_covers_what_other_stimuli_give():
-    """The interval is as wide as the spread of scores over fresh sets of stimuli, within a factor of two."""
+def test_the_interval_covers_scores_over_other_stimuli():
+    """The width of the interval equals the spread of scores over new sets of stimuli, within a factor of two."""
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((10, 60)), rng.standard_normal((10, 30))
 

@@ -1,4 +1,4 @@
-"""One RDM per subject: the same as comparing each subject's neuroids alone."""
+"""One RDM per subject equals the comparison with each subject's neuroids separately."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_each_subject_against_scipy():
         assert float(found.sel(subject=name)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_interval_covers_stimuli_and_subjects_and_holds_the_value():
+def test_the_interval_covers_stimuli_and_subjects_and_contains_the_value():
     rng = np.random.default_rng(2)
     source = rng.standard_normal((30, 6))
     target = np.hstack([source + rng.standard_normal((30, 6)), source + rng.standard_normal((30, 6))])
@@ -48,7 +48,7 @@ def test_the_interval_covers_stimuli_and_subjects_and_holds_the_value():
     assert score.spread.factors == ("stimulus", "subject")
     assert score.interval_covers == "the 95 % interval covers new stimuli and new subjects"
     assert score.low < score.value < score.high
-    # Two subjects leave one degree of freedom for what differs between them.
+    # Two subjects leave one degree of freedom for the variance between them.
     assert score.spread.freedom < 20
 
 

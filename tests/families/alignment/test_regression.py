@@ -1,4 +1,4 @@
-"""Every readout gives what scikit-learn's estimator gives in a loop, in every shape, on every device."""
+"""Every readout equals a loop over scikit-learn's estimator, in every shape and on every device."""
 
 import numpy as np
 import pytest

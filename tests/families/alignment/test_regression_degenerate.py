@@ -1,4 +1,4 @@
-"""What readouts do where data are short, repeated, constant or missing, and that they say so."""
+"""Behaviour and notes of readouts if data are short, repeated, constant or missing."""
 
 import numpy as np
 import pytest
@@ -79,8 +79,8 @@ def test_repeated_rows(name, features):
 
 
 @pytest.mark.parametrize("kind", ["repeated rows", "a feature of few stimuli"])
-def test_train_rows_that_lack_what_all_rows_have(kind):
-    """All rows together determine the weights; those of some splits do not, and take the solution of least norm."""
+def test_train_rows_that_lack_a_direction_of_all_rows(kind):
+    """All rows together determine the weights; the train rows of some splits do not, and get the solution of least norm."""
     from sklearn.model_selection import KFold
 
     X, Y = latent(20, 6, 3)
@@ -113,7 +113,7 @@ def test_predictions_that_differ_by_rounding_alone_have_no_correlation(name, fea
 @pytest.mark.parametrize("name", ["ridge", "linear_predictivity"])
 def test_least_squares_at_a_high_level(name):
     X, Y = latent(60, 12, 4)
-    X = np.round(X * 64) / 64  # a level of 1e8 leaves these numbers as they are
+    X = np.round(X * 64) / 64  # exactly representable at a level of 1e8
     np.testing.assert_allclose(score(name, X + 1e8, Y).samples.values, loop(name, X, Y), atol=1e-9)
 
 

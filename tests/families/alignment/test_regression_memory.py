@@ -1,4 +1,4 @@
-"""Features stay where they are: beside them a metric holds a few row × row matrices, whatever their number."""
+"""Metrics do not copy the features: they allocate a few row × row matrices, regardless of the number of features."""
 
 import tracemalloc
 
@@ -18,7 +18,7 @@ def test_a_memory_map_is_never_whole_in_memory(name, tmp_path):
     source = assembly(np.load(tmp_path / "features.npy", mmap_mode="r"))
     target = assembly(rng.standard_normal((ROWS, 30)))
     metric = nl.metric(name)
-    metric(source, target)  # what is imported at the first call is not what is measured
+    metric(source, target)  # the first call imports libraries, whose memory is not measured
     tracemalloc.start()
     metric(source, target)
     peak = tracemalloc.get_traced_memory()[1]

@@ -1,4 +1,4 @@
-"""Ridge under penalties that hardly weigh: as exact as singular values, whatever features and train rows lack."""
+"""Ridge under very small penalties is as exact as singular values, also for rank-deficient features and train rows."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_fewer_features_than_stimuli(features, alpha, train, device):
 @pytest.mark.parametrize("train", [0.9, 0.5])
 def test_fewer_train_rows_than_features_at_a_high_level(train, device):
     X, Y = latent(40, 20, 5)
-    X = np.round(X * 64) / 64  # a level of 1e8 leaves these numbers as they are
+    X = np.round(X * 64) / 64  # exactly representable at a level of 1e8
     found, expected = compared(X, Y, 1e-4, device, train, level=1e8)
     np.testing.assert_allclose(found, expected, atol=1e-8)
 

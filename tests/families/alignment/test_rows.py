@@ -1,4 +1,4 @@
-"""Rows pair one to one: repetitions that only one side has, and several rows for one stimulus, are refused."""
+"""Rows are paired one to one: repetitions on one side only, and several rows for one stimulus, are refused."""
 
 import numpy as np
 import pytest

@@ -31,7 +31,7 @@ def scored(distance: str, comparison: str) -> nl.Score:
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("comparison", COMPARISONS)
-def test_every_subject_agrees_as_there(distance: str, comparison: str) -> None:
+def test_every_subject_equals_rsatoolbox(distance: str, comparison: str) -> None:
     samples = scored(distance, comparison).samples
     assert samples.values.tolist() == pytest.approx(GOLDEN[distance]["values"][comparison], abs=1e-12)
 
@@ -41,7 +41,7 @@ def test_every_subject_agrees_as_there(distance: str, comparison: str) -> None:
 def test_the_error_over_stimuli_and_subjects_is_that_of_the_dual_bootstrap(
     distance: str, comparison: str
 ) -> None:
-    """Its 500 draws know the error to 3 %; what is left is that it draws stimuli twice and leaves their pairs out."""
+    """Its 500 draws have an error of 3 %; it also draws stimuli twice and leaves out their pairs."""
     score = scored(distance, comparison)
     assert score.interval_covers == "the 95 % interval covers new stimuli and new subjects"
     assert score.spread.error == pytest.approx(GOLDEN[distance]["errors"][comparison], rel=0.25)

@@ -1,4 +1,4 @@
-"""Simulated recordings have the variances, subjects, bins and divisions of those that they are fitted to."""
+"""Simulated recordings have the variances, subjects, time bins and splits of the data to which they are fitted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_signal_noise_and_reliability_are_those_of_the_data() -> None:
     assert np.mean(between) == pytest.approx(noise.mean(), rel=0.08)
 
 
-def test_the_noiseless_responses_are_what_repetitions_vary_about() -> None:
+def test_repetitions_vary_about_the_noiseless_responses() -> None:
     experiment = simulated_recordings(recorded(), BOTH)(np.random.default_rng(0), 2)
     true, one = experiment.noiseless, experiment.models[0]
     assert true is not None and true.target.identical(one.target)
@@ -165,7 +165,7 @@ def test_properties_are_drawn_from_the_distribution_measured() -> None:
     )
 
 
-def test_what_has_no_generative_model_says_so() -> None:
+def test_data_without_a_generative_model_are_refused() -> None:
     odd = xr.DataArray(np.zeros((3, 3)), dims=("window", "label"))
     with pytest.raises(MetricError, match="no generative model"):
         simulated_recordings(Measurement(odd, odd), BOTH)

@@ -1,4 +1,4 @@
-"""Simulated solution times: new stimuli that are solved when those measured are, by models that rise as theirs did."""
+"""Simulated solution times are distributed as the measured ones, and the responses of models shift with them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_equal_models_rise_late_where_the_brain_solves_late() -> None:
     assert min(late) > 0.2 and abs(late[0] - late[1]) < 0.3
 
 
-def test_responses_that_tell_nothing_of_the_times_are_refused() -> None:
+def test_responses_unrelated_to_the_times_are_refused() -> None:
     with pytest.raises(MetricError, match="tell nothing of when stimuli are solved"):
         simulated_recordings(solving(related=False), ("stimulus",))
     measured = solving()

@@ -1,4 +1,4 @@
-"""Equal dissimilarities are tied, whatever rounding says; the peer's order of them can be had."""
+"""Equal dissimilarities are tied despite rounding; the peer's order is available as an option."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_counts_of_few_neuroids(columns):
     assert found.value == pytest.approx(peer(X, Y), abs=1e-12)
 
 
-def test_two_neuroids_go_together_or_they_do_not():
+def test_two_neuroids_have_only_two_dissimilarities():
     X = np.random.default_rng(2).standard_normal((25, 2))
     signs = np.sign(X[:, 0] - X[:, 1])
     upper = np.triu_indices(25, 1)
@@ -45,7 +45,7 @@ def test_repeated_rows():
     assert nl.metric("rdm")(assembly(X), assembly(Y)).value == pytest.approx(peer(X, Y, 11), abs=1e-9)
 
 
-def test_the_order_that_rounding_left_is_that_of_correlations():
+def test_the_order_of_rounding_is_that_of_correlations():
     with pytest.raises(RequestError, match="ties: rounding"):
         nl.metric("rdm", ties="rounding", distance="cosine")(assembly(OTHERS), assembly(OTHERS))
 

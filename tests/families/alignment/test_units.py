@@ -1,4 +1,4 @@
-"""Measures that ignore units give the same number in any units, and never a silent 0 where numbers overflow."""
+"""Unit-free metrics give the same number in any units, and never a silent 0 if values overflow."""
 
 import numpy as np
 import pytest
