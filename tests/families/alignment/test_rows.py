@@ -22,7 +22,7 @@ def repeated(values: np.ndarray, count: int) -> xr.DataArray:
 @pytest.mark.parametrize("name", ["rdm", "cka", "cka_biased", "ridge", "pls"])
 def test_repetitions_on_one_side_are_refused(name):
     with pytest.raises(
-        MetricError, match=r"5 repetitions of stimulus 's0000' and the source one row.*average"
+        MetricError, match=r"5 repetitions of stimulus 's0000' and the source has one row.*average"
     ):
         nl.metric(name)(assembly(X), repeated(Y, 5))
     splits = {} if name in ("rdm", "cka", "cka_biased") else {"splits": {"train": 0.7}}
