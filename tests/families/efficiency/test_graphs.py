@@ -291,9 +291,9 @@ def test_a_bad_onnx_graph_is_one_clear_error():
     for graph, words in (
         (model([node("Add", "x q", "y")], {"x": [1, 4]}, 2, {}), "takes 'q', which no earlier node computes"),
         (model(late, {"x": [1, 4]}, 2, {}), "takes 'b', which no earlier node computes"),
-        (beyond, "answers 'y', which nothing makes"),
+        (beyond, "returns 'y', which no node computes"),
         (short, "initialiser 'w' cannot be read"),
-        (model([relu], {"x": [1, 4]}, 2, {}, opset=1), "opset 1 is not supported; 7 to"),
+        (model([relu], {"x": [1, 4]}, 2, {}, opset=1), "opset 1 is not supported; supported are 7 to"),
         (model([relu], {"x": [1, 4]}, 2, {}, opset=999), "opset 999 is not supported"),
     ):
         with pytest.raises(ModelError, match=words):
