@@ -202,14 +202,18 @@ GOOD = aedat(events(0))
             aedat([*events(0), (START + 10**6, 128, 5, 1)]),
             "1 events outside of 128 x 128 pixels, the first at column 128, row 5",
         ),
-        ("user01_lab.aedat", aedat(events(0)[:100]), "arm_roll is labelled from .* and events are from"),
+        ("user01_lab.aedat", aedat(events(0)[:100]), "arm_roll is labelled from .* but events are from"),
         (
             "user01_lab_labels.csv",
             labels([*ROWS, (2, START, START + 10**8)]).encode(),
             "right_hand_wave is labelled",
         ),
-        ("user01_lab_labels.csv", labels([(12, 1, 2)]).encode(), "line 2: class 12 .* classes are 1 to 11"),
-        ("user01_lab_labels.csv", labels([(1, 5, 5)]).encode(), "a gesture ends after it begins"),
+        (
+            "user01_lab_labels.csv",
+            labels([(12, 1, 2)]).encode(),
+            "line 2: invalid class 12 .* classes are 1 to 11",
+        ),
+        ("user01_lab_labels.csv", labels([(1, 5, 5)]).encode(), "the end must be after the start"),
         ("user01_lab_labels.csv", b"class,start,end\n1;2;3\n", "line 2: '1;2;3' is not class"),
         ("trials_to_test.txt", b"user01_lab.aedat\n", "user01 is both in part 'train' and in part 'test'"),
         ("trials_to_test.txt", b"someone.aedat\n", "'someone.aedat' is not the name of a recording"),
@@ -231,7 +235,7 @@ def test_missing_files_are_named(files, tmp_path):
         ("trials_to_test.txt", "trials_to_test.txt, which lists the recordings of part 'test'"),
         (
             "user02_fluorescent_led.aedat",
-            "1 recordings that are listed are not among the files, first user02_fluo",
+            "1 listed recordings are not among the files, first user02_fluo",
         ),
     ):
         with pytest.raises(DataError, match=words):

@@ -91,5 +91,5 @@ def test_missing_and_empty_archives_are_named(tmp_path):
     ):
         cut_gestures({name: path for name, path in files.items() if "Train" in name}, grid=GRID)
     other = packed(tmp_path, train={"a.txt": b"x"}, test={"b.txt": b"y"})
-    with pytest.raises(DataError, match=r"hold no array userNN_LIGHT/K\.npy"):
+    with pytest.raises(DataError, match=r"contain no array userNN_LIGHT/K\.npy"):
         cut_gestures(other, grid=GRID)

@@ -180,7 +180,7 @@ def late(path):
             lambda path: path.write_bytes(boxes([(1, np.nan, 1, 1, 1, 0, 1)])),
             "with coordinates that are not finite",
         ),
-        ("_bbox.npy", late, "has boxes until 60 s, and train/.* ends after 1.5 s"),
+        ("_bbox.npy", late, "has boxes until 60 s, but train/.* ends at 1.5 s"),
     ],
 )
 def test_damaged_files_are_named(files, ending, harm, words):
@@ -203,9 +203,9 @@ def test_missing_partners_parts_and_labels_are_named(files, monkeypatch):
         event_histograms(files, boxes=RULES, parts={"train": "train", "test": "test"})
     with pytest.raises(DataError, match=r"none of the files ends in _td\.dat"):
         event_histograms(files, stored="dat")
-    with pytest.raises(DataError, match="'bike' is none of the labels"):
+    with pytest.raises(DataError, match="'bike' is not one of the labels"):
         event_histograms(files, boxes=BoxRules(classes=("bike",)))
-    with pytest.raises(DataError, match="no frame is labelled"):
+    with pytest.raises(DataError, match="no selected frame is labelled"):
         event_histograms(files, boxes=BoxRules(skip=1400))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 1000)
     with pytest.raises(

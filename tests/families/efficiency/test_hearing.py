@@ -15,8 +15,8 @@ from neuroledger.families.efficiency.sound.hearing import (
     band_energies,
     band_filters,
     changes,
-    heard,
-    resampled,
+    represent,
+    resample_sound,
 )
 
 RATE = 16000
@@ -62,14 +62,14 @@ def test_a_tone_is_loudest_in_the_band_around_its_pitch():
     mels = 2595 * np.log10(1 + np.array([20, 4000]) / 700)
     centres = 700 * (10 ** (np.linspace(*mels, 22)[1:-1] / 2595) - 1)
     for band in (5, 10, 18):
-        found = heard(hearing(name="bands"), sine(centres[band]), RATE)
+        found = represent(hearing(name="bands"), sine(centres[band]), RATE)
         assert found.shape == (1, 20, 201) and found.dtype == np.float32
         assert found.mean(axis=2).argmax() == band
 
 
 def test_hearing_follows_the_rate_of_the_sound():
-    slow = heard(hearing(name="bands", hop=5), sine(700, 16000), 16000)
-    fast = heard(hearing(name="bands", hop=5, window=1536), sine(700, 48000), 48000)
+    slow = represent(hearing(name="bands", hop=5), sine(700, 16000), 16000)
+    fast = represent(hearing(name="bands", hop=5, window=1536), sine(700, 48000), 48000)
     assert slow.shape == fast.shape == (1, 20, 201)
     assert slow.mean(axis=2).argmax() == fast.mean(axis=2).argmax()
 
@@ -94,32 +94,32 @@ def test_the_level_that_spikes_tell_never_overshoots(values, step):
 
 def test_spikes_have_one_frame_fewer_than_energies_and_three_values():
     sound = np.random.default_rng(0).normal(size=(2, 1, RATE))
-    found = heard(hearing(name="spikes", hop=5), sound, RATE)
+    found = represent(hearing(name="spikes", hop=5), sound, RATE)
     assert found.shape == (2, 20, 200) and set(np.unique(found)) == {-1.0, 0.0, 1.0}
-    energies = heard(hearing(name="bands", hop=5), sound, RATE)
+    energies = represent(hearing(name="bands", hop=5), sound, RATE)
     assert np.array_equal(found, changes(energies.astype(np.float64), 1.0))
 
 
 def test_a_waveform_keeps_a_tone_at_another_rate():
-    found = heard(hearing(name="waveform", rate=8000), sine(440, 48000), 48000)
+    found = represent(hearing(name="waveform", rate=8000), sine(440, 48000), 48000)
     assert found.shape == (1, 1, 8000)
     assert np.allclose(found[0, 0, 500:-500], sine(440, 8000)[0, 0, 500:-500], atol=5e-3)
     assert np.array_equal(
-        heard(hearing(name="waveform", rate=RATE), sine(5), RATE), sine(5).astype(np.float32)
+        represent(hearing(name="waveform", rate=RATE), sine(5), RATE), sine(5).astype(np.float32)
     )
 
 
 def test_what_cannot_be_heard_is_said():
-    with pytest.raises(RequestError, match=r"bands from 20 to 4000 Hz: they lie between 0 and 3000 Hz"):
-        heard(hearing(name="bands"), sine(5, 6000), 6000)
+    with pytest.raises(RequestError, match=r"bands from 20 to 4000 Hz are not within 0 and 3000 Hz"):
+        represent(hearing(name="bands"), sine(5, 6000), 6000)
     with pytest.raises(RequestError, match=r"band 2 of 200 contains no frequency"):
-        heard(hearing(name="bands", bands=200), sine(5), RATE)
+        represent(hearing(name="bands", bands=200), sine(5), RATE)
     with pytest.raises(RequestError, match=r"a hop of 5 ms is 55\.125 samples"):
-        heard(hearing(name="bands"), sine(5, 11025), 11025)
+        represent(hearing(name="bands"), sine(5, 11025), 11025)
     with pytest.raises(DataError, match=r"one channel each, not \(1, 2, 16000\)"):
-        heard(hearing(name="bands"), np.zeros((1, 2, RATE)), RATE)
+        represent(hearing(name="bands"), np.zeros((1, 2, RATE)), RATE)
     with pytest.raises(RequestError, match="both must be whole numbers"):
-        resampled(np.zeros(10), 16000.5, 8000)
+        resample_sound(np.zeros(10), 16000.5, 8000)
     with pytest.raises(ValidationError):
         hearing(name="bands", bands=0)
 

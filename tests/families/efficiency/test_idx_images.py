@@ -60,17 +60,17 @@ LABEL = MNIST["test"].labels
         (
             NAME,
             idx(IMAGES["test"], zipped=False)[:-1],
-            r"promises 3 x 4 x 6 values \(72 bytes\) and holds 71",
+            r"states 3 x 4 x 6 values \(72 bytes\) but contains 71",
         ),
-        (NAME, idx(IMAGES["test"], zipped=False) + b"x", "and holds more"),
-        (NAME, b"\x89PNG....", "no IDX file: it begins with 89 50 4e 47"),
+        (NAME, idx(IMAGES["test"], zipped=False) + b"x", "but contains more"),
+        (NAME, b"\x89PNG....", "not an IDX file: it begins with 89 50 4e 47"),
         (NAME, b"", "begins with nothing"),
-        (NAME, idx(IMAGES["test"], code=7, zipped=False), "no IDX file"),
+        (NAME, idx(IMAGES["test"], code=7, zipped=False), "not an IDX file"),
         (NAME, bytes([0, 0, 8, 3, 0, 0, 0]), "ends within its header"),
-        (NAME, idx(LABELS["test"]), "has 1 dimensions and .* were the two exchanged"),
-        (NAME, idx(IMAGES["train"]), "holds 7 images, .* 3 labels"),
+        (NAME, idx(LABELS["test"]), "has 1 dimensions and .* check that the two are not exchanged"),
+        (NAME, idx(IMAGES["train"]), "has 7 images, .* 3 labels"),
         (NAME, idx(IMAGES["test"][:, :2]), "images of different sizes"),
-        (LABEL, idx(LABELS["train"]), "holds 3 images, .* 7 labels"),
+        (LABEL, idx(LABELS["train"]), "has 3 images, .* 7 labels"),
     ],
 )
 def test_what_is_no_set_of_images_is_named(files, name, content, words):
@@ -80,7 +80,7 @@ def test_what_is_no_set_of_images_is_named(files, name, content, words):
 
 
 def test_a_missing_file_and_too_large_squares(files):
-    with pytest.raises(DataError, match="too few for pool = 5"):
+    with pytest.raises(DataError, match="too small for `pool: 5`"):
         idx_images(files, pool=5)
     with pytest.raises(DataError, match=f"needs the file '{LABEL}'"):
         idx_images({name: path for name, path in files.items() if name != LABEL})

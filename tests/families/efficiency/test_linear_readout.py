@@ -8,7 +8,11 @@ import xarray as xr
 from neuroledger.data.dataset import Dataset
 from neuroledger.families.efficiency.models import linear_readout as readouts
 from neuroledger.families.efficiency.networks import trainable_model
-from neuroledger.families.efficiency.networks.trainable_model import Examples, Presentations, shown
+from neuroledger.families.efficiency.networks.trainable_model import (
+    Examples,
+    Presentations,
+    select_presentations,
+)
 from neuroledger.families.efficiency.paradigms.inference import inference
 
 
@@ -31,9 +35,9 @@ def windowed(samples: int = 600) -> xr.DataArray:
 
 def test_large_windows_are_read_by_batches_and_never_copied_whole(monkeypatch):
     assembly, rows = windowed(), np.arange(20, 60)
-    whole = shown(assembly, rows)
+    whole = select_presentations(assembly, rows)
     monkeypatch.setattr(trainable_model, "WHOLE", 4 * 40 * 40 - 1)
-    view = shown(assembly, rows)
+    view = select_presentations(assembly, rows)
     assert isinstance(whole, np.ndarray) and isinstance(view, Presentations)
     assert view.shape == whole.shape and np.array_equal(np.asarray(view), whole)
     assert np.array_equal(view[5:9], whole[5:9]) and view[5:9].dtype == np.float32
@@ -54,6 +58,6 @@ def test_learning_by_batches_gives_the_weights_of_least_squares(monkeypatch):
     x = assembly.values[:400].reshape(400, -1).astype(float)
     design, truth = np.c_[x, np.ones(400)], assembly["speed"].values[:400]
     expected = np.linalg.lstsq(design, truth, rcond=None)[0]
-    module = model.ready(Examples(shown(assembly, np.arange(400)), truth[:, None]))
+    module = model.ready(Examples(select_presentations(assembly, np.arange(400)), truth[:, None]))
     found = [*module[1].weight.detach().numpy().ravel(), float(module[1].bias.detach())]
     np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -12,7 +12,11 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.efficiency.models.prototypes import prototypes
 from neuroledger.families.efficiency.networks import trainable_model
-from neuroledger.families.efficiency.networks.trainable_model import Presentations, in_batches, shown
+from neuroledger.families.efficiency.networks.trainable_model import (
+    Presentations,
+    in_batches,
+    select_presentations,
+)
 from neuroledger.families.efficiency.paradigms.inference import inference
 
 
@@ -41,26 +45,26 @@ def sound(tmp_path):
 
 def test_small_data_are_one_array_and_large_ones_a_view_of_the_same_numbers(sound, monkeypatch):
     rows = np.array([3, 5, 40])
-    whole = shown(sound, rows)
+    whole = select_presentations(sound, rows)
     assert isinstance(whole, np.ndarray) and whole.dtype == np.float32
     assert np.array_equal(whole, sound.values[rows].astype(np.float32) / 32768)
     monkeypatch.setattr(trainable_model, "WHOLE", 10)
-    view = shown(sound, rows)
+    view = select_presentations(sound, rows)
     assert isinstance(view, Presentations) and view.shape == whole.shape and len(view) == 3
     assert np.array_equal(np.asarray(view), whole) and np.array_equal(view[1:], whole[1:])
     assert np.array_equal(view[np.array([2, 0])], whole[[2, 0]])
     assert np.array_equal(np.asarray(view, dtype=np.float64), whole.astype(np.float64))
     assert [len(batch) for batch in in_batches(view, 2)] == [2, 1]
-    assert np.asarray(shown(sound, rows[:0])).shape == (0, 1, 50)
+    assert np.asarray(select_presentations(sound, rows[:0])).shape == (0, 1, 50)
 
 
 def test_integers_without_a_full_scale_stay_as_they_are(sound):
     bare = sound.copy(data=sound.values.copy())
     bare.attrs = {}
-    assert np.array_equal(shown(bare, np.arange(4)), bare.values[:4].astype(np.float32))
+    assert np.array_equal(select_presentations(bare, np.arange(4)), bare.values[:4].astype(np.float32))
     real = sound.astype(np.float64)
     real.attrs = {"full_scale": 32768}
-    assert np.array_equal(shown(real, np.arange(4)), real.values[:4].astype(np.float32))
+    assert np.array_equal(select_presentations(real, np.arange(4)), real.values[:4].astype(np.float32))
 
 
 def test_what_is_prepared_is_given_the_rate_and_never_the_raw_values(sound, monkeypatch):
@@ -70,9 +74,9 @@ def test_what_is_prepared_is_given_the_rate_and_never_the_raw_values(sound, monk
         asked.append((values.shape, rate))
         return values.reshape(len(values), 5, 10) * 2
 
-    whole = shown(sound, np.arange(7), prepare)
+    whole = select_presentations(sound, np.arange(7), prepare)
     monkeypatch.setattr(trainable_model, "WHOLE", 10)
-    view = shown(sound, np.arange(7), prepare)
+    view = select_presentations(sound, np.arange(7), prepare)
     assert isinstance(view, Presentations) and view.shape == (7, 5, 10) and np.array_equal(view, whole)
     assert np.allclose(np.asarray(view).reshape(7, 50), sound.values[:7, 0] / 32768 * 2, atol=1e-7)
     assert {rate for _, rate in asked} == {1000.0}
@@ -80,8 +84,8 @@ def test_what_is_prepared_is_given_the_rate_and_never_the_raw_values(sound, monk
 
 def test_uneven_time_bins_cannot_be_prepared(sound):
     uneven = sound.assign_coords(time_bin_start=("time_bin", np.arange(50.0) ** 2))
-    with pytest.raises(DataError, match="time bins are not even"):
-        shown(uneven, np.arange(3), lambda values, rate: values)
+    with pytest.raises(DataError, match="time bins are not evenly spaced"):
+        select_presentations(uneven, np.arange(3), lambda values, rate: values)
 
 
 def test_an_array_that_memory_cannot_hold_is_refused(sound, monkeypatch):

@@ -184,7 +184,7 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path, words, monkeyp
         "shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000, "total": 1, "used": 1})()
     )
     with pytest.raises(
-        DataError, match=r"decoding words\.tar takes 0\.0 GiB in .*neuroledger, 0\.0 GiB are free"
+        DataError, match=r"decoding words\.tar needs 0\.0 GiB in .*neuroledger, but 0\.0 GiB are free"
     ):
         read_words(path)
     assert not kept(tmp_path)

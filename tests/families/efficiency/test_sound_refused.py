@@ -49,12 +49,12 @@ def cut(path):
 
 
 def test_a_truncated_archive_is_said(tmp_path, words):
-    with pytest.raises(DataError, match=r"words\.tar\.gz is no whole tar archive .*fetch it again"):
+    with pytest.raises(DataError, match=r"words\.tar\.gz is not a complete tar archive .*fetch it again"):
         read_words(cut(tar(tmp_path / "words.tar.gz", words)))
     with pytest.raises(DataError, match=r"words\.tar is (not a complete tar archive|truncated)|has no list"):
         read_words(cut(tar(tmp_path / "words.tar", words)))
     (tmp_path / "text.tar.gz").write_text("<html>not found</html>" * 100)
-    with pytest.raises(DataError, match=r"text\.tar\.gz is no whole tar archive"):
+    with pytest.raises(DataError, match=r"text\.tar\.gz is not a complete tar archive"):
         read_words(tmp_path / "text.tar.gz")
     (tmp_path / "empty.tar").write_bytes(b"\0" * 10240)
     with pytest.raises(DataError, match=r"empty\.tar (contains no files|is not a complete tar archive)"):
@@ -76,17 +76,17 @@ def test_a_changed_byte_in_a_packed_archive_is_noticed(tmp_path, words):
         ("./testing_list.txt", None, "has no list 'testing_list.txt'"),
         ("./testing_list.txt", b"", "testing_list.txt is empty"),
         ("./testing_list.txt", b"yes/nobody.wav\n", "names 1 clips that the archive does not have, first 'yes/nobody.wav'"),
-        ("./testing_list.txt", b"\xff\xfe\x00", "is no text in UTF-8"),
+        ("./testing_list.txt", b"\xff\xfe\x00", "is not UTF-8 text"),
         ("./testing_list.txt", b"bed/00000011_nohash_1.wav\n", "the word 'go' has no clip in the part 'test'"),
         ("./validation_list.txt", "both", "is in testing_list.txt and in another list"),
         ("./silent/a_nohash_0.wav", wav(np.zeros(16000)), "the word 'silent' has no clip in the part 'validation'"),
-        ("./deep/er/a_nohash_0.wav", wav(np.zeros(16000)), "'deep/er/a_nohash_0.wav' is in no folder of a word"),
+        ("./deep/er/a_nohash_0.wav", wav(np.zeros(16000)), "'deep/er/a_nohash_0.wav' is not in a word's folder"),
         ("./bed/00000000_nohash_0.wav", wav(np.zeros(100), channels=2), "has 2 channels, not one"),
-        ("./bed/00000000_nohash_0.wav", wav(np.zeros(100), rate=8000), "has 8000 samples per second, the spec's"),
+        ("./bed/00000000_nohash_0.wav", wav(np.zeros(100), rate=8000), "has 8000 samples per second, but the spec's"),
         ("./bed/00000000_nohash_0.wav", wav(np.zeros(100), width=1), "has samples of 8 bits, not of 16"),
-        ("./bed/00000000_nohash_0.wav", wav(np.zeros(16001)), "longer than 1 s: say `longer: cut`"),
-        ("./bed/00000000_nohash_0.wav", wav(np.zeros(0)), "holds no samples"),
-        ("./bed/00000000_nohash_0.wav", wav(np.zeros(16000))[:-300], "is cut off: 31700 of 32000 bytes"),
+        ("./bed/00000000_nohash_0.wav", wav(np.zeros(16001)), "longer than 1 s: set `longer: cut`"),
+        ("./bed/00000000_nohash_0.wav", wav(np.zeros(0)), "has no samples"),
+        ("./bed/00000000_nohash_0.wav", wav(np.zeros(16000))[:-300], "is truncated: it has 31700 of 32000 bytes"),
         ("./bed/00000000_nohash_0.wav", b"RIFF????", "cannot be read as a WAV file"),
     ],
 )  # fmt: skip
@@ -109,11 +109,11 @@ def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, 
         ("MSWC/base_val.csv", None, "has no list 'MSWC/base_val.csv'"),
         ("MSWC/pt/evaluation.csv", None, "has no list 'MSWC/pt/evaluation.csv'"),
         ("MSWC/base_val.csv", HEAD, "base_val.csv is empty"),
-        ("MSWC/base_val.csv", b"A,B\n1,2\n", "base_val.csv is no table of LINK, WORD, LANGUAGE"),
-        ("MSWC/base_val.csv", HEAD + b"x.opus,x\n", "base_val.csv, line 2 has not three fields"),
-        ("MSWC/base_val.csv", HEAD + b"x.opus,word1,en\n", "name 1 clips that are not there, first 'MSWC/en/clips/x.opus'"),
+        ("MSWC/base_val.csv", b"A,B\n1,2\n", "base_val.csv is not a table with the columns LINK, WORD, LANGUAGE"),
+        ("MSWC/base_val.csv", HEAD + b"x.opus,x\n", "base_val.csv, line 2 does not have three fields"),
+        ("MSWC/base_val.csv", HEAD + b"x.opus,word1,en\n", "1 clips that it does not contain, first 'MSWC/en/clips/x.opus'"),
         ("MSWC/base_val.csv", HEAD + ONE, "has no clip in the part 'validation'"),
-        ("MSWC/pt/evaluation.csv", HEAD + PT, "'pt-one' of pt/evaluation.csv has 1 clips: the first 7 are to learn"),
+        ("MSWC/pt/evaluation.csv", HEAD + PT, "'pt-one' of pt/evaluation.csv has only 1 clips: the first 7 are for"),
         ("MSWC/pt/evaluation.csv", "others", "the word 'eo-one' is in several sessions"),
         ("MSWC/pt/clips/pt-one/common_voice_pt_0.opus", b"OggS and no more", "cannot be decoded as sound"),
     ],
@@ -137,7 +137,7 @@ def test_opus_of_another_kind_is_said(tmp_path, sessions):
     soundfile.write(held, np.zeros((4800, 2)), 48000, format="OGG", subtype="OPUS")
     with pytest.raises(DataError, match="has 2 channels, not one"):
         read_sessions(tar(tmp_path / "stereo.tar", {**sessions, name: held.getvalue()}))
-    with pytest.raises(DataError, match="has 16000 samples per second, the spec's reader says 48000"):
+    with pytest.raises(DataError, match="has 16000 samples per second, but the spec's reader declares 48000"):
         read_sessions(tar(tmp_path / "slow.tar", {**sessions, name: opus(np.zeros(1600), 16000)}))
     with pytest.raises(DataError, match=r"lasts 1\.\d+ s, longer than 1 s"):
         read_sessions(tar(tmp_path / "long.tar", {**sessions, name: opus(np.zeros(60000))}))

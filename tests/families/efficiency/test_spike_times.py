@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.networks.trainable_model import shown
+from neuroledger.families.efficiency.networks.trainable_model import select_presentations
 from neuroledger.families.efficiency.readers import spike_times as reader
 from neuroledger.families.efficiency.readers.spike_times import spike_times
 from tests.families.efficiency.matlab73 import write_trains
@@ -88,14 +88,14 @@ def test_many_counts_stay_on_the_disk(files, tmp_path, monkeypatch):
     found = spike_times(files, parts=PARTS).assembly
     assert isinstance(found.variable._data, np.memmap) and found.identical(plain)
     assert {path.name for path in tmp_path.iterdir()} == set(files)  # the file of counts has no name
-    view = shown(found, np.arange(10))
+    view = select_presentations(found, np.arange(10))
     assert np.array_equal(np.asarray(view), plain.values[:10])
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(DataError, match=r"counts have no room in .*No space left.*TMPDIR"):
+    with pytest.raises(DataError, match=r"counts do not fit into .*No space left.*TMPDIR"):
         spike_times(files, parts=PARTS)
 
 
@@ -123,7 +123,7 @@ def test_other_layouts_are_refused(files):
             spike_times(files, parts=PARTS)
 
     write_trains(path, [[0.1]], [[3]], [3], [0], KEYS)
-    says("labels do not run from 0 to 2")
+    says("labels are not within 0 to 2")
     write_trains(path, [[0.1]], [[3]], [0, 1], [0, 1], KEYS)
     says(r"1 rows of times, 1 of units and labels \(2,\)")
     with h5py.File(path, "w") as file:
@@ -131,7 +131,7 @@ def test_other_layouts_are_refused(files):
         file["spikes/units"] = np.ones((3, 4))
         file["labels"] = np.zeros(3, dtype=int)
         file["extra/keys"] = np.array([b"a"])
-    says("/spikes/times has no row of its own length")
+    says("/spikes/times does not have rows of variable length")
     with h5py.File(path, "w") as file:
         file["events"] = 1
     says("shd_test.h5 has no variable 'spikes/times'; it has events")
@@ -141,8 +141,8 @@ def test_other_layouts_are_refused(files):
 
 def test_options_that_mean_nothing_are_refused(files):
     for options, says in (
-        ({"bin_width": 9.0}, "1400 ms are not bins of 9 ms"),
-        ({"pool": 11}, "700 units are not groups of 11"),
+        ({"bin_width": 9.0}, "1400 ms are not a number of bins of 9 ms"),
+        ({"pool": 11}, "700 units do not form groups of 11"),
         ({"parts": {"train": "shd_train.h5"}}, "differ in shd_test.h5"),
     ):
         with pytest.raises(DataError, match=says):

@@ -15,7 +15,7 @@ from neuroledger.families.efficiency.networks.trainable_model import (
     answering,
     in_batches,
 )
-from neuroledger.families.efficiency.sound.hearing import Hearing, heard
+from neuroledger.families.efficiency.sound.hearing import Hearing, represent
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -47,7 +47,7 @@ def prototypes(*, id: str, hearing: Hearing | None = None, device: str = "cpu") 
         new = _rows(examples, range(len(old[0]), len(examples.classes)))
         return _readout(np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]]), device)
 
-    prepare = partial(heard, hearing) if hearing is not None else None
+    prepare = partial(represent, hearing) if hearing is not None else None
     return Learner(id=id, tasks=("classification", "incremental"), ready=ready, learn=learn, prepare=prepare)
 
 

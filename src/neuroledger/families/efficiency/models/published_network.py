@@ -11,7 +11,7 @@ from pydantic import Field
 
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
-from neuroledger.families.efficiency.sound.hearing import Hearing, heard
+from neuroledger.families.efficiency.sound.hearing import Hearing, represent
 from neuroledger.models.torch_module import require
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
@@ -66,7 +66,7 @@ def published_network(
         load_weights(module, weights, id)
         return _reordered(module, classes, examples.classes, id).to(device)
 
-    prepare = None if hearing is None else partial(heard, hearing)
+    prepare = None if hearing is None else partial(represent, hearing)
     return Learner(id=id, tasks=("classification",), ready=ready, prepare=prepare)
 
 
@@ -76,7 +76,7 @@ def _reordered(
     """Return the network with its outputs in the order of ``wanted_classes``."""
     from torch import nn
 
-    from neuroledger.families.efficiency.networks.layers import Chosen
+    from neuroledger.families.efficiency.networks.layers import OutputSelection
 
     missing = sorted(set(wanted_classes) - set(classes))
     if missing:
@@ -84,4 +84,4 @@ def _reordered(
             f"model {id!r} has no output for class {missing[0]!r}; its classes are {', '.join(classes)}"
         )
     indices = [list(classes).index(name) for name in wanted_classes]
-    return module if indices == list(range(len(classes))) else nn.Sequential(module, Chosen(indices))
+    return module if indices == list(range(len(classes))) else nn.Sequential(module, OutputSelection(indices))

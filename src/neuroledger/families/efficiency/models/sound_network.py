@@ -25,7 +25,7 @@ from neuroledger.families.efficiency.networks.trainable_model import (
     answering,
     in_batches,
 )
-from neuroledger.families.efficiency.sound.hearing import Hearing, heard
+from neuroledger.families.efficiency.sound.hearing import Hearing, represent
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -174,7 +174,7 @@ def sound_network(
         tasks=_tasks(last_layer),
         ready=ready,
         learn=learn if last_layer == "prototypes" else None,
-        prepare=partial(heard, hearing),
+        prepare=partial(represent, hearing),
     )
 
 

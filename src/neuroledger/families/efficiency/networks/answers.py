@@ -1,4 +1,4 @@
-"""What a network answers to the test part of labelled data, beside the truth: classes, numbers, or boxes in scenes."""
+"""Answers of a network to the test part of labelled data, with the truth: classes, numbers, or boxes in scenes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from neuroledger.families.efficiency.networks.trainable_model import (
     Presentations,
     Task,
     in_batches,
-    shown,
+    select_presentations,
 )
 from neuroledger.models.model import fit
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from neuroledger.families.efficiency.counting.counts import Trace
 
-__all__ = ["answered", "answers", "coordinates", "forecast", "incremental"]
+__all__ = ["answers", "coordinates", "forecast", "incremental", "run_network"]
 
 CORNERS = ("x1", "y1", "x2", "y2")
 UNCOUNTED = "the preparation of the input is not part of the network: it is not counted"
@@ -46,12 +46,12 @@ def answers(
     count: tuple[Need, ...],
     mode: Mode,
 ) -> tuple[Measurement, Trace | None]:
-    """Answers of the model, made ready on the training part, to the test part, with the trace of that pass.
+    """Train the model on the training part; return its answers to the test part, with the trace of that pass.
 
     Raises
     ------
     DataError
-        A coordinate is missing or has no test part, or boxes are not written as boxes.
+        A coordinate is missing, there is no test part, or boxes have another format.
     ModelError
         The answers do not have the shape of the task.
     """
@@ -71,36 +71,38 @@ def answers(
         boxes = [_boxes(text, targets[0]) for text in assembly[targets[0]].values]
         classes = sorted({str(label) for scene in boxes for label, *_ in scene})
         learnt = _numbered([boxes[row] for row in rows["train"]], classes)
-    examples = Examples(shown(assembly, rows["train"], model.prepare), learnt, classes)
+    examples = Examples(select_presentations(assembly, rows["train"], model.prepare), learnt, classes)
     module = fit(model, f"answers:{task}", examples)
-    given, counted = answered(model, module, shown(assembly, rows["test"], model.prepare), count, mode)
+    outputs, traced = run_network(
+        model, module, select_presentations(assembly, rows["test"], model.prepare), count, mode
+    )
     coords = coordinates(assembly, rows["test"])
     if task == "detection":
-        source, target = _detected(model, given, [boxes[row] for row in rows["test"]], classes, coords)
-        return Measurement(source, target), counted
+        source, target = _detected(model, outputs, [boxes[row] for row in rows["test"]], classes, coords)
+        return Measurement(source, target), traced
     expected = len(classes) or len(targets)
-    if given.shape != (len(rows["test"]), expected):
-        raise ModelError(f"model {model.id!r} answered {given.shape}, not {(len(rows['test']), expected)}")
-    over: tuple[str, ...] = ("presentation",)
+    if outputs.shape != (len(rows["test"]), expected):
+        raise ModelError(f"model {model.id!r} answered {outputs.shape}, not {(len(rows['test']), expected)}")
+    dims: tuple[str, ...] = ("presentation",)
     if task == "classification":
-        source = xr.DataArray(given, dims=("presentation", "choice"), coords={**coords, "choice": classes})
-        return Measurement(source, xr.DataArray(truth[rows["test"]], dims=over, coords=coords)), counted
+        source = xr.DataArray(outputs, dims=("presentation", "choice"), coords={**coords, "choice": classes})
+        return Measurement(source, xr.DataArray(truth[rows["test"]], dims=dims, coords=coords)), traced
     if len(targets) > 1:
-        over, coords = ("presentation", "output"), {**coords, "output": list(targets)}
-        right = truth[rows["test"]]
+        dims, coords = ("presentation", "output"), {**coords, "output": list(targets)}
+        truth_of_test = truth[rows["test"]]
     else:
-        given, right = given[:, 0], truth[rows["test"], 0]
-    source = xr.DataArray(given, dims=over, coords=coords)
-    return Measurement(source, xr.DataArray(right, dims=over, coords=coords)), counted
+        outputs, truth_of_test = outputs[:, 0], truth[rows["test"], 0]
+    source = xr.DataArray(outputs, dims=dims, coords=coords)
+    return Measurement(source, xr.DataArray(truth_of_test, dims=dims, coords=coords)), traced
 
 
 def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict[str, Indices]:
-    """Rows of the training and of the test part.
+    """Return the rows of the training and of the test part.
 
     Raises
     ------
     DataError
-        A target or the split is no coordinate of the presentations, or there is no test part.
+        A target or the split is not a coordinate of the presentations, or there is no test part.
     """
     for name in (*targets, split):
         if name not in assembly.coords or assembly[name].dims != ("presentation",):
@@ -112,35 +114,35 @@ def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict
     return rows
 
 
-def answered(
+def run_network(
     model: Learner,
     module: nn.Module,
     inputs: Singles | Presentations,
     count: tuple[Need, ...],
     mode: Mode,
 ) -> tuple[Array, Trace]:
-    """The module's answers to all inputs, in batches, and what they cost."""
+    """Run the module on all inputs in batches; return its outputs and the trace of costs."""
     import torch
 
     from neuroledger.families.efficiency.counting.run_trace import trace
 
-    held = next(iter(module.parameters()), None)
-    device = held.device if held is not None else "cpu"
-    found: list[Array] = []
-    counted = trace(
+    parameter = next(iter(module.parameters()), None)
+    device = parameter.device if parameter is not None else "cpu"
+    outputs: list[Array] = []
+    traced = trace(
         module,
         (torch.from_numpy(batch).to(device) for batch in in_batches(inputs, model.batch)),
         needs=count,
         mode=mode,
-        receive=lambda _, answer: found.append(answer.detach().cpu().to(torch.float64).numpy()),
+        receive=lambda _, answer: outputs.append(answer.detach().cpu().to(torch.float64).numpy()),
     )
     if model.prepare is not None:
-        counted = replace(counted, notes=(*counted.notes, UNCOUNTED))
-    return np.concatenate(found), counted
+        traced = replace(traced, notes=(*traced.notes, UNCOUNTED))
+    return np.concatenate(outputs), traced
 
 
 def coordinates(assembly: xr.DataArray, rows: Indices) -> dict[str, Any]:
-    """The coordinates of some presentations."""
+    """Return the coordinates of the presentations ``rows``."""
     return {
         str(name): ("presentation", coordinate.values[rows])
         for name, coordinate in assembly.coords.items()
@@ -157,12 +159,14 @@ def _boxes(text: Any, name: str) -> list[list[Any]]:
     except (ValueError, TypeError):
         valid = False
     if not valid:
-        raise DataError(f"{name} holds boxes as JSON, [[label, x1, y1, x2, y2], …], not {str(text)[:60]!r}")
+        raise DataError(
+            f"{name} must contain boxes as JSON, [[label, x1, y1, x2, y2], …], not {str(text)[:60]!r}"
+        )
     return boxes  # type: ignore[no-any-return]
 
 
 def _numbered(scenes: Sequence[list[list[Any]]], classes: Sequence[str]) -> Array:
-    """Boxes as rows: scene, four corners, class number."""
+    """Return boxes as rows: scene, four corners, class number."""
     rows = [
         [scene, *map(float, box[1:]), classes.index(str(box[0]))]
         for scene, boxes in enumerate(scenes)
@@ -173,25 +177,28 @@ def _numbered(scenes: Sequence[list[list[Any]]], classes: Sequence[str]) -> Arra
 
 def _detected(
     model: Learner,
-    given: Array,
+    outputs: Array,
     truth: Sequence[list[list[Any]]],
     classes: Sequence[str],
     coords: dict[str, Any],
 ) -> tuple[xr.DataArray, xr.DataArray]:
-    """Boxes found and true boxes, one row each, with their scenes."""
-    if given.ndim != 3 or len(given) != len(truth) or given.shape[2] != 4 + len(classes):
-        wanted = f"({len(truth)}, box, {4 + len(classes)})"
+    """Return detected boxes and true boxes, one row each, with their scenes."""
+    if outputs.ndim != 3 or len(outputs) != len(truth) or outputs.shape[2] != 4 + len(classes):
+        expected = f"({len(truth)}, box, {4 + len(classes)})"
         raise ModelError(
-            f"model {model.id!r} answered {given.shape}, not {wanted}: four corners, then classes"
+            f"model {model.id!r} answered {outputs.shape}, not {expected}: four corners, then classes"
         )
     scenes = coords["stimulus_id"][1] if "stimulus_id" in coords else np.arange(len(truth)).astype(str)
-    scene, box, number = np.nonzero(given[:, :, 4:] > 0)
-    found = _rows(
-        given[scene, box, :4], scenes[scene], [classes[int(k)] for k in number], given[scene, box, 4 + number]
+    scene, box, number = np.nonzero(outputs[:, :, 4:] > 0)
+    detected = _rows(
+        outputs[scene, box, :4],
+        scenes[scene],
+        [classes[int(k)] for k in number],
+        outputs[scene, box, 4 + number],
     )
     rows = _numbered(truth, classes)
-    right = _rows(rows[:, 1:5], scenes[rows[:, 0].astype(int)], [classes[int(k)] for k in rows[:, 5]], None)
-    return found, right
+    true = _rows(rows[:, 1:5], scenes[rows[:, 0].astype(int)], [classes[int(k)] for k in rows[:, 5]], None)
+    return detected, true
 
 
 def _rows(corners: Array, scenes: Array, labels: list[str], scores: Array | None) -> xr.DataArray:
@@ -215,19 +222,19 @@ def incremental(
     count: tuple[Need, ...],
     mode: Mode,
 ) -> tuple[Measurement, Trace | None]:
-    """Answers after every session to the test presentations of all classes met so far.
+    """Return the answers after every session to the test presentations of all classes seen so far.
 
-    The base session shows all its training presentations; each later one the first ``shots`` of every new class, and
-    nothing old again. Answers are rows (session, presentation) with scores by class; a class that was not met yet
-    has none (minus infinity). The coordinate ``session`` tells when a row was asked, ``introduced`` when its class
-    was new. Costs are those of the last session, when all classes are known.
+    The base session shows all its training presentations; each later session shows the first ``shots`` of every new class
+    and no earlier class. Answers are rows (session, presentation) with scores by class, minus infinity for classes not
+    seen yet. The coordinate ``session`` is the session in which a row was tested, ``introduced`` that of its class. Costs
+    are those of the last session, when all classes are known.
 
     Raises
     ------
     DataError
         Classes of an increment are unknown, appear twice, or lack training or test presentations.
     ModelError
-        The model cannot learn further, or answers another shape.
+        The model cannot learn further, or its answers have another shape.
     """
     if len(targets) != 1:
         raise DataError(f"incremental learning has one target, not {', '.join(targets)}")
@@ -237,31 +244,37 @@ def incremental(
     every = [name for session in sessions for name in session]
     known: list[str] = []
     parts: list[xr.DataArray] = []
-    counted: Trace | None = None
+    traced: Trace | None = None
     module = None
     for number, fresh in enumerate(sessions):
         known += fresh
-        seen = _shown(labels, rows["train"], fresh, shots if number else None)
-        asked = rows["test"][np.isin(labels[rows["test"]], known)]
-        lacking = [name for name in fresh if name not in labels[asked]]
-        if lacking:
-            raise DataError(f"class {lacking[0]!r} has no test presentation")
-        places = {name: place for place, name in enumerate(known)}
-        numbers = np.array([places[name] for name in labels[seen]])
-        examples = Examples(shown(assembly, seen, model.prepare), numbers, tuple(known))
+        training_rows = _training_rows(labels, rows["train"], fresh, shots if number else None)
+        test_rows = rows["test"][np.isin(labels[rows["test"]], known)]
+        missing = [name for name in fresh if name not in labels[test_rows]]
+        if missing:
+            raise DataError(f"class {missing[0]!r} has no test presentation")
+        class_numbers = {name: place for place, name in enumerate(known)}
+        numbers = np.array([class_numbers[name] for name in labels[training_rows]])
+        examples = Examples(
+            select_presentations(assembly, training_rows, model.prepare), numbers, tuple(known)
+        )
         module = fit(model, "answers:incremental", examples, module)
         last = number == len(sessions) - 1
-        asking = shown(assembly, asked, model.prepare)
-        given, counted = answered(model, module, asking, count if last else (), mode)
-        if given.shape != (len(asked), len(known)):
-            raise ModelError(f"model {model.id!r} answered {given.shape}, not {(len(asked), len(known))}")
-        scores = np.full((len(asked), len(every)), -np.inf)
-        scores[:, : len(known)] = given
-        met = [next(s for s, names in enumerate(sessions) if name in names) for name in labels[asked]]
-        coords = coordinates(assembly, asked) | {
-            "session": ("presentation", np.full(len(asked), number)),
-            "introduced": ("presentation", np.array(met)),
-            "truth": ("presentation", labels[asked]),
+        inputs = select_presentations(assembly, test_rows, model.prepare)
+        outputs, traced = run_network(model, module, inputs, count if last else (), mode)
+        if outputs.shape != (len(test_rows), len(known)):
+            raise ModelError(
+                f"model {model.id!r} answered {outputs.shape}, not {(len(test_rows), len(known))}"
+            )
+        scores = np.full((len(test_rows), len(every)), -np.inf)
+        scores[:, : len(known)] = outputs
+        introduced = [
+            next(s for s, names in enumerate(sessions) if name in names) for name in labels[test_rows]
+        ]
+        coords = coordinates(assembly, test_rows) | {
+            "session": ("presentation", np.full(len(test_rows), number)),
+            "introduced": ("presentation", np.array(introduced)),
+            "truth": ("presentation", labels[test_rows]),
         }
         if "stimulus_id" in coords:
             ids = [f"{name}.s{number}" for name in coords["stimulus_id"][1].astype(str)]
@@ -271,37 +284,40 @@ def incremental(
     source = xr.concat(parts, "presentation")
     target = source["truth"].drop_vars("truth").astype(str)
     note = "costs are those of the last session, when all classes are known"
-    traced = None if counted is None else replace(counted, notes=(*counted.notes, note))
-    return Measurement(source.drop_vars("truth"), target), traced
+    result = None if traced is None else replace(traced, notes=(*traced.notes, note))
+    return Measurement(source.drop_vars("truth"), target), result
 
 
 def sessions_of(
     assembly: xr.DataArray, labels: Strings, increments: str | Sequence[Sequence[str]]
 ) -> list[list[str]]:
-    """The classes that are new in each session: the base session's, then those of each increment.
+    """Return the new classes of each session: those of the base session, then those of each increment.
 
     Raises
     ------
     DataError
-        An increment names a class that does not exist or that another has too; or a coordinate gives one class to
+        An increment names a class that does not exist or is in another increment; or a coordinate assigns one class to
         several sessions, or does not begin with session 0.
     """
     names = np.unique(labels).tolist()
     if not isinstance(increments, str):
-        listed = [str(name) for group in increments for name in group]
-        wrong = [name for name in listed if name not in names or listed.count(name) > 1]
+        new_classes = [str(name) for group in increments for name in group]
+        wrong = [name for name in new_classes if name not in names or new_classes.count(name) > 1]
         if wrong:
-            raise DataError(f"class {wrong[0]!r} of an increment does not exist, or is in several")
-        groups = [[name for name in names if name not in listed], *(list(map(str, g)) for g in increments)]
+            raise DataError(f"class {wrong[0]!r} of an increment does not exist, or is in several increments")
+        groups = [
+            [name for name in names if name not in new_classes],
+            *(list(map(str, g)) for g in increments),
+        ]
     else:
         if increments not in assembly.coords or assembly[increments].dims != ("presentation",):
             raise DataError(f"presentations have no coordinate {increments!r}, and no increments are listed")
         numbers = assembly[increments].values.astype(int)
-        of = {name: set(numbers[labels == name].tolist()) for name in names}
-        split = [name for name, found in of.items() if len(found) > 1]
+        sessions_by_class = {name: set(numbers[labels == name].tolist()) for name in names}
+        split = [name for name, found in sessions_by_class.items() if len(found) > 1]
         if split:
             raise DataError(f"class {split[0]!r} is in several sessions")
-        groups = [[n for n in names if of[n] == {s}] for s in range(int(numbers.max()) + 1)]
+        groups = [[n for n in names if sessions_by_class[n] == {s}] for s in range(int(numbers.max()) + 1)]
     if len(groups) < 2 or not all(groups):
         raise DataError(
             "incremental learning needs a base session and at least one increment, none of them empty"
@@ -309,15 +325,15 @@ def sessions_of(
     return groups
 
 
-def _shown(labels: Strings, train: Indices, fresh: Sequence[str], shots: int | None) -> Indices:
-    """Training rows of new classes, in the order of the data; no more than ``shots`` of each."""
-    found = []
-    for name in fresh:
+def _training_rows(labels: Strings, train: Indices, new: Sequence[str], shots: int | None) -> Indices:
+    """Return training rows of new classes, in the order of the data; at most ``shots`` of each."""
+    selected = []
+    for name in new:
         own = train[labels[train] == name]
         if len(own) < (shots or 1):
             raise DataError(f"class {name!r} has {len(own)} training presentations, fewer than {shots or 1}")
-        found.append(own[:shots])
-    rows: Indices = np.sort(np.concatenate(found))
+        selected.append(own[:shots])
+    rows: Indices = np.sort(np.concatenate(selected))
     return rows
 
 
@@ -332,9 +348,9 @@ def forecast(
     stride: float,
     per_time: float,
 ) -> tuple[Measurement, Trace | None]:
-    """Closed-loop forecasts of every window of every series; costs are per value, of the first window."""
+    """Return closed-loop forecasts of every window of every series; costs are per value, of the first window."""
     rows: dict[str, list[Any]] = {name: [] for name in ("stimulus_id", "series", "step", "answer", "truth")}
-    counted: Trace | None = None
+    traced: Trace | None = None
     with _one_thread():
         for number in range(assembly.sizes["presentation"]):
             name = str(assembly["stimulus_id"].values[number])
@@ -349,10 +365,10 @@ def forecast(
                 module = fit(
                     model, "answers:forecast", Examples(piece[None, None, :train], piece[1 : train + 1])
                 )
-                answers, found = _closed_loop(
-                    module, piece[train], test, count if counted is None else None, mode
+                answers, window_trace = _closed_loop(
+                    module, piece[train], test, count if traced is None else None, mode
                 )
-                counted = found if counted is None else counted
+                traced = window_trace if traced is None else traced
                 rows["stimulus_id"] += [f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)]
                 rows["series"] += [f"{name}.w{window:02d}"] * test
                 rows["step"] += range(1, test + 1)
@@ -366,14 +382,14 @@ def forecast(
     }
     source = xr.DataArray(np.asarray(rows["answer"]), dims=("presentation",), coords=coords)
     notes = ("costs are per value, counted over the first window",)
-    right = xr.DataArray(np.asarray(rows["truth"]), dims=("presentation",), coords=coords)
-    traced = None if counted is None else replace(counted, notes=(*counted.notes, *notes))
-    return Measurement(source, right), traced
+    truth = xr.DataArray(np.asarray(rows["truth"]), dims=("presentation",), coords=coords)
+    result = None if traced is None else replace(traced, notes=(*traced.notes, *notes))
+    return Measurement(source, truth), result
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One thread for BLAS and torch: a chaotic series turns the order of a sum into another forecast."""
+    """Limit BLAS and torch to one thread: for a chaotic series, the order of a sum changes the forecast."""
     import torch
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -390,7 +406,7 @@ def _one_thread() -> Iterator[None]:
 def _closed_loop(
     module: nn.Module, first: float, steps: int, count: tuple[Need, ...] | None, mode: Any
 ) -> tuple[list[float], Trace | None]:
-    """Answers fed back as inputs, and what they cost where that is wanted."""
+    """Return predictions that are fed back as inputs, and the trace of costs unless ``count`` is None."""
     import torch
 
     from neuroledger.families.efficiency.counting.run_trace import trace

@@ -1,4 +1,4 @@
-"""Small networks of the shipped models, and how they are trained."""
+"""Small networks of the shipped models, and their training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neuroledger.data.arrays import Indices
 from neuroledger.errors import ModelError
 
 __all__ = [
-    "Chosen", "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OverTime", "Presented",
+    "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OutputSelection", "OverTime", "Presented",
     "Templates", "TimeMean", "fit", "seeded",
 ]  # fmt: skip
 
@@ -24,12 +24,12 @@ class TimeMean(nn.Module):  # type: ignore[misc]
     """The mean over time: (batch, neuroid, time_bin) → (batch, neuroid)."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Mean rates."""
+        """Return mean rates."""
         return inputs.mean(2)
 
 
 class LastStep(nn.Module):  # type: ignore[misc]
-    """A recurrent layer over (batch, neuroid, time_bin), read out at its last step."""
+    """A recurrent layer over (batch, neuroid, time_bin) with a readout of its last step."""
 
     def __init__(self, inputs: int, units: int, outputs: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class LastStep(nn.Module):  # type: ignore[misc]
         self.readout = nn.Linear(units, outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Scores (batch, class)."""
+        """Return scores (batch, class)."""
         states, _ = self.recurrent(inputs.transpose(1, 2))
         return self.readout(states[:, -1])
 
@@ -45,7 +45,7 @@ class LastStep(nn.Module):  # type: ignore[misc]
 class EchoState(nn.Module):  # type: ignore[misc]
     """A fixed recurrent network whose linear readout gives the next value of a series [jaeger2001].
 
-    ``h ← (1-a)·h + a·tanh(W_in [1, x] + W h)``, next value ``W_out [1, x, h]``; the state stays between calls.
+    ``h ← (1-a)·h + a·tanh(W_in [1, x] + W h)``, next value ``W_out [1, x, h]``; the state persists between calls.
     """
 
     def __init__(self, w_in: Tensor, w: Tensor, leak: float) -> None:
@@ -61,19 +61,19 @@ class EchoState(nn.Module):  # type: ignore[misc]
             layer.weight = nn.Parameter(values, requires_grad=False)
 
     def features(self, value: Tensor) -> Tensor:
-        """``[1, x, h]`` after seeing one value (1, neuroid)."""
-        given = torch.cat([torch.ones_like(value[:, :1]), value], 1)
-        new = self.activation(self.w_in(given) + self.w(self.state))
+        """Return ``[1, x, h]`` after one value (1, neuroid)."""
+        with_constant = torch.cat([torch.ones_like(value[:, :1]), value], 1)
+        new = self.activation(self.w_in(with_constant) + self.w(self.state))
         self.state = (1 - self.leak) * self.state + self.leak * new
-        return torch.cat([given, self.state], 1)
+        return torch.cat([with_constant, self.state], 1)
 
     def forward(self, value: Tensor) -> Tensor:
-        """The next value (1, neuroid)."""
+        """Return the next value (1, neuroid)."""
         return self.w_out(self.features(value))
 
 
 class Linear(nn.Module):  # type: ignore[misc]
-    """The next value as a weighted sum of the last ones; the last ones stay between calls."""
+    """The next value as a weighted sum of the last values, which persist between calls."""
 
     def __init__(self, weights: Tensor, recent: Tensor) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Linear(nn.Module):  # type: ignore[misc]
         self.recent = recent
 
     def forward(self, value: Tensor) -> Tensor:
-        """The next value (1, 1)."""
+        """Return the next value (1, 1)."""
         self.recent = torch.cat([self.recent[:, 1:], value], 1)
         return self.sum(torch.cat([torch.ones_like(value), self.recent], 1))
 
@@ -95,27 +95,27 @@ class Constant(nn.Module):  # type: ignore[misc]
         self.register_buffer("answer", answer)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The answer, once for each presentation."""
+        """Return the answer, once for each presentation."""
         return self.answer.expand(len(inputs), *self.answer.shape[1:])
 
 
-class Chosen(nn.Module):  # type: ignore[misc]
-    """Some outputs of a network, in another order."""
+class OutputSelection(nn.Module):  # type: ignore[misc]
+    """A selection of a network's outputs, in a given order."""
 
-    def __init__(self, places: Sequence[int]) -> None:
+    def __init__(self, indices: Sequence[int]) -> None:
         super().__init__()
-        self.places = list(places)
+        self.indices = list(indices)
 
     def forward(self, answers: Tensor) -> Tensor:
-        """Answers ``(batch, output)``, chosen."""
-        return answers[:, self.places]
+        """Return the selected outputs ``(batch, output)``."""
+        return answers[:, self.indices]
 
 
 class LastValue(nn.Module):  # type: ignore[misc]
     """The last observed value: a baseline for forecasts."""
 
     def forward(self, value: Tensor) -> Tensor:
-        """The value itself."""
+        """Return the value itself."""
         return value
 
 
@@ -123,9 +123,9 @@ BORDER = 2
 
 
 class Templates(nn.Module):  # type: ignore[misc]
-    """For (batch, pixel, time_bin), (batch, box, 4 + class): corners, and the contrast as the score of its class.
+    """A detector from (batch, pixel, time_bin) to (batch, box, 4 + class): corners, and the contrast as class score.
 
-    Scenes are ``side`` pixels wide and ``rows`` high (default: ``side``), and the mean of their ``channels``.
+    Scenes are ``side`` pixels wide and ``rows`` high (default: ``side``), and averaged over their ``channels``.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Templates(nn.Module):  # type: ignore[misc]
                 weight[y : y + height, x : x + width] = 1.0 / (width * height)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Boxes, those of the highest contrast first; where there are fewer than ``most``, scores of 0."""
+        """Return ``most`` boxes in descending order of contrast; missing ones have scores of 0."""
         scene = inputs.mean(2).unflatten(1, self.shape).mean(1, keepdim=True)
         edge = self.reach // 2
         padded = nn.functional.pad(scene, (edge,) * 4, mode="reflect")
@@ -174,26 +174,26 @@ class Templates(nn.Module):  # type: ignore[misc]
 
 
 class _Spike(torch.autograd.Function):  # type: ignore[misc]
-    """1 above the threshold, 0 below; its gradient is that of an arctangent, 1 / (1 + (π x)²) [eshraghian2023]."""
+    """1 above the threshold, 0 below, with the gradient of an arctangent, 1 / (1 + (π x)²) [eshraghian2023]."""
 
     @staticmethod
     def forward(context: Any, above: Tensor) -> Tensor:
-        """Spikes for how far the membrane is above its threshold."""
+        """Return spikes for the distance of the membrane above its threshold."""
         context.save_for_backward(above)
         return above.gt(0).to(above.dtype)
 
     @staticmethod
     def backward(context: Any, upstream: Tensor) -> Tensor:
-        """The surrogate gradient."""
+        """Return the surrogate gradient."""
         (above,) = context.saved_tensors
         return upstream / (1 + (math.pi * above).square())
 
 
 class Lif(nn.Module):  # type: ignore[misc]
-    """Leaky integrate-and-fire neurons: ``m ← β·m + x``, a spike where ``m > θ``, and then a reset at the next step.
+    """Leaky integrate-and-fire neurons: ``m ← β·m + x``, a spike where ``m > θ``, and a reset at the next step.
 
     The reset subtracts θ, or sets the membrane to zero before the leak. One call is one time step; the membrane
-    potential stays until :meth:`reset_state`.
+    potential persists until :meth:`reset_state`.
     """
 
     spiking_state: ClassVar[tuple[str, ...]] = ("membrane",)
@@ -209,11 +209,11 @@ class Lif(nn.Module):  # type: ignore[misc]
         self.membrane: Tensor | None = None
 
     def reset_state(self) -> None:
-        """Forget all steps so far."""
+        """Reset the state to that before the first step."""
         self.membrane = None
 
     def forward(self, current: Tensor) -> Tensor:
-        """Spikes, of the shape of the input current."""
+        """Return spikes, with the shape of the input current."""
         before = self.membrane
         if before is None or before.shape != current.shape:
             before = torch.zeros_like(current)
@@ -227,14 +227,14 @@ class Lif(nn.Module):  # type: ignore[misc]
 
 
 class OverTime(nn.Module):  # type: ignore[misc]
-    """A network of spiking layers stepped over (batch, neuroid, time_bin); the answer is each output's spike count."""
+    """A network of spiking layers stepped over (batch, neuroid, time_bin), with spike counts as outputs."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Spike counts (batch, class); every presentation starts from rest."""
+        """Return spike counts (batch, class); every presentation starts from rest."""
         for part in self.network.modules():
             if isinstance(part, Lif):
                 part.reset_state()
@@ -243,10 +243,10 @@ class OverTime(nn.Module):  # type: ignore[misc]
 
 
 class Presented(nn.Module):  # type: ignore[misc]
-    """A network with samples of a ``shape`` of its own, shown (batch, neuroid, time_bin).
+    """Adapts a network with samples of a given ``shape`` to inputs (batch, neuroid, time_bin).
 
-    One that is ``temporal`` is shown every bin as a step, and its outputs are summed over them. Any other is shown the mean
-    over time, or all values if only these are as many as it takes.
+    A ``temporal`` network receives every bin as a step, and its outputs are summed over bins. Any other network receives the
+    mean over time, or all values if only their number matches.
     """
 
     def __init__(self, network: nn.Module, shape: Sequence[int]) -> None:
@@ -255,7 +255,7 @@ class Presented(nn.Module):  # type: ignore[misc]
         self.temporal = bool(getattr(network, "temporal", False))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Scores (batch, class).
+        """Return scores (batch, class).
 
         Raises
         ------
@@ -286,13 +286,13 @@ def fit(
 ) -> None:
     """Train ``module`` in place with Adam [kingma2015] on ``inputs`` (presentation, neuroid, time_bin).
 
-    ``loss`` is given the answers to a batch and the numbers of its presentations. Inputs are read batch by batch, so that
+    ``loss`` receives the outputs of a batch and the row numbers of its presentations. Inputs are read batch by batch, so
     they may be a view of a file.
 
     Raises
     ------
     ModelError
-        The loss is not finite any more.
+        The loss is no longer finite.
     """
     device = next(module.parameters()).device
     optimiser = torch.optim.Adam(module.parameters(), lr=rate)
@@ -301,12 +301,12 @@ def fit(
     for _ in range(epochs):
         for rows in np.array_split(rng.permutation(count), -(-count // batch)):
             optimiser.zero_grad()
-            shown = torch.from_numpy(np.asarray(inputs[rows], dtype=np.float32)).to(device)
-            lost = loss(module(shown), rows)
-            lost.backward()
+            inputs_of_batch = torch.from_numpy(np.asarray(inputs[rows], dtype=np.float32)).to(device)
+            batch_loss = loss(module(inputs_of_batch), rows)
+            batch_loss.backward()
             optimiser.step()
-        if not bool(torch.isfinite(lost)):
-            raise ModelError(f"model {id!r}: training diverged: lower the `rate`, or look at the data")
+        if not bool(torch.isfinite(batch_loss)):
+            raise ModelError(f"model {id!r}: training diverged: lower the `rate`, or check the data")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Networks whose weights NeuroBench ships, with the names of their tensors, for (batch, neuroid, time_bin)."""
+"""Networks whose weights NeuroBench ships, with the same tensor names, for (batch, neuroid, time_bin)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Activity", "Commands", "Imagery"]
 
 
 class _Spiking(nn.Module):  # type: ignore[misc]
-    """A network of snntorch's neurons, stepped through time from rest; the answer counts the spikes of its outputs."""
+    """A network of snntorch's neurons, stepped through time from rest, with spike counts as outputs."""
 
     def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
-        """Spikes ``(batch, class)`` of one time step ``(batch, neuroid)``; ``membranes`` are written over."""
+        """Return spikes ``(batch, class)`` of one time step ``(batch, neuroid)``; ``membranes`` are updated in place."""
         raise NotImplementedError
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Spike counts, ``(batch, class)``."""
+        """Return spike counts, ``(batch, class)``."""
         membranes: list[Any] = [
             module.reset_mem() for module in self.modules() if isinstance(module, snntorch.Leaky)
         ]
@@ -36,7 +36,7 @@ class Imagery(_Spiking):
         self.fc3, self.lif3 = nn.Linear(128, outputs), snntorch.Leaky(beta=0.9)
 
     def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
-        """One time step."""
+        """Return spikes of one time step."""
         for number, (linear, neurons) in enumerate(
             ((self.fc1, self.lif1), (self.fc2, self.lif2), (self.fc3, self.lif3))
         ):
@@ -45,7 +45,7 @@ class Imagery(_Spiking):
 
 
 class Activity(_Spiking):
-    """Two convolutions over the place that padding makes of each sample, and a readout, of leaky neurons."""
+    """Two convolutions over the padded sample of each step, and a readout, of leaky neurons."""
 
     def __init__(self, inputs: int = 6, outputs: int = 7) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Activity(_Spiking):
         self.linear, self.leaky3 = nn.Linear(512, outputs), snntorch.Leaky(beta=0.5, threshold=0.001)
 
     def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
-        """One time step."""
+        """Return spikes of one time step."""
         x, membranes[0] = self.leaky1(self.max1(self.conv1(x.unsqueeze(2))), membranes[0])
         x, membranes[1] = self.leaky2(self.max2(self.conv2(x)), membranes[1])
         x, membranes[2] = self.leaky3(self.linear(x.flatten(1)), membranes[2])
@@ -79,7 +79,7 @@ class Commands(nn.Module):  # type: ignore[misc]
         self.fc1 = nn.Linear(before, outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Scores ``(batch, class)``."""
+        """Return scores ``(batch, class)``."""
         x = inputs
         for number in range(1, 5):
             part = {name: self.get_submodule(f"{name}{number}") for name in ("conv", "bn", "act", "pool")}

@@ -1,4 +1,4 @@
-"""What a network is shown, taken from an assembly batch by batch, so that data larger than memory can be shown."""
+"""Trainable models and their inputs, read from an assembly batch by batch, so that data may be larger than memory."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ from neuroledger.spec.channels import Channels
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["TAKES", "Examples", "Learner", "Presentations", "Task", "answering", "in_batches", "shown"]
+__all__ = [
+    "TAKES",
+    "Examples",
+    "Learner",
+    "Presentations",
+    "Task",
+    "answering",
+    "in_batches",
+    "select_presentations",
+]
 
 Prepare = Callable[[Singles, float], Array]
-"""From (presentation, neuroid, time_bin) and the time bins per second to what the network is shown."""
+"""From (presentation, neuroid, time_bin) and the time bins per second to the input of the network."""
 
 
 class Presentations(LazyRows):
-    """Some presentations of an assembly as 32-bit numbers (presentation, neuroid, time_bin), each time made anew.
+    """Presentations of an assembly as 32-bit numbers (presentation, neuroid, time_bin), computed at each access.
 
-    Integers are divided by the assembly's attribute ``full_scale``, where it has one, and ``prepare`` is applied to what
-    is taken.
+    Integers are divided by the assembly's attribute ``full_scale``, if it has one, and ``prepare`` is applied to the
+    selected presentations.
     """
 
     def __init__(self, assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None) -> None:
         super().__init__(np.asarray(assembly.variable.values), rows, np.float32)
         integers = assembly.dtype.kind in "iu"
         self._full_scale = float(assembly.attrs.get("full_scale", 1.0)) if integers else 1.0
-        self._rate = _rate(assembly) if prepare is not None else 0.0
+        self._rate = _bins_per_second(assembly) if prepare is not None else 0.0
         self._prepare = prepare
         if prepare is not None:
             self.shape = (len(rows), *self._taken(np.zeros(1, dtype=np.intp)).shape[1:])
@@ -48,30 +57,32 @@ class Presentations(LazyRows):
         return taken
 
 
-def shown(assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None) -> Singles | Presentations:
-    """Presentations ``rows`` of (presentation, neuroid, time_bin): an array, or more than 256 MiB as a view.
+def select_presentations(
+    assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None
+) -> Singles | Presentations:
+    """Return presentations ``rows`` of (presentation, neuroid, time_bin): an array, or a view if larger than 256 MiB.
 
     Raises
     ------
     DataError
-        Something is to be prepared, and the time bins are not even.
+        ``prepare`` is given and the time bins are not evenly spaced.
     """
-    found = Presentations(assembly, rows, prepare)
-    return np.asarray(found) if found.nbytes <= WHOLE else found
+    presentations = Presentations(assembly, rows, prepare)
+    return np.asarray(presentations) if presentations.nbytes <= WHOLE else presentations
 
 
 def in_batches(inputs: Singles | Presentations, size: int) -> Iterator[Singles]:
-    """Arrays of ``size`` presentations, in order; the last may be smaller."""
+    """Yield arrays of ``size`` presentations, in order; the last may be smaller."""
     for start in range(0, len(inputs), size):
         yield inputs[start : start + size]
 
 
-def _rate(assembly: xr.DataArray) -> float:
-    """Time bins per second."""
+def _bins_per_second(assembly: xr.DataArray) -> float:
+    """Return the number of time bins per second."""
     starts = np.asarray(assembly["time_bin_start"].values, dtype=np.float64)
     steps = np.diff(starts)
     if len(steps) == 0 or steps.min() <= 0 or steps.max() - steps.min() > 1e-3 * steps.mean():
-        raise DataError("time bins are not even: what the model is shown cannot be prepared from them")
+        raise DataError("time bins are not evenly spaced, which the preparation of the model's input needs")
     return float(1000.0 / steps.mean())
 
 
@@ -80,14 +91,13 @@ Task = Literal["classification", "regression", "forecast", "detection", "increme
 
 
 class Examples(NamedTuple):
-    """What a learner may learn from.
+    """Training examples of a learner.
 
-    ``inputs`` are (presentation, neuroid, time_bin): an array, or of large data, of data on the disk and of what is
-    prepared a view of the same shape, which slices and ``numpy.asarray`` turn into arrays. ``truth`` is (presentation,)
-    class numbers, or numbers (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and
-    ``truth`` its next values. For a detection, ``truth`` are boxes (box, 6): the number of their presentation, x1, y1,
-    x2, y2, class number.
-    ``classes`` are the names of the class numbers, in order.
+    ``inputs`` are (presentation, neuroid, time_bin): an array, or a view of the same shape if the data are larger than 256
+    MiB; slices and ``numpy.asarray`` convert a view to arrays. ``truth`` is (presentation,) class numbers, or numbers
+    (presentation, output). For a forecast, ``inputs`` is one series (1, neuroid, time) and ``truth`` its next values. For
+    a detection, ``truth`` are boxes (box, 6): presentation number, x1, y1, x2, y2, class number.
+    ``classes`` are the names of the classes, in order of their numbers.
     """
 
     inputs: Array | Presentations
@@ -104,20 +114,20 @@ class Learner:
     id
         The id under which scores are recorded.
     tasks
-        What it can be asked for.
+        The tasks that the model supports.
     ready
-        Gives a torch module that answers (batch, neuroid, time_bin) with (batch, class) scores or (batch, output)
-        numbers; for a detection with (batch, box, 4 + class), corners x1, y1, x2, y2 and a score for each class, 0 or
-        less where there is none; for a forecast, one that answers each value (1, neuroid) with the next and remembers
-        what it has seen, the training part included. It may look at the examples, or ignore them if it comes trained.
+        Returns a torch module, trained on the examples or with stored weights. The module maps (batch, neuroid, time_bin)
+        to (batch, class) scores or (batch, output) numbers. For a detection it returns (batch, box, 4 + class): corners
+        x1, y1, x2, y2 and a score for each class, 0 or less if there is no box. For a forecast it maps each value
+        (1, neuroid) to the next, and its state includes all earlier values, also those of the training part.
     learn
-        For incremental learning: gives a module that has learned more, from the one before and the examples of new
-        classes, which stand behind the known ones in ``classes``. The module before is not changed.
+        For incremental learning: returns a new module that also knows further classes, from the previous module, which is
+        not changed, and examples of the new classes, which follow the known ones in ``classes``.
     batch
-        Presentations shown at once.
+        Number of presentations in a batch.
     prepare
-        What is done to presentations before the network is shown them, such as band energies of a sound, from
-        (presentation, neuroid, time_bin) and the time bins per second. Learning is given the same. Costs leave it out.
+        Preprocessing of presentations for the network, such as band energies of a sound, from (presentation, neuroid,
+        time_bin) and the time bins per second. It is applied in training and testing. Costs exclude it.
     """
 
     id: str
@@ -131,16 +141,16 @@ class Learner:
 
     @property
     def gives(self) -> Channels:
-        """Answers to its tasks, and what they cost."""
+        """Channels of the model: answers to its tasks, and costs."""
         return answering(*self.tasks)
 
     def answer(self, question: Any) -> nn.Module:
-        """The network made ready on examples, or one that has learned more; see :func:`neuroledger.models.model.fit`.
+        """Return the network, trained on examples, or after further learning; see :func:`neuroledger.models.model.fit`.
 
         Raises
         ------
         ModelError
-            It cannot learn further.
+            The model cannot learn further classes.
         """
         if question.before is None:
             return self.ready(question.training)
@@ -150,5 +160,5 @@ class Learner:
 
 
 def answering(*tasks: Task) -> Channels:
-    """Channels of a network that is asked for these tasks."""
+    """Return the channels of a network that supports these tasks."""
     return frozenset({"costs", *(f"answers:{task}" for task in tasks)})

@@ -1,4 +1,4 @@
-"""Labelled gestures before an event camera: AEDAT recordings with tables of what was done when."""
+"""Reader of labelled gestures recorded by an event camera: AEDAT recordings with tables of labels and times."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["GESTURES", "GRID", "Gesture", "aedat_gestures", "bins_of", "gesture_
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 TABLES = (".csv", ".txt")
 RECORDING = re.compile(r"(user\d+)_(\w+)\.aedat4?")
-# In the order of their numbers, which begin with 1.
+# In the order of their numbers, from 1.
 GESTURES = (
     "hand_clapping", "right_hand_wave", "left_hand_wave", "right_arm_clockwise", "right_arm_counter_clockwise",
     "left_arm_clockwise", "left_arm_counter_clockwise", "arm_roll", "air_drums", "air_guitar", "other_gestures",
 )  # fmt: skip
-# The camera of these recordings, and the counts that NeuroBench's baseline takes.
+# The camera of these recordings, with the squares and bins of NeuroBench's baseline.
 GRID = Grid(width=128, height=128, pool=4, bins=150)
-# A gesture may be labelled a little longer than the camera ran.
+# Tolerance for labels that end after the recording.
 TOLERANCE_US = 1_000_000
 
 
 class Gesture(NamedTuple):
-    """One gesture: its recording ``userNN_LIGHT.aedat``, what it is, from when to when in µs, and its part."""
+    """One gesture: its recording ``userNN_LIGHT.aedat``, label, start and end in µs, and part."""
 
     recording: str
     label: str
@@ -58,39 +58,39 @@ def aedat_gestures(
     chip: Chip | None = None,
     stream: int | None = None,
 ) -> Dataset:
-    """Counts of events, ``(presentation, neuroid, time_bin)``, one presentation for each gesture.
+    """Read counts of events, ``(presentation, neuroid, time_bin)``, one presentation for each gesture.
 
     Every recording ``userNN_LIGHT.aedat`` (or ``.aedat4``), in AEDAT 2, 3.1 or 4, has a table ``userNN_LIGHT_labels.csv``
-    of class, startTime_usec and endTime_usec; a gesture is the events with start ≤ t < end. Presentations carry ``label``,
-    ``split``, ``subject``, ``lighting`` and ``duration`` (ms).
+    of class, startTime_usec and endTime_usec; a gesture is the events with start ≤ t < end. Presentations have the
+    coordinates ``label``, ``split``, ``subject``, ``lighting`` and ``duration`` (ms).
 
     Parameters
     ----------
     files
-        The archive (.tar.gz) as downloaded, or what it holds.
+        The archive (.tar.gz) as downloaded, or its content.
     grid
-        Size of the camera, squares, polarities and bins of time.
+        Size of the camera, squares, polarities and time bins.
     width
-        Width of a bin in ms, from the labelled start on; longer gestures are cut off, behind shorter ones there are
-        zeros. Without it, every gesture is divided from its first to its last event into bins of equal whole µs, as
-        NeuroBench's baseline does; the few events behind the last bin are left out, and times are of the mean gesture.
+        Width of a bin in ms, from the labelled start; longer gestures are truncated, shorter ones padded with zeros. By
+        default, every gesture is divided from its first to its last event into bins of equal whole µs, as in NeuroBench's
+        baseline; the few events after the last bin are left out, and times are those of the mean gesture.
     denoise
-        Leave out events without another event at one of the four neighbouring pixels within this many ms before.
+        Leave out events without an earlier event, within this many ms, at one of the four neighbouring pixels.
     repeated
-        Of gestures that a table lists more than once, take all, the first or the last.
+        Which of the gestures that a table lists more than once are used: all, the first or the last.
     parts
-        For each part the file that lists its recordings. By default trials_to_train.txt and trials_to_test.txt.
+        The file that lists the recordings of each part; by default trials_to_train.txt and trials_to_test.txt.
     classes
         Names of the gestures, in the order of their numbers from 1.
     chip
-        Of AEDAT 2: whose addresses the recordings hold, where their headers do not state the chip.
+        AEDAT 2: the camera chip, if headers do not state it.
     stream
-        Of AEDAT 4: the number of the stream of events, where recordings have several.
+        AEDAT 4: the number of the stream of events, if recordings have several.
 
     Raises
     ------
     DataError
-        A file is missing or damaged, a label exceeds its recording, or one person is in two parts.
+        A file is missing or damaged, a label exceeds its recording, or a subject is in two parts.
     RequestError
         The counts do not fit into memory.
     """
@@ -99,7 +99,7 @@ def aedat_gestures(
         tables, parts or {"train": "trials_to_train.txt", "test": "trials_to_test.txt"}, classes
     )
     if repeated != "all":
-        gestures = _one_each(gestures, last=repeated == "last")
+        gestures = _without_repeats(gestures, last=repeated == "last")
     shape = (len(gestures), grid.neuroids, grid.bins)
     needed = int(np.prod(shape, dtype=np.int64)) * grid.dtype.itemsize
     require_memory(
@@ -108,28 +108,28 @@ def aedat_gestures(
         "raise `pool` or take fewer `bins`",
     )
     values = np.zeros(shape, dtype=grid.dtype)
-    wanted: dict[str, list[int]] = {}
+    rows_by_recording: dict[str, list[int]] = {}
     for row, gesture in enumerate(gestures):
-        wanted.setdefault(gesture.recording, []).append(row)
-    lost = set(wanted)
-    for name, content in _recordings(files, wanted):
+        rows_by_recording.setdefault(gesture.recording, []).append(row)
+    missing = set(rows_by_recording)
+    for name, content in _recordings(files, rows_by_recording):
         events = polarity_events(content, name, grid.width, grid.height, chip=chip, stream=stream)
-        lost.discard(name)
-        for row in wanted[name]:
+        missing.discard(name)
+        for row in rows_by_recording[name]:
             gesture = gestures[row]
-            own = _within(events, gesture)
+            selected = _events_of(events, gesture)
             if denoise is not None:
-                own = denoised(own, round(denoise * 1000), grid.width)
-            if len(own.t):
-                start, bin_us = bins_of(own, gesture, grid.bins, width)
-                values[row] = grid.count(own, start, bin_us)
-    if lost:
-        raise DataError(f"{len(lost)} recordings that are listed are not among the files, first {min(lost)}")
+                selected = denoised(selected, round(denoise * 1000), grid.width)
+            if len(selected.t):
+                start, bin_us = bins_of(selected, gesture, grid.bins, width)
+                values[row] = grid.count(selected, start, bin_us)
+    if missing:
+        raise DataError(f"{len(missing)} listed recordings are not among the files, first {min(missing)}")
     return Dataset(stimuli=None, assembly=gesture_assembly(values, gestures, grid, width))
 
 
 def bins_of(events: Events, gesture: Gesture, bins: int, width: float | None) -> tuple[int, int]:
-    """Start of the first bin and length of each, in µs."""
+    """Return the start of the first bin and the width of each, in µs."""
     if width is not None:
         return gesture.start, max(1, round(width * 1000))
     first, last = int(events.t[0]), int(events.t[-1])
@@ -142,12 +142,12 @@ def gesture_assembly(
     grid: Grid,
     width: float | None,
 ) -> xr.DataArray:
-    """Counts ``(presentation, neuroid, time_bin)`` with whose gestures they are."""
+    """Return counts ``(presentation, neuroid, time_bin)`` with the coordinates of their gestures."""
     durations = np.array([(gesture.end - gesture.start) / 1000 for gesture in gestures])
     bin_ms = durations.mean() / grid.bins if width is None else width
     starts = np.arange(grid.bins) * bin_ms
-    people, lights = zip(*(_who(gesture.recording) for gesture in gestures), strict=True)
-    ids = [f"{PurePosixPath(one.recording).stem}_{one.label}_{one.start}" for one in gestures]
+    subjects, lights = zip(*(_subject_and_lighting(gesture.recording) for gesture in gestures), strict=True)
+    ids = [f"{PurePosixPath(g.recording).stem}_{g.label}_{g.start}" for g in gestures]
     return xr.DataArray(
         values,
         dims=("presentation", "neuroid", "time_bin"),
@@ -155,7 +155,7 @@ def gesture_assembly(
             "stimulus_id": ("presentation", ids),
             "label": ("presentation", [gesture.label for gesture in gestures]),
             "split": ("presentation", [gesture.part for gesture in gestures]),
-            "subject": ("presentation", list(people)),
+            "subject": ("presentation", list(subjects)),
             "lighting": ("presentation", list(lights)),
             "duration": ("presentation", durations),
             **grid.coords(),
@@ -166,39 +166,41 @@ def gesture_assembly(
     )
 
 
-def _within(events: Events, gesture: Gesture) -> Events:
-    """The events of a gesture."""
+def _events_of(events: Events, gesture: Gesture) -> Events:
+    """Return the events of a gesture."""
     last = int(events.t[-1])
     own = events.between(gesture.start, gesture.end)
     if gesture.end > last + TOLERANCE_US or not len(own.t):
         raise DataError(
-            f"{gesture.recording}: {gesture.label} is labelled from {gesture.start} to {gesture.end} µs, and events "
-            f"are from {int(events.t[0])} to {last} µs: the table is another recording's, or the file is cut short"
+            f"{gesture.recording}: {gesture.label} is labelled from {gesture.start} to {gesture.end} µs, but events "
+            f"are from {int(events.t[0])} to {last} µs: the table belongs to another recording, or the file is truncated"
         )
     return own
 
 
 def _gestures(tables: Mapping[str, str], parts: Mapping[str, str], classes: Sequence[str]) -> list[Gesture]:
-    found: list[Gesture] = []
-    people: dict[str, str] = {}
+    gestures: list[Gesture] = []
+    part_of_subject: dict[str, str] = {}
     for part, listing in parts.items():
         if listing not in tables:
             raise DataError(f"{listing}, which lists the recordings of part {part!r}, is not among the files")
         for recording in tables[listing].split():
-            person, _ = _who(recording)
-            if people.setdefault(person, part) != part:
-                raise DataError(f"{person} is both in part {people[person]!r} and in part {part!r}")
+            subject, _ = _subject_and_lighting(recording)
+            if part_of_subject.setdefault(subject, part) != part:
+                raise DataError(
+                    f"{subject} is both in part {part_of_subject[subject]!r} and in part {part!r}"
+                )
             table = f"{PurePosixPath(recording).stem}_labels.csv"
             if table not in tables:
                 raise DataError(f"{listing} lists {recording}, but {table} is not among the files")
-            found += _rows(tables[table], table, recording, part, classes)
-    if not found:
+            gestures += _rows(tables[table], table, recording, part, classes)
+    if not gestures:
         raise DataError(f"{', '.join(parts.values())} list no recording with a gesture")
-    return found
+    return gestures
 
 
-def _who(recording: str) -> tuple[str, str]:
-    """Person and lighting, by the name of a recording."""
+def _subject_and_lighting(recording: str) -> tuple[str, str]:
+    """Return subject and lighting from the name of a recording."""
     match = RECORDING.fullmatch(recording)
     if match is None:
         raise DataError(f"{recording!r} is not the name of a recording, userNN_LIGHT.aedat")
@@ -217,14 +219,14 @@ def _rows(text: str, table: str, recording: str, part: str, classes: Sequence[st
             ) from error
         if not 1 <= kind <= len(classes) or start >= end:
             raise DataError(
-                f"{table}, line {number}: class {kind} from {start} to {end} µs; classes are 1 to {len(classes)}, "
-                "and a gesture ends after it begins"
+                f"{table}, line {number}: invalid class {kind} from {start} to {end} µs; classes are 1 to "
+                f"{len(classes)}, and the end must be after the start"
             )
         yield Gesture(recording, classes[kind - 1], start, end, part)
 
 
-def _one_each(gestures: Sequence[Gesture], *, last: bool) -> list[Gesture]:
-    """One gesture of each kind from each recording, in the order of the tables."""
+def _without_repeats(gestures: Sequence[Gesture], *, last: bool) -> list[Gesture]:
+    """Return one gesture of each label from each recording, in the order of the tables."""
     chosen: dict[tuple[str, str], Gesture] = {}
     for gesture in gestures:
         key = gesture.recording, gesture.label
@@ -234,24 +236,26 @@ def _one_each(gestures: Sequence[Gesture], *, last: bool) -> list[Gesture]:
 
 
 def _tables(files: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
-    """The small text files, by their names without folders."""
-    for name, content in _members(files, lambda name: name.endswith(TABLES)):
+    """Yield the text files by name, without folders."""
+    for name, content in _files_by_name(files, lambda name: name.endswith(TABLES)):
         yield name, content.decode("utf-8-sig", errors="replace")
 
 
 def _recordings(files: Mapping[str, Path], wanted: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:
-    """The recordings, one at a time."""
-    return _members(files, wanted.__contains__)
+    """Yield the recordings, one at a time."""
+    return _files_by_name(files, wanted.__contains__)
 
 
-def _members(files: Mapping[str, Path], taken: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Files by name without folders, out of archives too; nothing is written to disk, and one is held at a time."""
+def _files_by_name(
+    files: Mapping[str, Path], is_wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield files by name without folders, also from archives, without unpacking and one at a time."""
     for name, path in files.items():
-        own = PurePosixPath(name).name
+        file_name = PurePosixPath(name).name
         if name.endswith(ARCHIVES):
             for member, content in tar_members(path):
-                inside = PurePosixPath(member).name
-                if taken(inside):
-                    yield inside, content()
-        elif taken(own):
-            yield own, path.read_bytes()
+                member_name = PurePosixPath(member).name
+                if is_wanted(member_name):
+                    yield member_name, content()
+        elif is_wanted(file_name):
+            yield file_name, path.read_bytes()

@@ -1,4 +1,4 @@
-"""Labelled examples in NumPy files: for each part an array of examples and one of their classes."""
+"""Reader of labelled examples in NumPy files: an array of examples and an array of classes for each part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Part", "array_examples"]
 
 
 class Part(BaseModel):
-    """Where a part's examples and their classes are: files, or arrays of an archive as ``FILE.npz:NAME``."""
+    """The location of a part's examples and classes: files, or arrays of an archive as ``FILE.npz:NAME``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,65 +37,65 @@ def array_examples(
     axes: Literal["time first", "channel first"] = "time first",
     step: Annotated[float, Field(gt=0)] = 1.0,
 ) -> Dataset:
-    """An assembly ``(presentation, neuroid, time_bin)`` of 32-bit numbers, with ``label`` and ``split``.
+    """Read an assembly ``(presentation, neuroid, time_bin)`` of 32-bit numbers, with ``label`` and ``split``.
 
     Parameters
     ----------
     files
         ``.npy`` files, or ``.npz`` archives of arrays.
     parts
-        For each part (train, test, …) its examples ``(example, time, channel)`` and their classes: numbers from 0
-        ``(example,)``, or one column for each class ``(example, class)``, the largest of which counts.
+        The examples ``(example, time, channel)`` and classes of each part (train, test, …). Classes are numbers from 0
+        ``(example,)``, or one column for each class ``(example, class)``, of which the largest value counts.
     classes
         Names of the classes, in the order of their numbers.
     axes
-        Whether time or the channels are the second axis of the examples.
+        Whether the second axis of the examples is time or channels.
     step
-        Time between two samples, in ms.
+        Interval between samples, in ms.
 
     Raises
     ------
     DataError
         A file or an array is missing, damaged or of another shape, values are not finite, or a class has no name.
     """
-    named = np.asarray(classes, dtype=object)
+    class_names = np.asarray(classes, dtype=object)
     values, labels, split, ids = [], [], [], []
-    for part, where in parts.items():
-        x, y = _array(files, where.examples), _array(files, where.classes)
+    for part, names in parts.items():
+        x, y = _array(files, names.examples), _array(files, names.classes)
         if x.ndim != 3 or x.dtype.kind not in "fiu" or len(x) != len(y):
             raise DataError(
-                f"{where.examples} is {x.shape} {x.dtype} with {len(y)} classes, not numbers (example, time, channel)"
+                f"{names.examples} is {x.shape} {x.dtype} with {len(y)} classes, not numbers (example, time, channel)"
             )
         if not np.isfinite(x).all():
-            raise DataError(f"{where.examples} has {int((~np.isfinite(x)).sum())} values that are not finite")
+            raise DataError(f"{names.examples} has {int((~np.isfinite(x)).sum())} values that are not finite")
         numbers = y.argmax(axis=1) if y.ndim == 2 else y
-        if y.ndim > 2 or (y.ndim == 2 and y.shape[1] != len(named)) or numbers.dtype.kind not in "iu":
+        if y.ndim > 2 or (y.ndim == 2 and y.shape[1] != len(class_names)) or numbers.dtype.kind not in "iu":
             raise DataError(
-                f"{where.classes} is {y.shape} {y.dtype}, not one of {len(named)} classes for each example"
+                f"{names.classes} is {y.shape} {y.dtype}, not one of {len(class_names)} classes for each example"
             )
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(named):
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(class_names):
             raise DataError(
-                f"{where.classes} has the classes {numbers.min()} to {numbers.max()}, and {len(named)} have names"
+                f"{names.classes} has the classes {numbers.min()} to {numbers.max()}, and {len(class_names)} have names"
             )
         values.append(np.asarray(x if axes == "channel first" else x.swapaxes(1, 2), dtype=np.float32))
-        labels.append(named[numbers])
+        labels.append(class_names[numbers])
         split += [part] * len(x)
         ids += [f"{part}_{number:06d}" for number in range(len(x))]
-    shapes = {one.shape[1:] for one in values}
+    shapes = {array.shape[1:] for array in values}
     if len(shapes) != 1:
         raise DataError(f"parts have examples of {len(shapes)} shapes (channel, time): {sorted(shapes)}")
-    whole = np.concatenate(values)
-    starts = np.arange(whole.shape[2]) * step
+    examples = np.concatenate(values)
+    starts = np.arange(examples.shape[2]) * step
     return Dataset(
         stimuli=None,
         assembly=xr.DataArray(
-            whole,
+            examples,
             dims=("presentation", "neuroid", "time_bin"),
             coords={
                 "stimulus_id": ("presentation", ids),
                 "label": ("presentation", np.concatenate(labels)),
                 "split": ("presentation", split),
-                "neuroid_id": ("neuroid", [f"channel_{number:03d}" for number in range(whole.shape[1])]),
+                "neuroid_id": ("neuroid", [f"channel_{number:03d}" for number in range(examples.shape[1])]),
                 "time_bin_start": ("time_bin", starts),
                 "time_bin_end": ("time_bin", starts + step),
             },
@@ -108,13 +108,13 @@ def _array(files: Mapping[str, Path], where: str) -> npt.NDArray[Any]:
     if name not in files:
         raise DataError(f"{name} is not among the files; there are {', '.join(sorted(files)) or 'none'}")
     with parsing(name, "NumPy arrays"):
-        held = np.load(files[name], allow_pickle=False)
-        if not member and isinstance(held, np.ndarray):
-            return held
-        if isinstance(held, np.ndarray) or member not in held:
-            there = "one array" if isinstance(held, np.ndarray) else f"the arrays {', '.join(held)}"
+        content = np.load(files[name], allow_pickle=False)
+        if not member and isinstance(content, np.ndarray):
+            return content
+        if isinstance(content, np.ndarray) or member not in content:
+            contents = "one array" if isinstance(content, np.ndarray) else f"the arrays {', '.join(content)}"
             raise DataError(
-                f"{name} holds {there}, not {member or 'a single one: name one as FILE.npz:NAME'!r}"
+                f"{name} holds {contents}, not {member or 'a single one: name one as FILE.npz:NAME'!r}"
             )
-        found: npt.NDArray[Any] = held[member]
-    return found
+        array: npt.NDArray[Any] = content[member]
+    return array

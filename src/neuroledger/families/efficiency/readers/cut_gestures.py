@@ -1,4 +1,4 @@
-"""Gestures before an event camera that were cut out in advance: one NumPy array for each, in an archive for each part."""
+"""Reader of pre-segmented gestures of an event camera: one NumPy array for each gesture, one archive for each part."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def cut_gestures(
     parts: Mapping[str, str] | None = None,
     classes: Sequence[str] = GESTURES,
 ) -> Dataset:
-    """Counts of events, ``(presentation, neuroid, time_bin)``, one presentation for each array ``userNN_LIGHT/K.npy``.
+    """Read counts of events, ``(presentation, neuroid, time_bin)``, one presentation per array ``userNN_LIGHT/K.npy``.
 
-    An array is (event, 4): column, row, polarity and time in ms; K is the number of the gesture from 0. The fields are those
-    of ``aedat_gestures``.
+    An array is (event, 4): column, row, polarity and time in ms; K is the number of the gesture from 0. Coordinates are
+    those of ``aedat_gestures``.
 
     Parameters
     ----------
     files
         One archive (.tar.gz) for each part.
     grid, width, denoise, classes
-        As of ``aedat_gestures``; bins of one width begin with the first event.
+        As in ``aedat_gestures``; bins with a ``width`` begin at the first event.
     parts
         The archive of each part; by default ibmGestureTrain.tar.gz and ibmGestureTest.tar.gz.
 
     Raises
     ------
     DataError
-        An archive is missing or damaged, an array is none of events, or one person is in two parts.
+        An archive is missing or damaged, an array does not contain events, or a subject is in two parts.
     RequestError
         The counts do not fit into memory.
     """
@@ -71,7 +71,7 @@ def cut_gestures(
         1 for name in archives.values() for member, _ in tar_members(files[name]) if MEMBER.fullmatch(member)
     )
     if not count:
-        raise DataError(f"{' and '.join(archives.values())} hold no array userNN_LIGHT/K.npy")
+        raise DataError(f"{' and '.join(archives.values())} contain no array userNN_LIGHT/K.npy")
     shape = (count, grid.neuroids, grid.bins)
     needed = int(np.prod(shape, dtype=np.int64)) * grid.dtype.itemsize
     require_memory(
@@ -81,31 +81,33 @@ def cut_gestures(
     )
     values = np.zeros(shape, dtype=grid.dtype)
     gestures: list[Gesture] = []
-    people: dict[str, str] = {}
+    part_of_subject: dict[str, str] = {}
     for part, name in archives.items():
         for member, content in tar_members(files[name]):
             match = MEMBER.fullmatch(member)
             if match is None:
                 continue
             recording, number = match[1], int(match[2])
-            person = recording.split("_")[0]
-            if people.setdefault(person, part) != part:
-                raise DataError(f"{person} is both in part {people[person]!r} and in part {part!r}")
+            subject = recording.split("_")[0]
+            if part_of_subject.setdefault(subject, part) != part:
+                raise DataError(
+                    f"{subject} is both in part {part_of_subject[subject]!r} and in part {part!r}"
+                )
             if number >= len(classes):
                 raise DataError(f"{name}: {member} is of class {number}; classes are 0 to {len(classes) - 1}")
             events = _events(content(), f"{name}: {member}", grid)
             start, end = int(events.t[0]), int(events.t[-1])
             gesture = Gesture(f"{recording}.aedat", classes[number], start, end, part)
-            own = events if denoise is None else denoised(events, round(denoise * 1000), grid.width)
-            if len(own.t):
-                first, bin_us = bins_of(own, gesture, grid.bins, width)
-                values[len(gestures)] = grid.count(own, first, bin_us)
+            selected = events if denoise is None else denoised(events, round(denoise * 1000), grid.width)
+            if len(selected.t):
+                first, bin_us = bins_of(selected, gesture, grid.bins, width)
+                values[len(gestures)] = grid.count(selected, first, bin_us)
             gestures.append(gesture)
     return Dataset(stimuli=None, assembly=gesture_assembly(values, gestures, grid, width))
 
 
 def _events(content: bytes, name: str, grid: Grid) -> Events:
-    """The events of one array, in time, in µs."""
+    """Return the events of one array, in order of time, in µs."""
     with parsing(name, "a NumPy array"):
         array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.ndim != 2 or array.shape[1] != 4 or not len(array) or not np.isfinite(array).all():
@@ -115,9 +117,9 @@ def _events(content: bytes, name: str, grid: Grid) -> Events:
     x, y = array[:, 0].astype(np.int64), array[:, 1].astype(np.int64)
     outside = (x < 0) | (y < 0) | (x >= grid.width) | (y >= grid.height)
     if outside.any():
-        one = int(np.argmax(outside))
+        index = int(np.argmax(outside))
         raise DataError(
-            f"{name} has an event outside of {grid.width} x {grid.height} pixels: column {x[one]}, row {y[one]}"
+            f"{name} has an event outside of {grid.width} x {grid.height} pixels: column {x[index]}, row {y[index]}"
         )
     times = np.round(array[:, 3].astype(np.float64) * 1000).astype(np.int64)
     order = np.argsort(times, kind="stable")

@@ -1,4 +1,4 @@
-"""Scenes of an event camera with boxes to be found: frames up to a moment, and what is there at that moment."""
+"""Reader of detection scenes of an event camera: frames up to a labelled frame, and its boxes."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Positive = Annotated[int, Field(gt=0)]
 ENDINGS = {"hdf5": ".h5", "dat": "_td.dat"}
 PARTS = {"train": "train", "val": "validation", "test": "test"}
 RULES = BoxRules()
-# Cuts of one recording session are called after it and their times in µs.
+# Names of segments end in their times in µs; the rest is the recording session.
 CUT = re.compile(r"_\d+_\d+$")
-# Labels may go on a little longer than the last whole frame.
+# Tolerance for labels after the last complete frame.
 TOLERANCE_US = 1_000_000
 
 
 class _Scene(NamedTuple):
-    """One recording and the frames of it that are shown, with their boxes."""
+    """The selected frames of one recording, with their boxes."""
 
     name: str
     stem: str
@@ -68,40 +68,40 @@ def event_histograms(
     most: Positive = 5,
     camera: tuple[Positive, Positive] | None = None,
 ) -> Dataset:
-    """Frames ``(presentation, neuroid, time_bin)`` with ``boxes`` as JSON, ``split``, ``recording`` and ``session``.
+    """Read frames ``(presentation, neuroid, time_bin)`` with ``boxes`` as JSON, ``split``, ``recording`` and ``session``.
 
-    A presentation is a labelled frame with those before it; the boxes are those of its last frame, in pixels of what is
-    shown. Values are stored as integers of which 255 stands for 1 (the attribute ``full_scale``).
+    A presentation is a labelled frame with the frames before it; the boxes are those of its last frame, in units of pooled
+    pixels. Values are stored as integers; 255 represents 1 (the attribute ``full_scale``).
 
     Parameters
     ----------
     files
         ``PART/NAME.h5`` (or ``PART/NAME_td.dat``) and ``PART/NAME_bbox.npy`` for each recording.
     stored
-        Histograms as precomputed, or the camera's events, which are counted here.
+        ``hdf5``: precomputed histograms; ``dat``: the camera's events, which are counted here.
     frame
         Length of a frame in ms.
     bins
-        Frames of a presentation, the labelled one last; before the beginning of a recording there are zeros.
+        Frames of a presentation, the labelled one last; frames before the start of a recording are zeros.
     every
-        Of the frames of a recording each so-manieth may be shown, if it is labelled.
+        Use only labelled frames whose number is a multiple of this.
     pool
-        Means over squares of this many pixels; the remainder at the right and lower edge is dropped.
+        Side in pixels of the squares that are averaged; the remainder at the right and lower edge is dropped.
     parts
         The part of each folder.
     boxes
-        Which boxes count. Frames that have boxes, but none that counts, are shown too.
+        Rules for the boxes that count. Frames with boxes, none of which counts, are included.
     unlabelled
-        Recordings that are known to have no boxes and are left out.
+        Recordings without boxes, which are left out.
     shrink, most
-        Of events: pixels of the camera to a side of a frame's pixel, and the highest number of events that is distinguished.
+        For events: side of a frame's pixel in pixels of the camera, and the maximum number of events that is distinguished.
     camera
-        Of events: width and height of the camera, for files whose header does not state them.
+        For events: width and height of the camera, for files whose header does not state them.
 
     Raises
     ------
     DataError
-        A file is missing or damaged, frames differ in size or length, or labels go on beyond their recording.
+        A file is missing or damaged, frames differ in size or length, or labels exceed their recording.
     RequestError
         The presentations do not fit into memory.
     UnavailableError
@@ -110,7 +110,7 @@ def event_histograms(
     frame_us = round(frame * 1000)
     missing = sorted(set(boxes.classes) - set(boxes.labels))
     if missing:
-        raise DataError(f"boxes: {missing[0]!r} is none of the labels {', '.join(boxes.labels)}")
+        raise DataError(f"`boxes`: {missing[0]!r} is not one of the labels {', '.join(boxes.labels)}")
 
     def opened(name: str) -> AbstractContextManager[Frames]:
         path = files[name]
@@ -122,31 +122,32 @@ def event_histograms(
 
     scenes = []
     for name, table, part in _recordings(files, ENDINGS[stored], parts, unlabelled):
-        with opened(name) as held:
+        with opened(name) as recording:
             labelled = read_boxes(files[table], boxes)
             end = int(labelled["t"][-1]) if len(labelled) else 0
-            if end > held.number * frame_us + TOLERANCE_US:
+            if end > recording.number * frame_us + TOLERANCE_US:
                 raise DataError(
-                    f"{table} has boxes until {end / 1e6:g} s, and {name} ends after {held.number * frame_us / 1e6:g} s: "
-                    "the two do not belong together, or the recording is cut short"
+                    f"{table} has boxes until {end / 1e6:g} s, but {name} ends at {recording.number * frame_us / 1e6:g} s: "
+                    "the two do not belong together, or the recording is truncated"
                 )
-            size = held.width, held.height
+            size = recording.width, recording.height
             by_frame = boxes_by_frame(
-                labelled, boxes, frame_us=frame_us, camera=held.camera, frame=size, pool=pool
+                labelled, boxes, frame_us=frame_us, camera=recording.camera, frame=size, pool=pool
             )
-            chosen = {k: by_frame[k] for k in sorted(by_frame) if k % every == 0 and k < held.number}
+            chosen = {k: by_frame[k] for k in sorted(by_frame) if k % every == 0 and k < recording.number}
             stem = PurePosixPath(name).name.removesuffix(ENDINGS[stored])
-            kind = held.channels, held.height // pool, held.width // pool
+            kind = recording.channels, recording.height // pool, recording.width // pool
             scenes.append(_Scene(name, stem, part, tuple(chosen), tuple(chosen.values()), kind))
     kinds = {scene.kind for scene in scenes}
     if len(kinds) != 1 or 0 in next(iter(kinds)):
         raise DataError(
-            f"recordings have frames of (channels, rows, columns) {sorted(kinds)} in squares of {pool} pixels"
+            f"recordings have different or empty frames (channels, rows, columns): {sorted(kinds)}, in squares of {pool} "
+            "pixels"
         )
     channels, height, width = kinds.pop()
     count = sum(len(scene.frames) for scene in scenes)
     if not count:
-        raise DataError("no frame is labelled: nothing is to be found in it")
+        raise DataError("no selected frame is labelled: lower `every`, or check the box files")
     shape = (count, channels * height * width, bins)
     require_memory(
         int(np.prod(shape, dtype=np.int64)),
@@ -156,10 +157,10 @@ def event_histograms(
     values = np.zeros(shape, dtype=np.uint8)
     row = 0
     for scene in scenes:
-        with opened(scene.name) as held:
+        with opened(scene.name) as recording:
             for number in scene.frames:
-                shown = _pooled(held.read(max(0, number + 1 - bins), number + 1), pool)
-                values[row, :, bins - len(shown) :] = shown.reshape(len(shown), -1).T
+                pooled = _pooled(recording.read(max(0, number + 1 - bins), number + 1), pool)
+                values[row, :, bins - len(pooled) :] = pooled.reshape(len(pooled), -1).T
                 row += 1
     return Dataset(stimuli=None, assembly=_assembly(values, scenes, (channels, height, width), frame))
 
@@ -167,10 +168,10 @@ def event_histograms(
 def _recordings(
     files: Mapping[str, Path], ending: str, parts: Mapping[str, str], unlabelled: tuple[str, ...]
 ) -> Iterator[tuple[str, str, str]]:
-    """Recording, its boxes and its part, for all that are not known to have no boxes."""
+    """Yield recording, box file and part, for all recordings that are not ``unlabelled``."""
     names = sorted(name for name in files if name.endswith(ending))
     if not names:
-        raise DataError(f"none of the files ends in {ending}: there is no recording to read")
+        raise DataError(f"there is no recording: none of the files ends in {ending}")
     for name in names:
         folder, stem = PurePosixPath(name).parent.name, name.removesuffix(ending)
         if folder not in parts:
@@ -182,13 +183,13 @@ def _recordings(
         table = f"{stem}_bbox.npy"
         if table not in files:
             raise DataError(
-                f"{name} has no boxes: {table} is not among the files (known without: `unlabelled`)"
+                f"{name} has no boxes: {table} is not among the files; if there is none, list it under `unlabelled`"
             )
         yield name, table, parts[folder]
 
 
 def _pooled(frames: npt.NDArray[np.uint8], pool: int) -> npt.NDArray[np.uint8]:
-    """Means over squares of ``pool`` pixels, rounded."""
+    """Return rounded means over squares of ``pool`` pixels."""
     if pool == 1:
         return frames
     count, channels, height, width = frames.shape
@@ -205,11 +206,11 @@ def _assembly(
     bins = values.shape[2]
     channel, rest = np.divmod(np.arange(channels * height * width), height * width)
     y, x = np.divmod(rest, width)
-    each = [len(scene.frames) for scene in scenes]
+    frames_per_scene = [len(scene.frames) for scene in scenes]
     starts = (np.arange(bins) - bins) * frame
 
-    def along(values: list[Any]) -> tuple[str, Array]:
-        return "presentation", np.repeat(np.array(values), each)
+    def coordinate(values: list[Any]) -> tuple[str, Array]:
+        return "presentation", np.repeat(np.array(values), frames_per_scene)
 
     return xr.DataArray(
         values,
@@ -220,9 +221,9 @@ def _assembly(
                 [f"{scene.stem}_{k:05d}" for scene in scenes for k in scene.frames],
             ),
             "boxes": ("presentation", [text for scene in scenes for text in scene.boxes]),
-            "split": along([scene.part for scene in scenes]),
-            "recording": along([scene.stem for scene in scenes]),
-            "session": along([CUT.sub("", scene.stem) for scene in scenes]),
+            "split": coordinate([scene.part for scene in scenes]),
+            "recording": coordinate([scene.stem for scene in scenes]),
+            "session": coordinate([CUT.sub("", scene.stem) for scene in scenes]),
             "neuroid_id": (
                 "neuroid",
                 [f"c{c}_y{row:03d}_x{column:03d}" for c, row, column in zip(channel, y, x, strict=True)],

@@ -1,4 +1,4 @@
-"""Labelled images in IDX files, plain or gzipped, as the MNIST digits come: every image is one bin of pixels."""
+"""Reader of labelled images in IDX files, plain or gzipped, such as MNIST: an image is one bin of pixels."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from neuroledger.spec.registry import reader
 __all__ = ["Part", "idx_images"]
 
 
-# Third byte of the magic number: how values are stored, most significant byte first.
+# Storage types by the third byte of the magic number, most significant byte first.
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIPPED = b"\x1f\x8b"
 
 
-class _Readable(Protocol):
-    """A file, or what a compressed one opens as."""
+class _BinaryFile(Protocol):
+    """A plain or decompressed binary file."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -56,25 +56,25 @@ def idx_images(
     pool: Annotated[int, Field(gt=0)] = 1,
     brightest: Annotated[float, Field(gt=0)] = 255.0,
 ) -> Dataset:
-    """Images as an assembly ``(presentation, neuroid, time_bin)`` with one bin; pixels row by row, 1 where brightest.
+    """Read images as an assembly ``(presentation, neuroid, time_bin)`` with one bin; pixels row by row, 1 where brightest.
 
-    Presentations carry ``label`` (the number in the label file, as text) and ``split`` (the name of their part).
+    Presentations have the coordinates ``label`` (the number in the label file, as text) and ``split`` (their part).
 
     Parameters
     ----------
     files
-        Paths by the names that the spec gives them; a gzipped file is known by its first bytes, not by its name.
+        Paths by their names in the spec; gzipped files are recognised by their first bytes, not by name.
     parts
-        For each part its file of images and its file of labels. The default names are those of MNIST.
+        The image file and the label file of each part. The default names are those of MNIST.
     pool
-        Means over squares of this many pixels; the remainder at the right and lower edge is dropped.
+        Side in pixels of the squares that are averaged; the remainder at the right and lower edge is dropped.
     brightest
         The stored value that becomes 1.
 
     Raises
     ------
     DataError
-        A file is not declared, is no IDX file, ends early or goes on too long, or parts do not fit together.
+        A file is not declared, is not an IDX file, is too short or too long, or the parts do not match.
     RequestError
         The images do not fit into memory.
     """
@@ -84,19 +84,21 @@ def idx_images(
         if images.ndim != 3 or truth.ndim != 1:
             raise DataError(
                 f"part {part!r}: {names.images} has {images.ndim} dimensions and {names.labels} {truth.ndim}, not 3 and 1; "
-                "were the two exchanged?"
+                "check that the two are not exchanged"
             )
         if len(images) != len(truth):
-            raise DataError(f"{names.images} holds {len(images)} images, {names.labels} {len(truth)} labels")
+            raise DataError(
+                f"{names.images} has {len(images)} images, but {names.labels} has {len(truth)} labels"
+            )
         if truth.dtype.kind == "f":
-            raise DataError(f"{names.labels} holds labels of type {truth.dtype}, not whole numbers")
+            raise DataError(f"{names.labels} has labels of type {truth.dtype}, not integers")
         pictures.append(_pooled(images, pool, names.images))
         pictures[-1] /= np.float32(brightest)
         labels.append(truth.astype(np.int64).astype(str))
         splits.append(np.full(len(images), part))
     shapes = {picture.shape[1:] for picture in pictures}
     if len(shapes) != 1:
-        raise DataError(f"the parts hold images of different sizes: {sorted(shapes)}")
+        raise DataError(f"the parts have images of different sizes: {sorted(shapes)}")
     height, width = shapes.pop()
     values = np.concatenate(pictures).reshape(-1, height * width, 1)
     rows, columns = np.divmod(np.arange(height * width), width)
@@ -121,51 +123,51 @@ def idx_images(
 
 
 def _pooled(images: Array, pool: int, name: str) -> Singles:
-    """Means over squares of ``pool`` pixels, ``(image, row, column)``."""
+    """Return means over squares of ``pool`` pixels, ``(image, row, column)``."""
     if pool == 1:
         return images.astype(np.float32)
     count, height, width = images.shape
     rows, columns = height // pool, width // pool
     if not rows or not columns:
-        raise DataError(f"{name} holds images of {height} x {width} pixels: too few for pool = {pool}")
+        raise DataError(f"{name} has images of {height} x {width} pixels, too small for `pool: {pool}`")
     blocks = images[:, : rows * pool, : columns * pool].reshape(count, rows, pool, columns, pool)
     return np.asarray(blocks.mean(axis=(2, 4), dtype=np.float32))
 
 
 def _array(files: Mapping[str, Path], name: str) -> Array:
-    """The array of one IDX file, in the order of this machine's bytes."""
+    """Return the array of one IDX file, in native byte order."""
     if name not in files:
         raise DataError(
             f"the reader needs the file {name!r}; the spec's `files` are {', '.join(sorted(files))}"
         )
     path = files[name]
-    with parsing(path, "an IDX file"), path.open("rb") as plain:
-        zipped = plain.read(2) == GZIPPED
-        plain.seek(0)
-        if not zipped:
-            return _parsed(plain, name)
-        with gzip.open(plain) as opened:
-            return _parsed(opened, name)
+    with parsing(path, "an IDX file"), path.open("rb") as file:
+        is_gzipped = file.read(2) == GZIPPED
+        file.seek(0)
+        if not is_gzipped:
+            return _parse_idx(file, name)
+        with gzip.open(file) as unpacked:
+            return _parse_idx(unpacked, name)
 
 
-def _parsed(opened: _Readable, name: str) -> Array:
+def _parse_idx(opened: _BinaryFile, name: str) -> Array:
     magic = opened.read(4)
     if len(magic) < 4 or magic[:2] != b"\x00\x00" or magic[2] not in TYPES or not magic[3]:
         raise DataError(
-            f"{name} is no IDX file: it begins with {magic.hex(' ') or 'nothing'}, not with 00 00, a type and a number of "
-            "dimensions (08 03 for images, 08 01 for labels)"
+            f"{name} is not an IDX file: it begins with {magic.hex(' ') or 'nothing'}, not with 00 00, a type and a number "
+            "of dimensions (08 03 for images, 08 01 for labels)"
         )
     stored = np.dtype(TYPES[magic[2]])
-    held = opened.read(4 * magic[3])
-    if len(held) < 4 * magic[3]:
+    dimensions = opened.read(4 * magic[3])
+    if len(dimensions) < 4 * magic[3]:
         raise DataError(f"{name} ends within its header; fetch it again")
-    shape = np.frombuffer(held, dtype=">u4").astype(np.int64).tolist()
+    shape = np.frombuffer(dimensions, dtype=">u4").astype(np.int64).tolist()
     expected = math.prod(shape) * stored.itemsize
     require_memory(6 * expected, f"{name} of {' x '.join(map(str, shape))} values", "check its header")
     content = opened.read(expected + 1)
     if len(content) != expected:
-        there = f"{len(content):,}" if len(content) < expected else "more"
+        size = f"{len(content):,}" if len(content) < expected else "more"
         raise DataError(
-            f"{name} promises {' x '.join(map(str, shape))} values ({expected:,} bytes) and holds {there}; fetch it again"
+            f"{name} states {' x '.join(map(str, shape))} values ({expected:,} bytes) but contains {size}; fetch it again"
         )
     return np.frombuffer(content, dtype=stored).astype(stored.newbyteorder("="), copy=False).reshape(shape)

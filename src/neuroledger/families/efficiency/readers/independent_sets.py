@@ -1,4 +1,4 @@
-"""Graphs whose largest independent sets are sought: a table of sizes, densities, seeds and best known costs."""
+"""Reader of maximum-independent-set problems: a table of sizes, densities, seeds and best known costs of graphs."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ COLUMNS = ("nodes", "density", "seed", "edges", "cost", "sha256")
 
 @reader("independent_sets", version=1)
 def independent_sets(files: Mapping[str, Path], *, table: str = "workloads.csv") -> Dataset:
-    """Costs of the best known solutions ``(presentation,)``, one for each graph of the table.
+    """Read the costs of the best known solutions ``(presentation,)``, one for each graph of the table.
 
-    Presentations carry ``nodes``, ``density``, ``seed`` and ``edges``, from which the graph is drawn again; each drawn
-    graph is compared with the number of its edges and with the SHA-256 of them as the table states it.
+    Presentations have the coordinates ``nodes``, ``density``, ``seed`` and ``edges``. Each graph is drawn again, and the
+    number and SHA-256 of its edges are compared with the table.
 
     Parameters
     ----------
     files
         The table.
     table
-        Its name; columns are nodes, density, seed, edges, cost and sha256.
+        The table's name; columns are nodes, density, seed, edges, cost and sha256.
 
     Raises
     ------
     DataError
-        A column is missing, a value is not a number, or a graph is not the one that the table states.
+        A column is missing, a value is not a number, or a graph differs from the table.
     """
     _, rows = table_rows(files[table], *COLUMNS, name=table)
-    found: dict[str, list[float]] = {name: [] for name in COLUMNS[:-1]}
+    columns: dict[str, list[float]] = {name: [] for name in COLUMNS[:-1]}
     for line, row in rows:
         try:
-            values = {name: float(row[name]) for name in found}
+            values = {name: float(row[name]) for name in columns}
         except ValueError as error:
             raise DataError(f"{table}, line {line}: {error}") from error
         work = workload(int(values["nodes"]), values["density"], int(values["seed"]))
@@ -52,21 +52,21 @@ def independent_sets(files: Mapping[str, Path], *, table: str = "workloads.csv")
                 f"not {row['edges']} and {row['sha256'][:12]}: its generator differs"
             )
         for name, value in values.items():
-            found[name].append(value)
+            columns[name].append(value)
     if not rows:
-        raise DataError(f"{table} has no rows: there is no graph")
+        raise DataError(f"{table} has no rows")
     ids = [
         f"{int(n)}_{d:g}_{int(s)}"
-        for n, d, s in zip(found["nodes"], found["density"], found["seed"], strict=True)
+        for n, d, s in zip(columns["nodes"], columns["density"], columns["seed"], strict=True)
     ]
-    over = "presentation"
-    whole = {name: (over, np.array(found[name], dtype=np.int64)) for name in ("nodes", "seed", "edges")}
+    dim = "presentation"
+    integers = {name: (dim, np.array(columns[name], dtype=np.int64)) for name in ("nodes", "seed", "edges")}
     return Dataset(
         stimuli=None,
         assembly=xr.DataArray(
-            np.array(found["cost"]),
-            dims=(over,),
-            coords={"stimulus_id": (over, ids), "density": (over, np.array(found["density"])), **whole},
+            np.array(columns["cost"]),
+            dims=(dim,),
+            coords={"stimulus_id": (dim, ids), "density": (dim, np.array(columns["density"])), **integers},
             attrs={"units": "cost"},
         ),
     )

@@ -1,4 +1,4 @@
-"""Keywords learnt session by session: a base of classes in lists, then a folder for each session (NeuroBench's MSWC)."""
+"""Reader of keywords for incremental learning: lists of base classes and a folder per session (NeuroBench's MSWC)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.sound.clip_store import assembled, decoded
+from neuroledger.families.efficiency.sound.clip_store import clip_assembly, decode_archive
 from neuroledger.families.efficiency.sound.clips import Clip
 from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.spec.registry import reader
@@ -38,31 +38,31 @@ def keyword_sessions(
     clips: str = "clips",
     support: Annotated[int, Field(gt=0)] = 100,
 ) -> Dataset:
-    """An assembly (presentation, neuroid, time_bin) of clips in the order of the lists.
+    """Read an assembly (presentation, neuroid, time_bin) of clips in the order of the lists.
 
     Presentations have ``stimulus_id`` (language/word/name), ``label`` (the word), ``language``, ``session`` (0 for the
     base, then those of ``sessions`` from 1) and ``split``. In a session the first ``support`` clips of each word are
-    ``train``, the others ``test``. Clips are integers, of which 32768 are 1.
+    ``train``, the others ``test``. Clips are integers; 32768 represents 1.
 
     Parameters
     ----------
     files
-        The archive, as it was downloaded.
+        The archive as downloaded.
     archive
-        Its name among the files: a .tar or .tar.gz with the lists of the base, and ``language/session_list`` and
-        ``language/clips/LINK`` for each language, in a folder or not.
+        The archive's name among the files: a .tar or .tar.gz with the lists of the base, and ``language/session_list``
+        and ``language/clips/LINK`` for each language, optionally within a folder.
     clip
         Rate and length of the clips.
     base
-        For each part of the base its list: a CSV table of LINK, WORD, LANGUAGE.
+        The list of each part of the base: a CSV table of LINK, WORD, LANGUAGE.
     sessions
-        The languages of the sessions, in their order.
+        The languages of the sessions, in order.
 
     Raises
     ------
     DataError
-        A list is missing, empty, no such table or names a clip that is not there, a word is in several sessions, or a
-        clip is not as declared.
+        A list is missing, empty, has other columns or names a missing clip, a word is in several sessions, or a clip is
+        not as declared.
     """
     if archive not in files:
         raise DataError(
@@ -76,69 +76,69 @@ def keyword_sessions(
         "clips": clips,
         "support": support,
     }
-    wanted = {**base, **{language: f"{language}/{session_list}" for language in sessions}}
-    make = partial(_listing, files[archive], wanted, base, sessions, clips, support)
-    table, sounds = decoded(files[archive], clip, settings, make)
-    return Dataset(stimuli=None, assembly=assembled(table, sounds, clip))
+    list_files = {**base, **{language: f"{language}/{session_list}" for language in sessions}}
+    make = partial(_make_table, files[archive], list_files, base, sessions, clips, support)
+    table, sounds = decode_archive(files[archive], clip, settings, make)
+    return Dataset(stimuli=None, assembly=clip_assembly(table, sounds, clip))
 
 
-def _listing(
+def _make_table(
     path: Path,
-    wanted: Mapping[str, str],
+    list_files: Mapping[str, str],
     base: Mapping[str, str],
     sessions: tuple[str, ...],
     clips: str,
     support: int,
 ) -> pd.DataFrame:
-    names, texts = _contents(path, wanted)
-    root = _root(path, texts, wanted)
+    names, texts = _names_and_lists(path, list_files)
+    root = _root(path, texts, list_files)
     rows: list[dict[str, Any]] = []
     for part, file in base.items():
         rows += _rows(path, root, texts, file, clips, session=0, part=part)
     for number, language in enumerate(sessions, start=1):
-        found = _rows(path, root, texts, wanted[language], clips, session=number, part="train")
-        met: dict[str, int] = {}
-        for row in found:
-            met[row["label"]] = met.get(row["label"], 0) + 1
-            row["split"] = "train" if met[row["label"]] <= support else "test"
-        few = [word for word, count in met.items() if count <= support]
-        if few:
+        session_rows = _rows(path, root, texts, list_files[language], clips, session=number, part="train")
+        clip_counts: dict[str, int] = {}
+        for row in session_rows:
+            clip_counts[row["label"]] = clip_counts.get(row["label"], 0) + 1
+            row["split"] = "train" if clip_counts[row["label"]] <= support else "test"
+        too_few = [word for word, count in clip_counts.items() if count <= support]
+        if too_few:
             raise DataError(
-                f"{path.name}: {few[0]!r} of {wanted[language]} has {met[few[0]]} clips: "
-                f"the first {support} are to learn from, and none is left to ask for"
+                f"{path.name}: {too_few[0]!r} of {list_files[language]} has only {clip_counts[too_few[0]]} clips: "
+                f"the first {support} are for training, and none is left for the test"
             )
-        rows += found
+        rows += session_rows
     table = pd.DataFrame(rows)
-    _check(path, table, names)
+    _require_complete(path, table, names)
     return table
 
 
-def _contents(path: Path, wanted: Mapping[str, str]) -> tuple[set[str], dict[str, str]]:
-    """Names of all files, and the texts of everything called like a list."""
+def _names_and_lists(path: Path, list_files: Mapping[str, str]) -> tuple[set[str], dict[str, str]]:
+    """Return the names of all files, and the texts of those named like a list."""
     names: set[str] = set()
     texts: dict[str, str] = {}
-    lists = {PurePosixPath(file).name for file in wanted.values()}
+    lists = {PurePosixPath(file).name for file in list_files.values()}
     for name, content in tar_members(path):
         names.add(name)
         if PurePosixPath(name).name in lists:
             try:
                 texts[name] = content().decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                raise DataError(f"{path.name}: {name} is no text in UTF-8 ({error})") from error
+                raise DataError(f"{path.name}: {name} is not UTF-8 text ({error})") from error
     return names, texts
 
 
-def _root(path: Path, texts: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """The folder that all lists are relative to, with a slash at the end, or nothing."""
-    first = next(iter(wanted.values()))
+def _root(path: Path, texts: Mapping[str, str], list_files: Mapping[str, str]) -> str:
+    """Return the folder that all lists are relative to, with a trailing slash; empty if there is none."""
+    first = next(iter(list_files.values()))
     roots = [name.removesuffix(first) for name in texts if name == first or name.endswith(f"/{first}")]
     if len(roots) > 1:
         raise DataError(f"{path.name} has the list {first!r} in several folders: {', '.join(sorted(roots))}")
     root = roots[0] if roots else ""
-    lost = [file for file in wanted.values() if root + file not in texts]
-    if lost:
+    missing = [file for file in list_files.values() if root + file not in texts]
+    if missing:
         raise DataError(
-            f"{path.name} has no list {root + lost[0]!r}: it is not the archive that the spec describes"
+            f"{path.name} has no list {root + missing[0]!r}: it is not the archive that the spec describes"
         )
     return root
 
@@ -146,15 +146,15 @@ def _root(path: Path, texts: Mapping[str, str], wanted: Mapping[str, str]) -> st
 def _rows(
     path: Path, root: str, texts: Mapping[str, str], file: str, clips: str, *, session: int, part: str
 ) -> list[dict[str, Any]]:
-    """One row for each line of a list."""
+    """Return one row for each line of a list."""
     table = csv.DictReader(io.StringIO(unicodedata.normalize("NFC", texts[root + file]), newline=""))
     if tuple(table.fieldnames or ()) != COLUMNS:
-        raise DataError(f"{path.name}: {file} is no table of {', '.join(COLUMNS)}")
+        raise DataError(f"{path.name}: {file} is not a table with the columns {', '.join(COLUMNS)}")
     rows = []
     for line in table:
         link, word, language = (line[column] for column in COLUMNS)
         if not link or not word or not language or None in line:
-            raise DataError(f"{path.name}: {file}, line {table.line_num} has not three fields")
+            raise DataError(f"{path.name}: {file}, line {table.line_num} does not have three fields")
         row = {
             "member": f"{root}{language}/{clips}/{link}",
             "start": -1,
@@ -170,19 +170,19 @@ def _rows(
     return rows
 
 
-def _check(path: Path, table: pd.DataFrame, names: set[str]) -> None:
-    """Every clip is there, and every word belongs to one session and has clips in its parts."""
-    lost = [name for name in table["member"] if name not in names]
-    if lost:
+def _require_complete(path: Path, table: pd.DataFrame, names: set[str]) -> None:
+    """Require that every clip exists, and that every word belongs to one session and has clips in all its parts."""
+    missing = [name for name in table["member"] if name not in names]
+    if missing:
         raise DataError(
-            f"{path.name}: its lists name {len(lost)} clips that are not there, first {lost[0]!r}"
+            f"{path.name}: its lists name {len(missing)} clips that it does not contain, first {missing[0]!r}"
         )
     several = table.groupby("label")["session"].nunique()
     if (several > 1).any():
         raise DataError(f"{path.name}: the word {several.idxmax()!r} is in several sessions")
     words = set(table.loc[table["session"] == 0, "label"])
-    for part, own in table[table["session"] == 0].groupby("split"):
-        if words - set(own["label"]):
+    for part, clips in table[table["session"] == 0].groupby("split"):
+        if words - set(clips["label"]):
             raise DataError(
-                f"{path.name}: {min(words - set(own['label']))!r} has no clip in the part {part!r}"
+                f"{path.name}: {min(words - set(clips['label']))!r} has no clip in the part {part!r}"
             )

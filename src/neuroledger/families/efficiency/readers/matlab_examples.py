@@ -1,4 +1,4 @@
-"""Examples for a regression in one MATLAB file: neurons in bins, and what they are to tell, in parts given by the file."""
+"""Reader of regression examples in one MATLAB file: binned neurons, and outputs to be predicted, in parts."""
 
 from __future__ import annotations
 
@@ -28,56 +28,56 @@ def matlab_examples(
     condition: Mapping[str, str] | None = None,
     width: Annotated[float, Field(gt=0)] = 1.0,
 ) -> Dataset:
-    """An assembly ``(presentation, neuroid, time_bin)`` of one bin each, with ``output_0``, ``output_1``, … and ``split``.
+    """Read an assembly ``(presentation, neuroid, time_bin)`` with one bin, ``output_0``, ``output_1``, … and ``split``.
 
     Parameters
     ----------
     files
         One MATLAB file (version 7.2 or older).
     inputs, outputs
-        For each part (train, test, …) the variables ``(bin, neuron)`` and ``(bin, output)``.
+        The variables ``(bin, neuron)`` and ``(bin, output)`` of each part (train, test, …).
     condition
-        For each part a variable ``(bin,)``, such as the target of a reach.
+        A variable ``(bin,)`` of each part, such as the target of a reach.
     width
         Width of a bin, in ms.
 
     Raises
     ------
     DataError
-        There is not one file, a variable is missing, or shapes do not fit.
+        There is not exactly one file, a variable is missing, or shapes do not match.
     """
     if len(files) != 1:
         raise DataError(f"examples are read from one MATLAB file, not from {len(files)}")
     path = next(iter(files.values()))
-    held = matlab(path)
+    variables = matlab(path)
     if set(inputs) != set(outputs) or (condition is not None and set(condition) != set(inputs)):
         raise DataError("inputs, outputs and conditions must name the same parts")
-    x = {part: _variable(held, name, path) for part, name in inputs.items()}
-    y = {part: _variable(held, name, path) for part, name in outputs.items()}
+    x = {part: _variable(variables, name, path) for part, name in inputs.items()}
+    y = {part: _variable(variables, name, path) for part, name in outputs.items()}
     for part in inputs:
         if len(x[part]) != len(y[part]):
             raise DataError(f"{path.name}: {len(x[part])} inputs and {len(y[part])} outputs of part {part!r}")
-    for what, found in (("neurons", x), ("outputs", y)):
-        widths = {part: values.shape[1] for part, values in found.items()}
+    for unit, arrays in (("neurons", x), ("outputs", y)):
+        widths = {part: values.shape[1] for part, values in arrays.items()}
         if len(set(widths.values())) > 1:
             raise DataError(
-                f"{path.name}: parts have different numbers of {what}, {widths}: no model fits both"
+                f"{path.name}: parts have different numbers of {unit}, {widths}: no model fits both"
             )
     truth = np.concatenate(list(y.values()))
     coords: dict[str, Any] = {f"output_{i}": ("presentation", truth[:, i]) for i in range(truth.shape[1])}
     if condition is not None:
-        kinds = [_variable(held, name, path).ravel() for name in condition.values()]
-        if [len(kind) for kind in kinds] != [len(values) for values in x.values()]:
+        conditions = [_variable(variables, name, path).ravel() for name in condition.values()]
+        if [len(kind) for kind in conditions] != [len(values) for values in x.values()]:
             raise DataError(f"{path.name}: conditions and inputs differ in number")
-        coords["condition"] = ("presentation", np.concatenate(kinds))
+        coords["condition"] = ("presentation", np.concatenate(conditions))
     values = np.concatenate(list(x.values()))[:, :, None]
-    ids = [f"{part}_{number:05d}" for part, found in x.items() for number in range(len(found))]
+    ids = [f"{part}_{number:05d}" for part, arrays in x.items() for number in range(len(arrays))]
     assembly = xr.DataArray(
         values,
         dims=("presentation", "neuroid", "time_bin"),
         coords={
             "stimulus_id": ("presentation", ids),
-            "split": ("presentation", np.repeat(list(x), [len(found) for found in x.values()])),
+            "split": ("presentation", np.repeat(list(x), [len(arrays) for arrays in x.values()])),
             **coords,
             "neuroid_id": ("neuroid", [f"unit_{number:03d}" for number in range(values.shape[1])]),
             "time_bin_start": ("time_bin", [0.0]),
@@ -87,8 +87,8 @@ def matlab_examples(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _variable(held: Mapping[str, Any], name: str, path: Path) -> Floats:
-    if name not in held or getattr(held[name], "ndim", 0) != 2:
-        there = ", ".join(sorted(key for key in held if not key.startswith("__")))
-        raise DataError(f"{path.name} has no matrix {name!r}; it has {there}")
-    return np.asarray(held[name], dtype=np.float64)
+def _variable(variables: Mapping[str, Any], name: str, path: Path) -> Floats:
+    if name not in variables or getattr(variables[name], "ndim", 0) != 2:
+        names = ", ".join(sorted(key for key in variables if not key.startswith("__")))
+        raise DataError(f"{path.name} has no matrix {name!r}; it has {names}")
+    return np.asarray(variables[name], dtype=np.float64)

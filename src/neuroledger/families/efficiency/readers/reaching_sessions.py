@@ -1,4 +1,4 @@
-"""A monkey reaching to targets without pause: spikes in windows that end at each sample of the hand, and its velocity."""
+"""Reader of continuous reaching by monkeys: spikes in windows that end at each sample of the hand, and its velocity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import array, cell, cells, opened, text, variable
 from neuroledger.data.memory import require_memory
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.readers.spike_windows import binned, recent, windows
+from neuroledger.families.efficiency.readers.spike_windows import binned, moving_sums, windows
 from neuroledger.spec.registry import reader
 
 __all__ = ["reaching_sessions"]
@@ -25,7 +25,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 Milliseconds = Annotated[float, Field(gt=0)]
 
 STEP: Final = 0.004
-"""Seconds from one sample of the hand to the next."""
+"""Seconds between samples of the hand."""
 PARTS: Final = np.array(["train", "validate", "test", "left out"])
 
 
@@ -55,33 +55,33 @@ def reaching_sessions(
     longest_reach: Milliseconds | None = None,
     mode: Literal["strict", "neurobench-2.3"] = "strict",
 ) -> Dataset:
-    """One presentation for each sample of the hand (every 4 ms), or each ``stride``: a window of spikes that ends there.
+    """Read one window of spikes for each sample of the hand (every 4 ms, or every ``stride``), which ends at that sample.
 
     The file is one session of the recordings of two macaques [odoherty2017], MATLAB 7.3 with the variables ``t``,
     ``cursor_pos``, ``target_pos``, ``spikes`` (channel, unit) and ``chan_names``. A reach lasts from one change of
-    ``target_pos`` to the next; the first and the last one are what the recording has of them. In the order of time, the
-    share ``train`` of the reaches (rounded down) is to learn from, then come those to validate and those to test:
-    ``validation / (1 - train)`` of the rest (rounded down), and what remains. Windows are views of one array of counts.
+    ``target_pos`` to the next; the first and the last reach may be incomplete. In order of time, the share ``train`` of the
+    reaches (rounded down) is for training, then ``validation / (1 - train)`` of the rest (rounded down) for validation, and
+    the remaining ones are the test. Windows are views of one array of counts.
 
     Parameters
     ----------
     bin_width, bins
-        Width of a time bin, in ms (a multiple of 4), and how many a window has.
+        Width of a time bin in ms (a multiple of 4), and the number of bins in a window.
     stride
-        Time from one presentation to the next within a reach, in ms (a multiple of 4).
+        Interval between presentations within a reach, in ms (a multiple of 4).
     lag
         Time from the end of a window to the sample of the hand, in ms (a multiple of 4).
     units
-        ``channels``: all that crossed the threshold of an electrode. ``sorted``: each sorted unit by itself. ``all``:
-        these, and what was left unsorted on each channel. Units without a spike are left out of the last two.
+        ``channels``: all threshold crossings of an electrode. ``sorted``: each sorted unit separately. ``all``: sorted
+        units, and the unsorted spikes of each channel. With the last two, units without spikes are left out.
     count
-        ``presence``: whether there was a spike in 4 ms, summed over a bin. ``spikes``: all of them.
+        ``presence``: whether there was a spike in 4 ms, summed over a bin. ``spikes``: the number of spikes.
     longest_reach
-        Reaches of this length (ms) or more have the split ``left out``: the monkey paused.
+        Reaches of this duration (ms) or more, in which the monkey paused, have the split ``left out``.
     mode
-        ``neurobench-2.3`` gives the samples of NeuroBench 2.3.0: windows end 4 ms before the sample, a reach begins one
-        sample before its target does, velocities are differences from sample to sample in single precision, a window of
-        several bins has the latest first, and before the recording comes its end.
+        ``neurobench-2.3`` reproduces the samples of NeuroBench 2.3.0: windows end 4 ms before the sample, a reach begins
+        one sample before its target, velocities are differences between samples in single precision, a window of several
+        bins has the latest first, and windows at the start wrap around to the end of the recording.
 
     Returns
     -------
@@ -92,8 +92,8 @@ def reaching_sessions(
     Raises
     ------
     DataError
-        The file is damaged or has another layout, time does not run in steps of 4 ms, a position is missing, the target
-        never changes, or a part would have no reach.
+        The file is damaged or has another layout, times are not in steps of 4 ms, a position is missing, the target
+        never changes, or a part has no reach.
     """
     if len(files) != 1:
         raise DataError(
@@ -101,22 +101,24 @@ def reaching_sessions(
         )
     path = next(iter(files.values()))
     width, step, shift = _samples(bin_width, "bin_width"), _samples(stride, "stride"), _samples(lag, "lag")
-    peer = mode == "neurobench-2.3"
-    if peer and shift:
-        raise DataError("mode neurobench-2.3 has no `lag`: its windows end 4 ms before the sample")
-    recorded = _recorded(path, units)
+    as_neurobench = mode == "neurobench-2.3"
+    if as_neurobench and shift:
+        raise DataError(
+            "`lag` is not supported with mode neurobench-2.3, whose windows end 4 ms before the sample"
+        )
+    recorded = _read_session(path, units)
     back = width * bins + shift
-    edges = _peer_edges(recorded.times, width) if peer else _edges(recorded.times, back)
+    edges = _neurobench_edges(recorded.times, width) if as_neurobench else _edges(recorded.times, back)
     counts = binned(recorded.spikes, edges, presence=count == "presence")
     samples = len(recorded.times)
-    if peer:
-        values = _peer_windows(counts, samples, width, bins)
+    if as_neurobench:
+        values = _neurobench_windows(counts, samples, width, bins)
     else:
-        values = windows(recent(counts, width), samples, width, bins, first=back - 1 - shift)
-    reach = _reaches(recorded.target, path, early=peer)
+        values = windows(moving_sums(counts, width), samples, width, bins, first=back - 1 - shift)
+    reach = _reaches(recorded.target, path, early=as_neurobench)
     split = PARTS[_parts(reach, train, validation, longest_reach, path)]
-    velocity = _velocity(recorded.cursor, single=peer)
-    rows = _kept(reach, step)
+    velocity = _velocity(recorded.cursor, single=as_neurobench)
+    rows = _strided_rows(reach, step)
     if step > 1:
         require_memory(
             len(rows) * int(np.prod(values.shape[1:])) * values.itemsize,
@@ -124,8 +126,8 @@ def reaching_sessions(
             "take fewer bins, or a longer stride",
         )
         values = values[rows]
-    order = np.arange(bins) if peer else np.arange(bins)[::-1]
-    ends = -1000 * STEP * (shift + peer + width * order)
+    order = np.arange(bins) if as_neurobench else np.arange(bins)[::-1]
+    ends = -1000 * STEP * (shift + as_neurobench + width * order)
     session = path.name.split(".")[0]
     number = len(recorded.names)
     assembly = xr.DataArray(
@@ -150,129 +152,131 @@ def reaching_sessions(
 
 
 def _samples(milliseconds: float, name: str) -> int:
-    """Number of samples of 4 ms."""
+    """Return the number of samples of 4 ms."""
     number = round(milliseconds / (1000 * STEP))
     if abs(number * 1000 * STEP - milliseconds) > 1e-6 or (number < 1 and name != "lag"):
         raise DataError(
-            f"`{name}` is a multiple of 4 ms, the time from one sample to the next, not {milliseconds:g}"
+            f"`{name}` must be a multiple of 4 ms, the interval between samples, not {milliseconds:g}"
         )
     return number
 
 
-def _recorded(path: Path, units: Units) -> Recorded:
+def _read_session(path: Path, units: Units) -> Recorded:
     with opened(path) as file:
         times = array(variable(file, "t", path), path).astype(np.float64).ravel()
         cursor = _positions(file, "cursor_pos", len(times), path)
         target = _positions(file, "target_pos", len(times), path)
-        _in_time(times, path)
+        _require_even_times(times, path)
         sources = cells(file, "spikes", path)
-        named = [text(cell(file, one, path)) for one in cells(file, "chan_names", path).ravel()]
-        if len(named) != len(sources):
-            raise DataError(f"{path.name}: {len(named)} names for {len(sources)} channels of spikes")
+        channel_names = [
+            text(cell(file, reference, path)) for reference in cells(file, "chan_names", path).ravel()
+        ]
+        if len(channel_names) != len(sources):
+            raise DataError(f"{path.name}: {len(channel_names)} names for {len(sources)} channels of spikes")
         spikes: list[Floats] = []
         names: list[str] = []
         channels: list[str] = []
-        for channel, row in zip(named, sources, strict=True):
-            found = [_spikes(file, one, channel, path) for one in row]
+        for channel, row in zip(channel_names, sources, strict=True):
+            trains = [_spikes(file, reference, channel, path) for reference in row]
             if units == "channels":
-                spikes.append(np.concatenate(found))
+                spikes.append(np.concatenate(trains))
                 names.append(channel)
                 channels.append(channel)
                 continue
-            for unit, one in enumerate(found):
-                if len(one) and (unit > 0 or units == "all"):
-                    spikes.append(one)
+            for unit, reference in enumerate(trains):
+                if len(reference) and (unit > 0 or units == "all"):
+                    spikes.append(reference)
                     names.append(f"{channel} unit {unit}" if unit else f"{channel} unsorted")
                     channels.append(channel)
     if not spikes:
-        raise DataError(f"{path.name} holds no spikes of {units}")
+        raise DataError(f"{path.name} has no spikes of {units}")
     return Recorded(times, cursor, target, spikes, names, channels)
 
 
 def _positions(file: Any, name: str, samples: int, path: Path) -> Floats:
-    held = variable(file, name, path)
-    if held.shape != (2, samples):
+    dataset = variable(file, name, path)
+    if dataset.shape != (2, samples):
         raise DataError(
-            f"{path.name}: {name!r} is {held.shape[::-1]} as MATLAB shows it, not ({samples}, 2): x and y at each t"
+            f"{path.name}: {name!r} is {dataset.shape[::-1]} in MATLAB's order, not ({samples}, 2): x and y at each t"
         )
-    values = array(held, path).astype(np.float64).T
-    lost = int((~np.isfinite(values)).any(axis=1).sum())
-    if lost:
-        raise DataError(f"{path.name}: {name!r} has no number at {lost} of {samples} samples")
+    values = array(dataset, path).astype(np.float64).T
+    missing = int((~np.isfinite(values)).any(axis=1).sum())
+    if missing:
+        raise DataError(f"{path.name}: {name!r} is not finite at {missing} of {samples} samples")
     return values
 
 
-def _in_time(times: Floats, path: Path) -> None:
-    """Every sample comes 4 ms after the one before."""
+def _require_even_times(times: Floats, path: Path) -> None:
+    """Require samples at intervals of 4 ms."""
     if len(times) < 2:
-        raise DataError(f"{path.name}: 't' has {len(times)} samples: there is no movement in it")
+        raise DataError(f"{path.name}: 't' has only {len(times)} samples; at least 2 are needed")
     steps = np.diff(times)
     wrong = np.flatnonzero(~(np.abs(steps - STEP) < STEP / 4))
     if len(wrong):
-        at = int(wrong[0])
+        index = int(wrong[0])
         raise DataError(
-            f"{path.name}: times are out of order: after sample {at} ({times[at]:g} s) comes {times[at + 1]:g} s, and "
-            f"samples are 4 ms apart ({len(wrong)} such places)"
+            f"{path.name}: times are not at intervals of 4 ms: sample {index} is at {times[index]:g} s and the next at "
+            f"{times[index + 1]:g} s ({len(wrong)} such intervals)"
         )
 
 
 def _spikes(file: Any, reference: Any, channel: str, path: Path) -> Floats:
-    found = cell(file, reference, path).astype(np.float64)
-    if not np.isfinite(found).all():
-        raise DataError(f"{path.name}: channel {channel!r} has spikes at no time (NaN)")
-    return found
+    times = cell(file, reference, path).astype(np.float64)
+    if not np.isfinite(times).all():
+        raise DataError(f"{path.name}: channel {channel!r} has spike times that are not finite")
+    return times
 
 
 def _edges(times: Floats, back: int) -> Floats:
-    """Edges of bins of 4 ms: the samples, and ``back`` times before the first."""
+    """Return the edges of bins of 4 ms: the samples, and ``back`` times before the first."""
     return np.concatenate([times[0] - STEP * np.arange(back, 0, -1), times])
 
 
-def _peer_edges(times: Floats, width: int) -> Floats:
-    """NeuroBench's edges: even steps from one bin before the first sample, whatever the times of the others are."""
+def _neurobench_edges(times: Floats, width: int) -> Floats:
+    """Return NeuroBench's edges: even steps from one bin before the first sample, independent of the other times."""
     edges = np.arange(times[0] - width * STEP, times[-1], STEP)
-    edges[-1] = np.nextafter(edges[-1], np.inf)  # a histogram's last bin has its end
+    edges[-1] = np.nextafter(edges[-1], np.inf)  # a histogram's last bin includes its end
     return edges
 
 
-def _peer_windows(counts: Array, samples: int, width: int, bins: int) -> Array:
-    """Views (sample, neuroid, bin) of NeuroBench's counts: the first bin is empty, and around the start comes the end."""
-    summed = recent(counts, width)
-    entries = np.concatenate([np.zeros_like(summed[:1]), summed])[width - 1 :]
-    if len(entries) < samples:
+def _neurobench_windows(counts: Array, samples: int, width: int, bins: int) -> Array:
+    """Return views (sample, neuroid, bin) of NeuroBench's counts, whose first bin is empty and whose start wraps around."""
+    summed = moving_sums(counts, width)
+    sums = np.concatenate([np.zeros_like(summed[:1]), summed])[width - 1 :]
+    if len(sums) < samples:
         raise DataError(
-            f"NeuroBench 2.3 makes {len(entries)} bins for {samples} samples here: use mode strict"
+            f"NeuroBench 2.3 computes {len(sums)} bins for {samples} samples of this recording: use mode strict"
         )
     before = (bins - 1) * width
-    around = np.concatenate([entries[len(entries) - before :], entries])
-    return windows(around, samples, width, bins, first=before)[..., ::-1]
+    wrapped = np.concatenate([sums[len(sums) - before :], sums])
+    return windows(wrapped, samples, width, bins, first=before)[..., ::-1]
 
 
 def _reaches(target: Floats, path: Path, *, early: bool) -> Integers:
-    """The number of each sample's reach."""
+    """Return the reach number of each sample."""
     new = np.zeros(len(target), dtype=np.int64)
     changed = np.flatnonzero((target[1:] != target[:-1]).any(axis=1))
     if not len(changed):
-        raise DataError(f"{path.name} holds no reaches: 'target_pos' never changes")
+        raise DataError(f"{path.name} has no reaches: 'target_pos' never changes")
     new[changed if early else changed + 1] = 1
     return np.cumsum(new)
 
 
 def _parts(reach: Integers, train: float, validation: float, longest: float | None, path: Path) -> Indices:
-    """The number of each sample's part."""
+    """Return the part number of each sample."""
     reaches = int(reach[-1]) + 1
-    learnt = int(train * reaches + 1e-9)
-    checked = int((reaches - learnt) * min(1.0, validation / (1 - train)) + 1e-9)
-    if train + validation >= 1 or not (learnt and checked and reaches - learnt - checked):
+    training = int(train * reaches + 1e-9)
+    validating = int((reaches - training) * min(1.0, validation / (1 - train)) + 1e-9)
+    if train + validation >= 1 or not (training and validating and reaches - training - validating):
         raise DataError(
-            f"{path.name}: {reaches} reaches cannot be divided into {train:g} to learn from, {validation:g} to validate "
-            "and the rest to test"
+            f"{path.name}: {reaches} reaches cannot be divided into {train:g} for training, {validation:g} for "
+            "validation, and the rest for the test"
         )
-    part = np.searchsorted([learnt, learnt + checked], np.arange(reaches), side="right")
+    part = np.searchsorted([training, training + validating], np.arange(reaches), side="right")
     if longest is not None:
         part[np.bincount(reach) * 1000 * STEP >= longest - 1e-6] = 3
         if set(range(3)) - set(part.tolist()):
-            raise DataError(f"{path.name}: a part keeps no reach shorter than {longest:g} ms")
+            raise DataError(f"{path.name}: a part has no reach shorter than {longest:g} ms (`longest_reach`)")
     return part[reach]
 
 
@@ -282,8 +286,8 @@ def _velocity(cursor: Floats, *, single: bool) -> Floats:
     return np.gradient(cursor, STEP, axis=0)
 
 
-def _kept(reach: Integers, step: int) -> Indices:
-    """Every ``step``-th sample of each reach."""
+def _strided_rows(reach: Integers, step: int) -> Indices:
+    """Return the rows of every ``step``-th sample of each reach."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(reach)) + 1])
     since = np.arange(len(reach)) - np.repeat(starts, np.diff(np.append(starts, len(reach))))
     return np.flatnonzero(since % step == 0)

@@ -1,4 +1,4 @@
-"""Labelled spike trains as times and units in HDF5, counted in bins that stay on the disk where they are many."""
+"""Reader of labelled spike trains as times and units in HDF5, counted in bins, in a temporary file if they are many."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["spike_times"]
 Counts = npt.NDArray[np.uint8]
 
 IN_MEMORY: Final = 1 << 28
-"""Bytes up to which counts are kept in memory."""
+"""Maximum bytes of counts in memory."""
 AT_ONCE: Final = 256
 MOST: Final = 255
 
@@ -52,54 +52,53 @@ def spike_times(
     duration: Annotated[float, Field(gt=0)] = 1400.0,
     count: Literal["spikes", "presence"] = "spikes",
 ) -> Dataset:
-    """Counts (presentation, neuroid, time_bin) of the layout of the Spiking Heidelberg Digits [cramer2022].
+    """Read counts (presentation, neuroid, time_bin) of files in the layout of the Spiking Heidelberg Digits [cramer2022].
 
-    A file has ``spikes/times`` (s) and ``spikes/units``, a row of any length for each presentation, ``labels`` with the
-    number of its class, ``extra/keys`` with the names of the classes and, where known, ``extra/speaker``. Its name may
-    end in ``.gz``. Counts above 255 are 255. More than 256 MiB of counts lie in a file without a name, in the folder for
-    temporary files, and are read as they are asked for.
+    A file has ``spikes/times`` (s) and ``spikes/units``, a row of any length for each presentation, ``labels`` with class
+    numbers, ``extra/keys`` with the names of the classes and optionally ``extra/speaker``. Its name may end in ``.gz``.
+    Counts are limited to 255. More than 256 MiB of counts are stored in an unnamed temporary file and read on demand.
 
     Parameters
     ----------
     files, parts
-        Which file holds which part: ``{train: a.h5, test: b.h5}``.
+        The file of each part: ``{train: a.h5, test: b.h5}``.
     units, pool
-        Number of units, and how many neighbours are added up into one neuroid.
+        Number of units, and the number of neighbours that are summed to one neuroid.
     bin_width, duration
-        Width of a time bin, and the time that all bins cover, in ms.
+        Width of a time bin, and the duration of all bins, in ms.
     count
         ``spikes`` in a bin, or their ``presence``: 0 or 1.
 
     Raises
     ------
     DataError
-        A file is damaged or has another layout, a unit or a time exceeds what is declared, a presentation has no
-        label, or there is no room for the counts.
+        A file is damaged or has another layout, a unit or a time exceeds the declared range, a presentation has no
+        label, or there is no space for the counts.
     """
     bins = round(duration / bin_width)
     if abs(bins * bin_width - duration) > 1e-6 or bins < 1:
         raise DataError(
-            f"`duration` is a multiple of `bin_width`: {duration:g} ms are not bins of {bin_width:g} ms"
+            f"`duration` must be a multiple of `bin_width`: {duration:g} ms are not a number of bins of {bin_width:g} ms"
         )
     if units % pool:
-        raise DataError(f"`pool` divides the number of units: {units} units are not groups of {pool}")
-    lost = sorted(set(parts.values()) ^ set(files))
-    if lost:
+        raise DataError(f"`pool` must divide the number of units: {units} units do not form groups of {pool}")
+    mismatch = sorted(set(parts.values()) ^ set(files))
+    if mismatch:
         raise DataError(
-            f"`parts` and the spec's `files` name the same files, and differ in {', '.join(lost)}"
+            f"`parts` and the spec's `files` must name the same files, but differ in {', '.join(mismatch)}"
         )
     with ExitStack() as stack:
         trains = [
-            _trains(stack.enter_context(opened(files[name])), files[name], part)
+            _open_trains(stack.enter_context(opened(files[name])), files[name], part)
             for part, name in parts.items()
         ]
         shape = (sum(len(one.labels) for one in trains), units // pool, bins)
-        counts, at = _room(shape), 0
+        counts, offset = _allocate(shape), 0
         for one in trains:
             for first in range(0, len(one.labels), AT_ONCE):
-                found = _counted(one, first, units, pool, bin_width, bins, count == "presence")
-                counts[at : at + len(found)] = found
-                at += len(found)
+                batch = _count_spikes(one, first, units, pool, bin_width, bins, count == "presence")
+                counts[offset : offset + len(batch)] = batch
+                offset += len(batch)
     neuroids = np.arange(0, units, pool)
     starts = np.arange(bins) * bin_width
     ids = [f"{one.part}_{row:05d}" for one in trains for row in range(len(one.labels))]
@@ -123,18 +122,18 @@ def spike_times(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _trains(file: Any, path: Path, part: str) -> Trains:
+def _open_trains(file: Any, path: Path, part: str) -> Trains:
     import h5py
 
     times, units = variable(file, "spikes/times", path), variable(file, "spikes/units", path)
-    for held in (times, units):
-        if h5py.check_vlen_dtype(held.dtype) is None or held.ndim != 1:
-            raise DataError(f"{path.name}: {held.name} has no row of its own length for each presentation")
+    for dataset in (times, units):
+        if h5py.check_vlen_dtype(dataset.dtype) is None or dataset.ndim != 1:
+            raise DataError(f"{path.name}: {dataset.name} does not have rows of variable length")
     numbers = array(variable(file, "labels", path), path)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(times) == len(units) == len(numbers):
         raise DataError(
             f"{path.name}: {len(times)} rows of times, {len(units)} of units and labels {numbers.shape} of type "
-            f"{numbers.dtype}: each presentation has one of each"
+            f"{numbers.dtype}: each presentation needs one of each"
         )
     names = [
         key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
@@ -142,12 +141,12 @@ def _trains(file: Any, path: Path, part: str) -> Trains:
     ]
     if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(names):
         raise DataError(
-            f"{path.name}: labels do not run from 0 to {len(names) - 1}, the numbers of its classes"
+            f"{path.name}: labels are not within 0 to {len(names) - 1}, the numbers of its classes"
         )
-    spoken = file.get("extra/speaker")
+    speaker_data = file.get("extra/speaker")
     speakers = (
-        array(spoken, path).astype(str)
-        if spoken is not None
+        array(speaker_data, path).astype(str)
+        if speaker_data is not None
         else np.full(len(numbers), "unknown", dtype=np.str_)
     )
     if speakers.shape != numbers.shape:
@@ -155,54 +154,54 @@ def _trains(file: Any, path: Path, part: str) -> Trains:
     return Trains(path, part, times, units, np.array(names)[numbers], speakers)
 
 
-def _counted(
+def _count_spikes(
     trains: Trains, first: int, units: int, pool: int, bin_width: float, bins: int, presence: bool
 ) -> Counts:
-    """Counts (presentation, neuroid, bin) of the presentations from ``first`` on."""
+    """Return the counts (presentation, neuroid, bin) of up to ``AT_ONCE`` presentations from ``first`` on."""
     rows = slice(first, first + AT_ONCE)
     try:
-        times, places = trains.times[rows], trains.units[rows]
+        times, units_of_rows = trains.times[rows], trains.units[rows]
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"{trains.path.name}: presentations from {first} on cannot be read ({error}); fetch the file again"
         ) from error
     counts = np.empty((len(times), units // pool, bins), dtype=np.uint8)
-    for row, (when, where) in enumerate(zip(times, places, strict=True)):
+    for row, (train_times, train_units) in enumerate(zip(times, units_of_rows, strict=True)):
         number = first + row
-        if len(when) != len(where):
+        if len(train_times) != len(train_units):
             raise DataError(
-                f"{trains.path.name}: presentation {number} has {len(when)} times for {len(where)} units"
+                f"{trains.path.name}: presentation {number} has {len(train_times)} times for {len(train_units)} units"
             )
-        unit = where.astype(np.int64)
+        unit = train_units.astype(np.int64)
         if len(unit) and (unit.min() < 0 or unit.max() >= units):
             wrong = int(unit.max() if unit.max() >= units else unit.min())
             raise DataError(
                 f"{trains.path.name}: presentation {number} has a spike of unit {wrong}; units are 0 to {units - 1}"
             )
-        ms = when.astype(np.float64) * 1000
+        ms = train_times.astype(np.float64) * 1000
         if len(ms) and not (ms.min() >= 0 and ms.max() < bins * bin_width):
             raise DataError(
                 f"{trains.path.name}: presentation {number} has spikes from {ms.min():g} to {ms.max():g} ms; "
                 f"`duration` is {bins * bin_width:g} ms"
             )
-        place = unit // pool * bins + np.minimum(ms / bin_width, bins - 1).astype(np.int64)
-        found = np.bincount(place, minlength=counts[row].size)
-        counts[row] = np.minimum(found, 1 if presence else MOST).reshape(counts[row].shape)
+        flat_index = unit // pool * bins + np.minimum(ms / bin_width, bins - 1).astype(np.int64)
+        unit_counts = np.bincount(flat_index, minlength=counts[row].size)
+        counts[row] = np.minimum(unit_counts, 1 if presence else MOST).reshape(counts[row].shape)
     return counts
 
 
-def _room(shape: tuple[int, int, int]) -> Counts:
-    """An array of zeros: in memory, or a map of a file that is gone when nothing refers to it any more."""
+def _allocate(shape: tuple[int, int, int]) -> Counts:
+    """Return an array of zeros: in memory, or a map of a file that is deleted with its last reference."""
     size = int(np.prod(shape))
     if size <= IN_MEMORY:
         return np.zeros(shape, dtype=np.uint8)
     try:
-        with tempfile.TemporaryFile(prefix="neuroledger-") as held:
-            if hasattr(os, "posix_fallocate"):  # a full disk is noticed here, not while it is written to
-                os.posix_fallocate(held.fileno(), 0, size)
-            return np.memmap(held, dtype=np.uint8, mode="w+", shape=shape)
+        with tempfile.TemporaryFile(prefix="neuroledger-") as file:
+            if hasattr(os, "posix_fallocate"):  # detects a full disk here, not while writing
+                os.posix_fallocate(file.fileno(), 0, size)
+            return np.memmap(file, dtype=np.uint8, mode="w+", shape=shape)
     except OSError as error:
         raise DataError(
-            f"{size / 1024**3:.1f} GiB of counts have no room in {tempfile.gettempdir()} ({error.strerror}): name a "
-            "folder on a larger disk in TMPDIR, or take wider bins or a higher `pool`"
+            f"{size / 1024**3:.1f} GiB of counts do not fit into {tempfile.gettempdir()} ({error.strerror}): set "
+            "TMPDIR to a folder on a larger disk, or use wider bins or a higher `pool`"
         ) from error

@@ -1,4 +1,4 @@
-"""Spoken words in an archive with a folder for each word, and lists of the clips that are tests (Speech Commands)."""
+"""Reader of spoken words in an archive with a folder per word and lists of test clips (Speech Commands)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.sound.clip_store import assembled, decoded
+from neuroledger.families.efficiency.sound.clip_store import clip_assembly, decode_archive
 from neuroledger.families.efficiency.sound.clips import Clip, samples_in
 from neuroledger.families.efficiency.tar_members import Content, tar_members
 from neuroledger.spec.registry import reader
@@ -23,21 +23,21 @@ __all__ = ["Keywords", "word_folders"]
 
 VERSION: Final = 1
 PARTS: Final = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
-"""Which stretch of a background noise gives the silence of a part, so that no part hears that of another."""
+"""The section of each background noise from which the silence of a part is cut, so that parts do not share silence."""
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Keywords(BaseModel):
-    """A task of some words, all others together, and silence.
+    """A task with some words as classes, all other words as one class, and silence.
 
     Attributes
     ----------
     words
         The words that are classes of their own.
     unknown, silence
-        How many clips of other words, and of background noise, a part has for each clip of a keyword.
+        Numbers of clips of other words, and of background noise, per clip of a keyword in a part.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,32 +57,32 @@ def word_folders(
     noise: str = "_background_noise_",
     keywords: Keywords | None = None,
 ) -> Dataset:
-    """An assembly (presentation, neuroid, time_bin) of clips, sorted by word and name.
+    """Read an assembly (presentation, neuroid, time_bin) of clips, sorted by word and name.
 
-    Presentations have ``stimulus_id`` (word/name), ``label`` (the word), ``speaker`` (what stands before ``_nohash_``)
-    and ``split``: that of the list that names them, else ``train``. With ``keywords`` they also have ``keyword``, one
-    of the words, ``_unknown_`` or ``_silence_``, and ``keyword_split``; what that task leaves aside is ``left_out``.
+    Presentations have ``stimulus_id`` (word/name), ``label`` (the word), ``speaker`` (the name before ``_nohash_``)
+    and ``split``: that of the list that names them, else ``train``. With ``keywords`` they also have ``keyword`` (one
+    of the words, ``_unknown_`` or ``_silence_``) and ``keyword_split``, which is ``left_out`` for unused clips.
     Unknown words are the first of each part by the SHA-256 of their names. Silence is cut from the noises at even
-    steps, the first eight tenths of a noise for training, one for validation and one for tests; its ``label`` is
-    ``_silence_`` and its ``split`` is ``silence``. Clips are integers, of which 32768 are 1.
+    steps: the first eight tenths of a noise for training, one tenth for validation and one for the test; its ``label`` is
+    ``_silence_`` and its ``split`` is ``silence``. Clips are integers; 32768 represents 1.
 
     Parameters
     ----------
     files
-        The archive, as it was downloaded.
+        The archive as downloaded.
     archive
-        Its name among the files: a .tar or .tar.gz with ``word/name.wav``, in a folder or not.
+        The archive's name among the files: a .tar or .tar.gz with ``word/name.wav``, optionally within a folder.
     clip
         Rate and length of the clips.
     lists
-        For each part but ``train`` the list, in the archive, of its clips: one ``word/name.wav`` in a line.
+        The list in the archive of the clips of each part except ``train``: one ``word/name.wav`` per line.
     noise
-        The folder of background noises, which are no words.
+        The folder of background noises, which is not a word.
 
     Raises
     ------
     DataError
-        A list is missing or names a clip that is not there, a word has no clips, or a clip is not as declared.
+        A list is missing or names a missing clip, a word has no clips, or a clip is not as declared.
     """
     if archive not in files:
         raise DataError(
@@ -94,15 +94,15 @@ def word_folders(
         "noise": noise,
         "keywords": keywords.model_dump(mode="json") if keywords is not None else None,
     }
-    make = partial(_listing, files[archive], clip, lists, noise, keywords)
-    table, clips = decoded(files[archive], clip, settings, make)
-    return Dataset(stimuli=None, assembly=assembled(table, clips, clip))
+    make = partial(_make_table, files[archive], clip, lists, noise, keywords)
+    table, clips = decode_archive(files[archive], clip, settings, make)
+    return Dataset(stimuli=None, assembly=clip_assembly(table, clips, clip))
 
 
-def _listing(
+def _make_table(
     path: Path, clip: Clip, lists: Mapping[str, str], noise: str, keywords: Keywords | None
 ) -> pd.DataFrame:
-    names, texts, noises = _contents(path, clip, lists, noise, silence=keywords is not None)
+    names, texts, noises = _clips_and_lists(path, clip, lists, noise, silence=keywords is not None)
     parts = _parts(path, lists, texts, names)
     rows = []
     for name in sorted(names):
@@ -118,39 +118,41 @@ def _listing(
         rows.append(row)
     if keywords is None:
         return pd.DataFrame(rows)
-    return pd.DataFrame(_of_keywords(path, rows, noises, keywords, clip))
+    return pd.DataFrame(_with_keywords(path, rows, noises, keywords, clip))
 
 
-def _contents(
+def _clips_and_lists(
     path: Path, clip: Clip, lists: Mapping[str, str], noise: str, *, silence: bool
 ) -> tuple[dict[str, str], dict[str, str], dict[str, int]]:
-    """Clips (word/name → member), texts of the lists, and lengths of the noises by member."""
+    """Return clips (word/name → member), texts of the lists, and lengths of the noises by member."""
     sounds: list[str] = []
     texts: dict[str, tuple[str, str]] = {}
     noises: dict[str, int] = {}
     for name, content in tar_members(path):
-        inside = PurePosixPath(name)
-        if inside.name in lists.values():
-            texts[inside.name] = (inside.parent.as_posix(), _text(content, name))
-        elif inside.suffix.lower() == ".wav" and inside.parent.name == noise:
+        member_path = PurePosixPath(name)
+        if member_path.name in lists.values():
+            texts[member_path.name] = (member_path.parent.as_posix(), _text(content, name))
+        elif member_path.suffix.lower() == ".wav" and member_path.parent.name == noise:
             noises |= {name: samples_in(content(), name, clip.rate)} if silence else {}
-        elif inside.suffix.lower() == ".wav":
+        elif member_path.suffix.lower() == ".wav":
             sounds.append(name)
-    lost = [name for name in lists.values() if name not in texts]
-    if lost:
-        raise DataError(f"{path.name} has no list {lost[0]!r}: it is not the archive that the spec describes")
+    missing = [name for name in lists.values() if name not in texts]
+    if missing:
+        raise DataError(
+            f"{path.name} has no list {missing[0]!r}: it is not the archive that the spec describes"
+        )
     roots = {root for root, _ in texts.values()}
     if len(roots) > 1:
-        raise DataError(f"{path.name}: its lists lie in several folders, {', '.join(sorted(roots))}")
+        raise DataError(f"{path.name}: its lists are in several folders, {', '.join(sorted(roots))}")
     root = PurePosixPath(roots.pop()) if roots else PurePosixPath()
     names: dict[str, str] = {}
     for name in sounds:
-        inside = PurePosixPath(name)
-        if inside.parent.parent != root:
-            raise DataError(f"{path.name}: {name!r} is in no folder of a word beside the lists")
-        names[inside.relative_to(root).as_posix()] = name
+        member_path = PurePosixPath(name)
+        if member_path.parent.parent != root:
+            raise DataError(f"{path.name}: {name!r} is not in a word's folder next to the lists")
+        names[member_path.relative_to(root).as_posix()] = name
     if not names:
-        raise DataError(f"{path.name} holds no clips (word/name.wav)")
+        raise DataError(f"{path.name} contains no clips (word/name.wav)")
     return names, {name: text for name, (_, text) in texts.items()}, noises
 
 
@@ -158,53 +160,57 @@ def _text(content: Content, name: str) -> str:
     try:
         return content().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{name} is no text in UTF-8 ({error})") from error
+        raise DataError(f"{name} is not UTF-8 text ({error})") from error
 
 
 def _parts(
     path: Path, lists: Mapping[str, str], texts: Mapping[str, str], names: Mapping[str, str]
 ) -> dict[str, str]:
-    """Clip → the part whose list names it."""
+    """Return the part of each clip that a list names."""
     parts: dict[str, str] = {}
     for part, file in lists.items():
         listed = [line.strip() for line in texts[file].splitlines() if line.strip()]
         if not listed:
             raise DataError(f"{path.name}: {file} is empty")
-        lost = [name for name in listed if name not in names]
-        if lost:
+        missing = [name for name in listed if name not in names]
+        if missing:
             raise DataError(
-                f"{path.name}: {file} names {len(lost)} clips that the archive does not have, first {lost[0]!r}"
+                f"{path.name}: {file} names {len(missing)} clips that the archive does not have, first {missing[0]!r}"
             )
-        both = [name for name in listed if name in parts]
-        if both:
-            raise DataError(f"{path.name}: {both[0]!r} is in {file} and in another list, or twice in one")
+        duplicates = [name for name in listed if name in parts]
+        if duplicates:
+            raise DataError(
+                f"{path.name}: {duplicates[0]!r} is in {file} and in another list, or twice in one"
+            )
         parts.update(dict.fromkeys(listed, part))
     words = {PurePosixPath(name).parts[0] for name in names}
     for part in ("train", *lists):
-        there = {PurePosixPath(name).parts[0] for name in names if parts.get(name, "train") == part}
-        if words - there:
-            raise DataError(f"{path.name}: the word {min(words - there)!r} has no clip in the part {part!r}")
+        words_of_part = {PurePosixPath(name).parts[0] for name in names if parts.get(name, "train") == part}
+        if words - words_of_part:
+            raise DataError(
+                f"{path.name}: the word {min(words - words_of_part)!r} has no clip in the part {part!r}"
+            )
     return parts
 
 
-def _of_keywords(
+def _with_keywords(
     path: Path, rows: list[dict[str, Any]], noises: Mapping[str, int], keywords: Keywords, clip: Clip
 ) -> list[dict[str, Any]]:
-    """The rows with the task of some words, and rows of silence behind them."""
-    lost = set(keywords.words) - {row["label"] for row in rows}
-    if lost:
-        raise DataError(f"{path.name} has no clips of the keyword {min(lost)!r}")
-    every = [{**row, "keyword": UNKNOWN, "keyword_split": "left_out"} for row in rows]
+    """Return the rows with the keyword task, followed by rows of silence."""
+    missing = set(keywords.words) - {row["label"] for row in rows}
+    if missing:
+        raise DataError(f"{path.name} has no clips of the keyword {min(missing)!r}")
+    all_rows = [{**row, "keyword": UNKNOWN, "keyword_split": "left_out"} for row in rows]
     added: list[dict[str, Any]] = []
     for part in dict.fromkeys(row["split"] for row in rows):
-        own = [row for row in every if row["split"] == part]
-        known = [row for row in own if row["label"] in keywords.words]
-        for row in known:
+        rows_of_part = [row for row in all_rows if row["split"] == part]
+        keyword_rows = [row for row in rows_of_part if row["label"] in keywords.words]
+        for row in keyword_rows:
             row.update(keyword=row["label"], keyword_split=part)
-        others = sorted((row for row in own if row["label"] not in keywords.words), key=_by_hash)
-        for row in others[: math.ceil(len(known) * keywords.unknown)]:
+        others = sorted((row for row in rows_of_part if row["label"] not in keywords.words), key=_by_hash)
+        for row in others[: math.ceil(len(keyword_rows) * keywords.unknown)]:
             row["keyword_split"] = part
-        count = math.ceil(len(known) * keywords.silence)
+        count = math.ceil(len(keyword_rows) * keywords.silence)
         added += [
             {
                 "member": member,
@@ -218,7 +224,7 @@ def _of_keywords(
             }
             for number, (member, start) in enumerate(_windows(path, part, count, noises, clip))
         ]
-    return every + added
+    return all_rows + added
 
 
 def _by_hash(row: Mapping[str, Any]) -> str:
@@ -228,18 +234,18 @@ def _by_hash(row: Mapping[str, Any]) -> str:
 def _windows(
     path: Path, part: str, count: int, noises: Mapping[str, int], clip: Clip
 ) -> Sequence[tuple[str, int]]:
-    """Places to cut clips from, from each noise in turn, at even steps within the section of the part."""
+    """Return the starts of silent clips, from each noise in turn, at even steps within the section of the part."""
     if count and not noises:
         raise DataError(f"{path.name} has no background noises to cut silence from")
     if part not in PARTS:
         raise DataError(f"silence is cut for the parts {', '.join(PARTS)}, not for {part!r}")
     length = round(clip.seconds * clip.rate)
-    found = []
-    for place, member in enumerate(sorted(noises)):
+    windows = []
+    for noise_number, member in enumerate(sorted(noises)):
         begin, end = (round(share * noises[member]) for share in PARTS[part])
         if end - begin < length:
             raise DataError(f"{member} is too short to cut silence of the part {part!r} from it")
-        own = len(range(place, count, len(noises)))
-        steps = max(1, own - 1)
-        found += [(k, member, begin + (end - begin - length) * k // steps) for k in range(own)]
-    return [(member, start) for _, member, start in sorted(found)]
+        count_of_noise = len(range(noise_number, count, len(noises)))
+        steps = max(1, count_of_noise - 1)
+        windows += [(k, member, begin + (end - begin - length) * k // steps) for k in range(count_of_noise)]
+    return [(member, start) for _, member, start in sorted(windows)]

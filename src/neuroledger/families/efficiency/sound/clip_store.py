@@ -1,4 +1,4 @@
-"""Clips that were decoded once are kept in the store, and opened as a memory map."""
+"""Decoded clips in the store, opened as a memory map."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.store.hashes import sha256_of
 from neuroledger.store.store import Store, Written, current_store
 
-__all__ = ["assembled", "decoded"]
+__all__ = ["clip_assembly", "decode_archive"]
 
 Int16 = npt.NDArray[np.int16]
 
 VERSION: Final = 1
-"""Rises when decoding gives other bytes."""
+"""Incremented when decoding gives other bytes."""
 KIND: Final = "sounds"
-AT_ONCE: Final = 32  # files that are in memory while they are decoded
+AT_ONCE: Final = 32  # number of files in memory during decoding
 SAMPLES: Final = "clips.npy"
 
 
-def decoded(
+def decode_archive(
     archive: Path, clip: Clip, settings: Mapping[str, Any], listing: Callable[[], pd.DataFrame]
 ) -> tuple[pd.DataFrame, Int16]:
-    """The table of an archive's clips, and the clips (row, time_bin) as a memory map.
+    """Return the table of an archive's clips, and the clips (row, time_bin) as a memory map.
 
-    They are kept in the store under the SHA-256 of the archive's bytes and of how they were decoded; otherwise the archive
-    is read.
+    Clips are stored under the SHA-256 of the archive's bytes and of the decoding parameters; the archive is decoded only
+    if they are not in the store.
 
     Parameters
     ----------
     settings
-        What else the table depends on.
+        Further parameters on which the table depends.
     listing
-        Makes the table: a row for each clip, with the ``member`` of the archive, the sample ``start`` where it begins
-        (-1: it is the whole file), and what is known of it.
+        Returns the table: a row for each clip, with the ``member`` of the archive, the sample ``start`` (-1: the whole
+        file), and further columns.
 
     Raises
     ------
     DataError
-        The archive lacks a member, a clip is not as declared, or the disk refuses.
+        The archive lacks a member, a clip is not as declared, or the disk has no space.
     """
-    made_of = {
+    inputs = {
         "archive": sha256_of(archive),
         "clip": clip.model_dump(mode="json"),
         "version": VERSION,
         **settings,
     }
     store = current_store()
-    entry = store.keep(KIND, made_of, lambda place: _write(store, place, archive, clip, listing()))
+    entry = store.keep(KIND, inputs, lambda place: _write(store, place, archive, clip, listing()))
     samples: Int16 = np.load(entry.place / SAMPLES, mmap_mode="r", allow_pickle=False)
     store.use(entry, samples)
     return pd.DataFrame(entry.about), samples
 
 
-def assembled(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray:
-    """(presentation, neuroid, time_bin) of one channel, the columns of the table as coordinates.
+def clip_assembly(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray:
+    """Return (presentation, neuroid, time_bin) with one channel and the columns of the table as coordinates.
 
-    Values are integers; ``full_scale`` of them are 1. Times are ms from the beginning of the clip.
+    Values are integers; ``full_scale`` represents 1. Times are in ms from the start of the clip.
     """
     starts = np.arange(clip.samples) * (1000.0 / clip.final_rate)
     known = table.columns.difference(["member", "start"], sort=False)
@@ -88,8 +88,8 @@ def _write(store: Store, place: Path, archive: Path, clip: Clip, table: pd.DataF
     room = store.make_room(needed)
     if needed > room:
         raise DataError(
-            f"decoding {archive.name} takes {needed / 1024**3:.1f} GiB in {store.folder}, {max(0, room) / 1024**3:.1f} GiB "
-            "are free: make room, raise NEUROLEDGER_ACTIVATIONS_LIMIT where that is what is used up, or set a lower "
+            f"decoding {archive.name} needs {needed / 1024**3:.1f} GiB in {store.folder}, but {max(0, room) / 1024**3:.1f} "
+            "GiB are free: free space, raise NEUROLEDGER_ACTIVATIONS_LIMIT if that is the limit, or set a lower "
             "`resample` in the spec's reader"
         )
     _fill(place / SAMPLES, archive, clip, table)
@@ -97,16 +97,16 @@ def _write(store: Store, place: Path, archive: Path, clip: Clip, table: pd.DataF
 
 
 def _fill(path: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> None:
-    """Write every clip to its row; no more than a few files of the archive are in memory."""
+    """Write every clip to its row, with at most ``AT_ONCE`` files of the archive in memory."""
     shape = (len(table), clip.samples)
-    described = {"descr": "<i2", "fortran_order": False, "shape": shape}
+    header = {"descr": "<i2", "fortran_order": False, "shape": shape}
     missing = set(table["member"])
     with path.open("wb") as file:
-        np.lib.format.write_array_header_2_0(file, described)
-        begins = file.tell()
-        file.truncate(begins + shape[0] * shape[1] * 2)
+        np.lib.format.write_array_header_2_0(file, header)
+        data_start = file.tell()
+        file.truncate(data_start + shape[0] * shape[1] * 2)
         for row, sound in _clips(archive, clip, table, missing):
-            file.seek(begins + row * shape[1] * 2)
+            file.seek(data_start + row * shape[1] * 2)
             file.write(sound.astype("<i2").tobytes())
     if missing:
         raise DataError(f"{archive.name} lacks {len(missing)} clips that it lists, first {min(missing)!r}")
@@ -116,29 +116,29 @@ def _clips(archive: Path, clip: Clip, table: pd.DataFrame, missing: set[str]) ->
     rows: dict[str, list[tuple[int, int]]] = {}
     for row, (member, start) in enumerate(zip(table["member"], table["start"], strict=True)):
         rows.setdefault(member, []).append((row, int(start)))
-    waiting: list[tuple[str, bytes]] = []
+    batch: list[tuple[str, bytes]] = []
     for name, content in tar_members(archive):
         if name not in rows:
             continue
         missing.discard(name)
-        waiting.append((name, content()))
-        if len(waiting) == AT_ONCE:
-            yield from _side_by_side(waiting, rows, clip)
-            waiting = []
-    yield from _side_by_side(waiting, rows, clip)
+        batch.append((name, content()))
+        if len(batch) == AT_ONCE:
+            yield from _decode_in_threads(batch, rows, clip)
+            batch = []
+    yield from _decode_in_threads(batch, rows, clip)
 
 
-def _side_by_side(
-    waiting: Sequence[tuple[str, bytes]], rows: Mapping[str, list[tuple[int, int]]], clip: Clip
+def _decode_in_threads(
+    batch: Sequence[tuple[str, bytes]], rows: Mapping[str, list[tuple[int, int]]], clip: Clip
 ) -> Iterator[tuple[int, Int16]]:
-    """Clips of several files, decoded in threads."""
+    """Yield row and clip of several files, decoded in threads."""
 
     def clips(file: tuple[str, bytes]) -> list[tuple[int, Int16]]:
-        name, held = file
+        name, content = file
         return [
-            (row, clip_of(held, name, clip) if start < 0 else window_of(held, name, clip, start))
+            (row, clip_of(content, name, clip) if start < 0 else window_of(content, name, clip, start))
             for row, start in rows[name]
         ]
 
-    for found in pool().map(clips, waiting):
-        yield from found
+    for decoded_clips in pool().map(clips, batch):
+        yield from decoded_clips

@@ -1,4 +1,4 @@
-"""Energies of a sound in bands that are even on the mel scale, frame by frame."""
+"""Input representations of sounds: band energies evenly spaced on the mel scale, their spikes, or the waveform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from neuroledger.data.arrays import Array, Singles
 from neuroledger.errors import DataError, RequestError
 
-__all__ = ["Hearing", "band_energies", "band_filters", "changes", "heard", "resampled"]
+__all__ = ["Hearing", "band_energies", "band_filters", "changes", "represent", "resample_sound"]
 
 
 SMALLEST = 1e-6  # added to energies, so that silence has a logarithm
@@ -21,10 +21,10 @@ SMALLEST = 1e-6  # added to energies, so that silence has a logarithm
 
 @lru_cache(maxsize=16)
 def band_filters(rate: float, points: int, bands: int, low: float, high: float) -> Singles:
-    """Triangles (band, points // 2 + 1) over the frequencies of a transform of ``points`` samples.
+    """Return triangular filters (band, points // 2 + 1) over the frequencies of a transform of ``points`` samples.
 
-    Corners are even on the scale ``m = 2595 log10(1 + f / 700)`` between ``low`` and ``high`` Hz; each triangle rises
-    from the corner before to its own, where it is 1, and falls to the next [oshaughnessy1987].
+    Corners are evenly spaced on the scale ``m = 2595 log10(1 + f / 700)`` between ``low`` and ``high`` Hz. Each triangle
+    rises from the previous corner to its own, where it is 1, and falls to the next [oshaughnessy1987].
 
     Raises
     ------
@@ -33,7 +33,7 @@ def band_filters(rate: float, points: int, bands: int, low: float, high: float) 
     """
     if not 0 <= low < high <= rate / 2:
         raise RequestError(
-            f"bands from {low:g} to {high:g} Hz: they lie between 0 and {rate / 2:g} Hz, half of the samples per second"
+            f"bands from {low:g} to {high:g} Hz are not within 0 and {rate / 2:g} Hz, half of the samples per second"
         )
     ends = 2595 * np.log10(1 + np.array([low, high]) / 700)
     corners = 700 * (10 ** (np.linspace(ends[0], ends[1], bands + 2) / 2595) - 1)
@@ -45,14 +45,14 @@ def band_filters(rate: float, points: int, bands: int, low: float, high: float) 
     if len(empty):
         raise RequestError(
             f"band {empty[0]} of {bands} contains no frequency of a transform of {points} samples: "
-            "take fewer bands or a longer window"
+            "use fewer bands or a longer window"
         )
     filters.flags.writeable = False
     return filters
 
 
 def frames_of(samples: int, hop: int) -> int:
-    """Frames of a sound: one centred on every ``hop``-th sample, the first included."""
+    """Return the number of frames of a sound: one centred on every ``hop``-th sample, including the first."""
     return 1 + samples // hop
 
 
@@ -66,32 +66,34 @@ def band_energies(
     low: float,
     high: float,
 ) -> Singles:
-    """Natural logarithms of energies (…, band, frame) of sounds (…, time), plus 1e-6.
+    """Return natural logarithms of energies (…, band, frame) plus 1e-6, of sounds (…, time).
 
-    A frame is ``points`` samples around every ``hop``-th one, under a Hann window; beyond its ends a sound is mirrored.
+    A frame has ``points`` samples around every ``hop``-th sample, under a Hann window; sounds are mirrored at their ends.
     The energy of a frequency is the squared magnitude of the frame's discrete Fourier transform.
     """
     filters = band_filters(float(rate), points, bands, float(low), float(high))
-    heard = np.flatnonzero(filters.any(axis=0))
-    filters = filters[:, : heard[-1] + 1].T.copy()
+    covered = np.flatnonzero(filters.any(axis=0))
+    filters = filters[:, : covered[-1] + 1].T.copy()
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(points) / points)
     flat = sound.reshape(-1, sound.shape[-1])
-    found = np.empty((len(flat), bands, frames_of(sound.shape[-1], hop)))
-    for row, one in enumerate(flat):  # one by one, since frames overlap and take many times a sound's memory
-        padded = np.pad(np.asarray(one, dtype=np.float64), (points // 2, (points + 1) // 2), mode="reflect")
+    powers = np.empty((len(flat), bands, frames_of(sound.shape[-1], hop)))
+    for row, clip in enumerate(
+        flat
+    ):  # one at a time: overlapping frames need many times the memory of a sound
+        padded = np.pad(np.asarray(clip, dtype=np.float64), (points // 2, (points + 1) // 2), mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(padded, points)[::hop]
         spectrum = np.fft.rfft(frames * window)[:, : len(filters)]
         power = spectrum.real**2 + spectrum.imag**2
-        found[row] = (power @ filters).T[:, : found.shape[2]]
-    energies: Singles = np.log(found.reshape(*sound.shape[:-1], *found.shape[1:]) + SMALLEST)
+        powers[row] = (power @ filters).T[:, : powers.shape[2]]
+    energies: Singles = np.log(powers.reshape(*sound.shape[:-1], *powers.shape[1:]) + SMALLEST)
     return energies
 
 
 def changes(signal: Array, step: float) -> Singles:
-    """Spikes -1, 0, 1 (…, time - 1) for every value of a signal (…, time) after the first.
+    """Return spikes -1, 0, 1 (…, time - 1) for every value of a signal (…, time) after the first.
 
-    A level starts at the first value, rounded. A value more than ``step`` above it gives 1 and raises the level by
-    ``step``; one more than ``step`` below it gives -1 and lowers it. A frame moves the level at most once.
+    A level starts at the first value, rounded. A value more than ``step`` above the level gives 1 and raises it by
+    ``step``; a value more than ``step`` below gives -1 and lowers it. A frame changes the level at most once.
     """
     level = np.rint(np.asarray(signal[..., 0], dtype=np.float64))
     spikes = np.zeros((*signal.shape[:-1], signal.shape[-1] - 1), dtype=np.float32)
@@ -108,7 +110,7 @@ class _Options(BaseModel):
 
 
 class _Bands(_Options):
-    """``bands`` from ``low`` to ``high`` Hz, of ``window`` samples, every ``hop`` ms."""
+    """``bands`` from ``low`` to ``high`` Hz, over ``window`` samples, every ``hop`` ms."""
 
     bands: Annotated[int, Field(gt=0, le=512)] = 20
     low: Annotated[float, Field(ge=0)] = 20.0
@@ -124,7 +126,7 @@ class BandEnergies(_Bands):
 
 
 class BandSpikes(_Bands):
-    """-1, 0 and 1 where a band energy's logarithm has moved by ``step``; one frame fewer than energies have."""
+    """-1, 0 and 1 where the logarithm of a band energy has changed by ``step``; one frame fewer than band energies."""
 
     name: Literal["spikes"]
     step: Annotated[float, Field(gt=0)] = 1.0
@@ -140,8 +142,8 @@ class Waveform(_Options):
 Hearing = Annotated[BandEnergies | BandSpikes | Waveform, Field(discriminator="name")]
 
 
-def heard(hearing: BandEnergies | BandSpikes | Waveform, sound: Array, rate: float) -> Singles:
-    """What a model is shown of sounds (presentation, 1, time_bin) of ``rate`` samples per second.
+def represent(hearing: BandEnergies | BandSpikes | Waveform, sound: Array, rate: float) -> Singles:
+    """Return a model's input for sounds (presentation, 1, time_bin) with ``rate`` samples per second.
 
     Returns
     -------
@@ -151,18 +153,20 @@ def heard(hearing: BandEnergies | BandSpikes | Waveform, sound: Array, rate: flo
     Raises
     ------
     DataError
-        The sounds have several channels, or none of their frames has a length of a whole number of samples.
+        The sounds have several channels.
     RequestError
-        The bands do not fit the rate.
+        The hop is not a whole number of samples, or the bands do not fit the rate.
     """
     if sound.ndim != 3 or sound.shape[1] != 1:
-        raise DataError(f"sounds are (presentation, 1, time_bin), one channel each, not {sound.shape}")
+        raise DataError(
+            f"sounds must be (presentation, 1, time_bin), with one channel each, not {sound.shape}"
+        )
     if isinstance(hearing, Waveform):
-        return np.asarray(resampled(sound, rate, hearing.rate), dtype=np.float32)
+        return np.asarray(resample_sound(sound, rate, hearing.rate), dtype=np.float32)
     hop = hearing.hop * rate / 1000
     if round(hop) < 1 or abs(hop - round(hop)) > 1e-6:
         raise RequestError(
-            f"a hop of {hearing.hop:g} ms is {hop:g} samples at {rate:g} per second: it must be whole"
+            f"a hop of {hearing.hop:g} ms is {hop:g} samples at {rate:g} per second: it must be a whole number"
         )
     energies = band_energies(
         sound[:, 0],
@@ -178,10 +182,10 @@ def heard(hearing: BandEnergies | BandSpikes | Waveform, sound: Array, rate: flo
     return np.asarray(energies, dtype=np.float32)
 
 
-def resampled(sound: Array, rate: float, to: float) -> Array:
-    """Sounds (…, time) at ``to`` samples per second instead of ``rate``: a polyphase low-pass filter, both whole numbers.
+def resample_sound(sound: Array, rate: float, to: float) -> Array:
+    """Return sounds (…, time) with ``to`` samples per second instead of ``rate``, by a polyphase low-pass filter.
 
-    The result has ``ceil(time · to / rate)`` samples.
+    The result has ``ceil(time · to / rate)`` samples. Both rates must be whole numbers.
     """
     if round(rate) != rate or round(to) != to:
         raise RequestError(f"{rate:g} samples per second cannot become {to:g}: both must be whole numbers")

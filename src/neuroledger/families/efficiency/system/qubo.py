@@ -1,8 +1,8 @@
 """Quadratic unconstrained binary optimisation: the maximum independent sets of NeuroBench's system track, offline [yik2025].
 
-A workload is a random graph; a solution chooses vertices, ``x`` of zeros and ones, and costs ``x' Q x``: -1 for each vertex
-and 8 for each edge between two of them. Solvers yield solutions as they find them, and the harness notes when which
-cost was reached, verifies it, and compares it with the best cost that is published.
+A workload is a random graph. A solution ``x`` of zeros and ones chooses vertices and costs ``x' Q x``: -1 for each chosen
+vertex and 8 for each edge between two of them. Solvers yield solutions as they find them; the harness verifies each cost,
+records when it was reached, and compares it with the best published cost.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 NODES: Final = (10, 25, 50, 100, 250, 500)
 DENSITIES: Final = (0.01, 0.05, 0.1, 0.25)
 SEEDS: Final = (0, 1, 2, 3, 4)
-"""Seeds that are published for tuning; others may be drawn for evaluation."""
+"""Seeds published for tuning; others may be drawn for evaluation."""
 THRESHOLDS: Final = (0.1, 0.05, 0.01)
 PENALTY: Final = 8
 
-# Vertices of the largest independent sets that NeuroBench publishes for its five seeds: global optima up to 50 vertices.
+# Sizes of the largest independent sets that NeuroBench publishes for its five seeds: global optima up to 50 vertices.
 PUBLISHED: Final[Mapping[tuple[int, float], tuple[int, ...]]] = {
     (10, 0.01): (10, 10, 10, 10, 10), (10, 0.05): (8, 8, 9, 8, 8), (10, 0.1): (7, 7, 7, 8, 7),
     (10, 0.25): (6, 6, 5, 6, 5), (25, 0.01): (22, 22, 23, 22, 22), (25, 0.05): (15, 18, 17, 17, 17),
@@ -51,7 +51,7 @@ PUBLISHED: Final[Mapping[tuple[int, float], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Workload:
-    """A graph of ``nodes`` vertices and its edges ``(edge, 2)``; ``target`` is the best published cost, None if unknown."""
+    """A graph of ``nodes`` vertices with edges ``(edge, 2)``; ``target`` is the best known cost, None if unknown."""
 
     nodes: int
     density: float
@@ -61,27 +61,27 @@ class Workload:
 
     @cached_property
     def adjacency(self) -> Array:
-        """``(vertex, vertex)`` of zeros and ones."""
-        found = np.zeros((self.nodes, self.nodes))
-        found[self.edges[:, 0], self.edges[:, 1]] = found[self.edges[:, 1], self.edges[:, 0]] = 1
-        return found
+        """The adjacency matrix ``(vertex, vertex)`` of zeros and ones."""
+        matrix = np.zeros((self.nodes, self.nodes))
+        matrix[self.edges[:, 0], self.edges[:, 1]] = matrix[self.edges[:, 1], self.edges[:, 0]] = 1
+        return matrix
 
     def matrix(self) -> Array:
-        """Q, ``(vertex, vertex)``: -1 on the diagonal, half the penalty at both places of an edge."""
+        """Return Q ``(vertex, vertex)``: -1 on the diagonal, half the penalty at both entries of an edge."""
         return self.adjacency * (PENALTY // 2) - np.eye(self.nodes)
 
     def cost(self, solution: Array) -> int:
-        """``x' Q x``.
+        """Return the cost ``x' Q x`` of a solution.
 
         Raises
         ------
         RequestError
-            The solution is not one of a zero or a one for each vertex.
+            The solution does not have a 0 or 1 for each vertex.
         """
         x = np.asarray(solution)
         if x.shape != (self.nodes,) or not np.isin(x, (0, 1)).all():
             raise RequestError(
-                f"a solution has 0 or 1 for each of {self.nodes} vertices; this one has shape {x.shape}"
+                f"invalid solution of shape {x.shape}: it must have 0 or 1 for each of {self.nodes} vertices"
             )
         chosen = x.astype(bool)
         return PENALTY * int((chosen[self.edges[:, 0]] & chosen[self.edges[:, 1]]).sum()) - int(chosen.sum())
@@ -93,23 +93,25 @@ class Workload:
         return hashlib.sha256(pairs[np.lexsort(pairs.T[::-1])].astype("<i4").tobytes()).hexdigest()
 
     def gap(self, cost: float) -> float:
-        """How far a cost is above the target, as a share of it; NaN without a target."""
+        """Return the distance of a cost from the target, as a share of the target; NaN without a target."""
         return float("nan") if self.target is None else abs((cost - self.target) / self.target)
 
 
 def workload(nodes: int, density: float, seed: int, *, target: int | None = None) -> Workload:
-    """The graph that NeuroBench's generator draws: ``int(density nodes^2 / 2)`` edges, uniformly without replacement.
+    """Draw the graph of NeuroBench's generator: ``int(density nodes^2 / 2)`` edges, uniformly without replacement.
 
-    Pairs of vertices are drawn with Python's generator until there are enough, as networkx's ``gnm_random_graph`` does.
-    ``target`` is the best known cost; without it, the published one where there is one.
+    Pairs of vertices are drawn with Python's generator until there are enough, as in networkx's ``gnm_random_graph``.
+    ``target`` is the best known cost; by default the published one, if there is one.
 
     Raises
     ------
     RequestError
-        There is no vertex, or the density is not between 0 and 1.
+        There are no vertices, or the density is not between 0 and 1.
     """
     if nodes < 1 or not 0 <= density <= 1:
-        raise RequestError(f"a workload has vertices and a density of 0 to 1, not {nodes} and {density}")
+        raise RequestError(
+            f"a workload needs at least one vertex and a density of 0 to 1, not {nodes} and {density}"
+        )
     count, all_edges = int(0.5 * density * nodes**2), nodes * (nodes - 1) // 2
     pairs: dict[tuple[int, int], None] = {}
     if count >= all_edges:
@@ -120,44 +122,44 @@ def workload(nodes: int, density: float, seed: int, *, target: int | None = None
         if u != v:
             pairs[min(u, v), max(u, v)] = None
     edges = np.array(list(pairs), dtype=np.intp).reshape(-1, 2)
-    known = PUBLISHED.get((nodes, density), ())
-    if target is None and 0 <= seed < len(known):
-        target = -known[seed]
+    published = PUBLISHED.get((nodes, density), ())
+    if target is None and 0 <= seed < len(published):
+        target = -published[seed]
     return Workload(nodes, density, seed, edges, target)
 
 
 Solver = Callable[[Workload, np.random.Generator], Iterator[Array]]
-"""Yields solutions ``(vertex,)`` of a workload, better and better ones, until it gives up."""
+"""Yields increasingly better solutions ``(vertex,)`` of a workload until it stops."""
 
 
 def tabu(
     work: Workload, rng: np.random.Generator, *, steps: int = 200_000, tenure: int = 3, patience: int = 5_000
 ) -> Iterator[Array]:
-    """Tabu search [glover1989]: flip the best vertex that was not flipped lately; restart where nothing improves.
+    """Tabu search [glover1989]: flip the best vertex that was not flipped recently; restart after ``patience`` steps.
 
-    A vertex stays as it is for ``tenure`` and up to ten further steps, unless flipping it gives the best cost so far.
+    A flipped vertex is tabu for ``tenure`` and up to ten further steps, unless flipping it gives the best cost so far.
     """
     neighbours = [np.flatnonzero(row) for row in work.adjacency]
     best = 1.0
-    done = 0
-    while done < steps:
+    step = 0
+    while step < steps:
         x = np.zeros(work.nodes)
-        met = np.zeros(work.nodes)  # chosen neighbours of each vertex
-        free = np.zeros(work.nodes, dtype=np.int64)
+        chosen_neighbours = np.zeros(work.nodes)
+        tabu_until = np.zeros(work.nodes, dtype=np.int64)
         cost = local = 0.0
-        since = 0
-        while since < patience and done < steps:
-            change = (1 - 2 * x) * (PENALTY * met - 1)
+        unimproved = 0
+        while unimproved < patience and step < steps:
+            change = (1 - 2 * x) * (PENALTY * chosen_neighbours - 1)
             noise = rng.random(work.nodes) * 0.5  # ties are broken at random
-            allowed = (free <= done) | (cost + change < best)
+            allowed = (tabu_until <= step) | (cost + change < best)
             v = int(np.argmin(np.where(allowed, change + noise, np.inf)))
             x[v] = 1 - x[v]
             cost += change[v]
-            met[neighbours[v]] += 2 * x[v] - 1
-            free[v] = done + tenure + int(rng.integers(10))
-            since = 0 if cost < local else since + 1
+            chosen_neighbours[neighbours[v]] += 2 * x[v] - 1
+            tabu_until[v] = step + tenure + int(rng.integers(10))
+            unimproved = 0 if cost < local else unimproved + 1
             local = min(local, cost)
-            done += 1
+            step += 1
             if cost < best:
                 best = cost
                 yield x.copy()
@@ -168,37 +170,37 @@ def anneal(
 ) -> Iterator[Array]:
     """Simulated annealing [kirkpatrick1983]: sweeps over all vertices while the temperature falls geometrically."""
     neighbours = [np.flatnonzero(row) for row in work.adjacency]
-    x, met = np.zeros(work.nodes), np.zeros(work.nodes)
+    x, chosen_neighbours = np.zeros(work.nodes), np.zeros(work.nodes)
     cost, best = 0.0, 1.0
     for temperature in np.geomspace(hot, cold, sweeps):
         chances = -temperature * np.log(rng.random(work.nodes))
         for v in rng.permutation(work.nodes):
-            change = (1 - 2 * x[v]) * (PENALTY * met[v] - 1)
+            change = (1 - 2 * x[v]) * (PENALTY * chosen_neighbours[v] - 1)
             if change <= chances[v]:
                 x[v] = 1 - x[v]
                 cost += change
-                met[neighbours[v]] += 2 * x[v] - 1
+                chosen_neighbours[neighbours[v]] += 2 * x[v] - 1
         if cost < best:
             best = cost
             yield x.copy()
 
 
 def exact(work: Workload, rng: np.random.Generator, *, seconds: float = 60.0) -> Iterator[Array]:
-    """The optimum, or the best solution found in time, by branch and bound (HiGHS) [huangfu2018]."""
+    """Yield the optimum, or the best solution found in time, by branch and bound (HiGHS) [huangfu2018]."""
     count = len(work.edges)
     if not count:
         yield np.ones(work.nodes)
         return
-    places = (np.repeat(np.arange(count), 2), work.edges.ravel())
+    positions = (np.repeat(np.arange(count), 2), work.edges.ravel())
     at_most_one = LinearConstraint(
-        coo_array((np.ones(2 * count), places), shape=(count, work.nodes)), -np.inf, 1
+        coo_array((np.ones(2 * count), positions), shape=(count, work.nodes)), -np.inf, 1
     )
-    found = milp(
+    optimum = milp(
         -np.ones(work.nodes), constraints=at_most_one, integrality=np.ones(work.nodes, dtype=np.int64), bounds=Bounds(0, 1),
         options={"time_limit": seconds},
     )  # fmt: skip
-    if found.x is not None:
-        yield np.rint(found.x)
+    if optimum.x is not None:
+        yield np.rint(optimum.x)
 
 
 def evaluate(
@@ -209,21 +211,21 @@ def evaluate(
     seconds: float = 60.0,
     meter: Meter | Literal["find"] | None = "find",
 ) -> pd.DataFrame:
-    """One row for each workload: the best cost, and for each threshold the seconds and joules until it was reached.
+    """Return one row for each workload: the best cost, and the seconds and joules until each threshold was reached.
 
-    The solver ends when it reaches the target, gives up, or has run ``seconds``. Time starts when the graph is loaded and
-    includes checking costs. Joules are those of the processor's counters, NaN without any, idle power included.
-    ``chosen`` is the number of vertices, which are an independent set where ``conflicts`` is 0.
+    A run ends when the solver reaches the target, stops, or has run for ``seconds``. Time starts when the graph is loaded
+    and includes the verification of costs. Joules are read from the processor's counters, including idle power; NaN without
+    counters. ``chosen`` is the number of vertices, which are an independent set if ``conflicts`` is 0.
 
     Raises
     ------
     RequestError
-        The solver yields something that is no solution.
+        The solver yields an invalid solution.
     """
     counter = _meter(meter)
     rows: list[dict[str, Any]] = []
     for work in works:
-        _ = work.adjacency  # loaded before time starts
+        _ = work.adjacency  # computed before time starts
         rng = np.random.default_rng([seed, work.nodes, work.seed])
         row: dict[str, Any] = {
             "nodes": work.nodes,
@@ -248,14 +250,14 @@ def evaluate(
                 break
         conflicts = (best + int(chosen.sum())) // PENALTY
         row |= {"cost": best, "gap": work.gap(best), "conflicts": conflicts, "chosen": int(chosen.sum())}
-        names = [f"{what}_{threshold:g}" for threshold in THRESHOLDS for what in ("seconds", "joules")]
+        names = [f"{unit}_{threshold:g}" for threshold in THRESHOLDS for unit in ("seconds", "joules")]
         row |= {name: times.get(name, float("nan")) for name in names}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def official(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean and standard error over seeds by nodes and density; NaN where a seed did not reach the threshold."""
+    """Return mean and standard error over seeds by nodes and density; NaN if a seed did not reach the threshold."""
     columns = [name for name in rows.columns if name.startswith(("seconds_", "joules_"))]
     groups = rows.groupby(["nodes", "density"])[columns]
     complete = groups.count().eq(groups.size(), axis=0)
@@ -266,8 +268,8 @@ def _meter(meter: Meter | Literal["find"] | None) -> Meter | None:
     if meter != "find":
         return meter
     try:
-        found = rapl()
-        found.start()
+        processor = rapl()
+        processor.start()
     except MetricError:
         return None
-    return found
+    return processor

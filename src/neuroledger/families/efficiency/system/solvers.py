@@ -1,4 +1,4 @@
-"""Solvers as models: what is asked for is the function that solves, by the name of its method."""
+"""Solvers as models, by the name of their method; the model's answer is the function that solves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Method = Literal["tabu", "anneal", "exact", "first_fit"]
 
 
 def first_fit(work: Workload, rng: np.random.Generator) -> Iterator[Array]:
-    """Each vertex in turn that has no edge to one before it that was taken: what is reached without a search."""
+    """Yield the greedy solution without a search: each vertex in turn that has no edge to a chosen one."""
     chosen = np.zeros(work.nodes)
     for vertex in range(work.nodes):
         chosen[vertex] = not (work.adjacency[vertex] * chosen).any()
@@ -31,7 +31,7 @@ def first_fit(work: Workload, rng: np.random.Generator) -> Iterator[Array]:
 
 
 def solver_of(method: Method, steps: int | None) -> Solver:
-    """The solver of this name; ``steps`` are those of the tabu search, or sweeps of the annealing."""
+    """Return the solver of this name; ``steps`` are those of the tabu search, or sweeps of the annealing."""
     if method == "tabu":
         return tabu if steps is None else partial(tabu, steps=steps)
     if method == "anneal":
@@ -41,7 +41,7 @@ def solver_of(method: Method, steps: int | None) -> Solver:
 
 @dataclass(frozen=True)
 class SolverModel:
-    """A model that solves; its answer is the function that yields better and better solutions of a workload."""
+    """A solver as a model; its answer is the function that yields increasingly better solutions of a workload."""
 
     id: str
     solver: Solver
@@ -49,5 +49,5 @@ class SolverModel:
     gives = GIVES
 
     def answer(self, question: Fit) -> Solver:
-        """The solver."""
+        """Return the solver."""
         return self.solver
