@@ -40,21 +40,21 @@ class Presentations(LazyRows):
     """
 
     def __init__(self, assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None) -> None:
-        super().__init__(np.asarray(assembly.variable.values), rows, np.float32)
+        super().__init__(np.asarray(assembly.variable.values), rows, np.float32, self._convert)
         integers = assembly.dtype.kind in "iu"
         self._full_scale = float(assembly.attrs.get("full_scale", 1.0)) if integers else 1.0
         self._rate = _bins_per_second(assembly) if prepare is not None else 0.0
         self._prepare = prepare
         if prepare is not None:
-            self.shape = (len(rows), *self._taken(np.zeros(1, dtype=np.intp)).shape[1:])
+            first = np.array(self._values[:1], dtype=np.float32)
+            self.shape = (len(rows), *self._convert(first, np.zeros(1, dtype=np.intp)).shape[1:])
 
-    def _taken(self, rows: Rows) -> Singles:
-        taken = super()._taken(rows)
+    def _convert(self, values: Singles, rows: Rows) -> Singles:
         if self._full_scale != 1.0:
-            taken /= np.float32(self._full_scale)
+            values /= np.float32(self._full_scale)
         if self._prepare is not None:
-            taken = np.asarray(self._prepare(taken, self._rate), dtype=np.float32)
-        return taken
+            values = np.asarray(self._prepare(values, self._rate), dtype=np.float32)
+        return values
 
 
 def select_presentations(
