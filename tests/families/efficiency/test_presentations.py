@@ -91,7 +91,7 @@ def test_uneven_time_bins_cannot_be_prepared(sound):
 def test_an_array_that_memory_cannot_hold_is_refused(sound, monkeypatch):
     view = Presentations(sound, np.arange(60))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
-    with pytest.raises(RequestError, match="use a model that learns by batches"):
+    with pytest.raises(RequestError, match="use a model that learns in batches"):
         np.asarray(view)
     assert view[:2].shape == (2, 1, 50)
 
