@@ -126,7 +126,7 @@ def test_every_trial_is_decided_and_keeps_the_label_of_its_stimulus() -> None:
 def test_thresholds_are_fitted_to_all_trials() -> None:
     found = asked(Brightness([]), conditions={"alone": {"stimuli": None}})
     assert found.source.sizes["presentation"] == 64 and set(found.source["condition"].values) == {"alone"}
-    with pytest.raises(DataError, match="no files that could be displaced"):
+    with pytest.raises(DataError, match="no files to displace"):
         in_trials(StimulusSet("bare", halves("shown", 2).table, degrees=3.0), 2)
 
 
@@ -145,5 +145,5 @@ def test_what_cannot_be_displaced_is_refused() -> None:
         asked(Brightness([]), visual_degrees=None)
     odd = halves("shown", 2)
     odd = replace(odd, table=odd.table.assign(stimulus_id=["a", "a @ trial 1"]), degrees=3.0)
-    with pytest.raises(DataError, match="reads like a further trial"):
+    with pytest.raises(DataError, match="which separates stimulus and trial"):
         in_trials(odd, 2)

@@ -1,1 +1,1 @@
-"""Behavior: whether a model decides as people do."""
+"""Behavior: compare the decisions of models with those of people."""

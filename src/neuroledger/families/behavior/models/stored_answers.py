@@ -1,4 +1,4 @@
-"""A model known by what it once decided: labels from tables, or the probability of each object from a netCDF file."""
+"""Models with stored decisions: labels from tables, or probabilities of objects from a netCDF file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["StoredAnswers", "stored_answers", "stored_probabilities"]
 
 @dataclass(frozen=True)
 class StoredAnswers:
-    """Labels ``(presentation,)`` or probabilities ``(presentation, choice)``, one row for each ``stimulus_id``.
+    """A model with stored labels ``(presentation,)`` or probabilities ``(presentation, choice)``, one row per stimulus.
 
-    It can neither be recorded from nor asked about other stimuli or objects.
+    It gives no responses, and no decisions about other stimuli or objects.
     """
 
     id: str
@@ -37,25 +37,25 @@ class StoredAnswers:
 
     @property
     def kind(self) -> str:
-        """``probabilities`` or ``label``: the most that it can tell."""
+        """Kind of the stored decisions: ``probabilities`` or ``label``."""
         return "probabilities" if "choice" in self.answers.dims else "label"
 
     @property
     def gives(self) -> Channels:
-        """The decisions that were stored; of probabilities also labels."""
+        """The stored kind of decisions; labels are also available from probabilities."""
         return frozenset({"decisions:label", f"decisions:{self.kind}"})
 
     def answer(self, question: Any) -> xr.DataArray:
-        """The stored decisions; see :func:`neuroledger.models.model.perform`."""
+        """Return the stored decisions; see :func:`neuroledger.models.model.perform`."""
         return self.perform(question.task, question.stimuli)
 
     def perform(self, task: Task, stimuli: StimulusSet) -> xr.DataArray:
-        """The stored answers; of probabilities the most probable of the choices for the task ``label``.
+        """Return the stored answers; from probabilities, the task ``label`` selects the most probable choice.
 
         Raises
         ------
         ModelError
-            A stimulus, or an object to choose, is not in the table.
+            A stimulus or a choice is not in the table.
         """
         rows = locate(stimuli.ids, self.answers["stimulus_id"].values)
         if (rows < 0).any():
@@ -63,36 +63,36 @@ class StoredAnswers:
             raise ModelError(
                 f"model {self.id!r} has no stored answer for {int((rows < 0).sum())} stimuli, first {first!r}"
             )
-        shown = self.answers.isel(presentation=rows)
-        return shown if task.name == self.kind else self._most_probable(shown, task.choices)
+        answers = self.answers.isel(presentation=rows)
+        return answers if task.name == self.kind else self._most_probable(answers, task.choices)
 
-    def _most_probable(self, shown: xr.DataArray, choices: Sequence[str]) -> xr.DataArray:
-        columns = locate(choices, shown["choice"].values)
+    def _most_probable(self, answers: xr.DataArray, choices: Sequence[str]) -> xr.DataArray:
+        columns = locate(choices, answers["choice"].values)
         if not choices or (columns < 0).any():
-            known = ", ".join(map(str, shown["choice"].values[:5]))
+            known = ", ".join(map(str, answers["choice"].values[:5]))
             raise ModelError(
-                f"model {self.id!r} knows the objects {known}, …; not all of the {len(choices)} to choose"
+                f"model {self.id!r} has probabilities for {known}, …, but not for all of the {len(choices)} choices"
             )
-        names = np.asarray(choices)[shown.values[:, columns].argmax(axis=1)]
-        return _by_stimulus(names, shown["stimulus_id"].values)
+        names = np.asarray(choices)[answers.values[:, columns].argmax(axis=1)]
+        return _by_stimulus(names, answers["stimulus_id"].values)
 
 
 @builder("stored_answers", version=1, takes=STIMULI, gives={"decisions:label"})
 def stored_answers(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
-    """A model of the labels in tables of the model-vs-human toolbox, which are pinned like weights.
+    """Create a model from labels in tables of the model-vs-human toolbox, which are pinned like weights.
 
     Raises
     ------
     DataError
-        A file is no trial table, or holds two answers for one stimulus.
+        A file is not a trial table, or contains two answers for one stimulus.
     """
     tables = [weights[name] for name in sorted(weights)]
-    held = confined(
+    answers = confined(
         lambda: answers_by_stimulus(read_trial_tables(tables)),
         limits_for(tables),
         f"model {id!r}: its answers",
     )
-    return StoredAnswers(id, _by_stimulus(np.asarray(list(held.values())), np.asarray(list(held))))
+    return StoredAnswers(id, _by_stimulus(np.asarray(list(answers.values())), np.asarray(list(answers))))
 
 
 @builder(
@@ -102,32 +102,35 @@ def stored_answers(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
     gives={"decisions:probabilities", "decisions:label"},
 )
 def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
-    """A model of the probabilities in one netCDF file, in the form of Brain-Score's packages, pinned like weights.
+    """Create a model from probabilities in one netCDF file in the format of Brain-Score, pinned like weights.
 
-    The file holds one array ``(presentation, choice)``; stimuli are named by ``stimulus_id`` or ``image_id``, objects
-    by ``choice`` or ``choice_``.
+    The file contains one array ``(presentation, choice)``; stimuli are identified by ``stimulus_id`` or ``image_id``,
+    objects by ``choice`` or ``choice_``.
 
     Raises
     ------
     ModelError
-        There is not exactly one file, or names are missing or doubled.
+        There is not exactly one file, or names are missing or duplicated.
     """
     if len(weights) != 1:
-        raise ModelError(f"model {id!r} needs one file of probabilities, {len(weights)} are declared")
+        raise ModelError(f"model {id!r} needs one file of probabilities, but {len(weights)} are declared")
     (path,) = weights.values()
-    held = confined(lambda: read(path), limits_for([path]), f"model {id!r}: {path.name}")
-    if set(held.dims) != {"presentation", "choice"}:
-        raise ModelError(f"model {id!r}: {path.name} is {held.dims}, not (presentation, choice)")
-    held = held.transpose("presentation", "choice")
-    stimuli = coordinate(held, "stimulus_id", "image_id")
-    objects = next((held[name].values for name in ("choice", "choice_") if name in held.coords), None)
+    probabilities = confined(lambda: read(path), limits_for([path]), f"model {id!r}: {path.name}")
+    if set(probabilities.dims) != {"presentation", "choice"}:
+        raise ModelError(
+            f"model {id!r}: {path.name} has the dimensions {probabilities.dims}, not (presentation, choice)"
+        )
+    probabilities = probabilities.transpose("presentation", "choice")
+    stimuli = coordinate(probabilities, "stimulus_id", "image_id")
+    names = [name for name in ("choice", "choice_") if name in probabilities.coords]
+    objects = probabilities[names[0]].values if names else None
     if stimuli is None or objects is None:
         raise ModelError(
-            f"model {id!r}: its file does not name stimuli (stimulus_id, image_id) and objects (choice)"
+            f"model {id!r}: its file lacks the coordinates of stimuli (stimulus_id, image_id) or objects (choice)"
         )
     if len(set(stimuli.tolist())) < stimuli.size or len(set(objects.tolist())) < objects.size:
-        raise ModelError(f"model {id!r}: its file names a stimulus or an object twice")
-    table = _by_stimulus(held.values.astype(np.float64), stimuli.astype(str), "choice")
+        raise ModelError(f"model {id!r}: its file contains a stimulus or an object twice")
+    table = _by_stimulus(probabilities.values.astype(np.float64), stimuli.astype(str), "choice")
     return StoredAnswers(id, table.assign_coords(choice=objects.astype(str)))
 
 

@@ -1,4 +1,4 @@
-"""Task: a model decides about stimuli, and its decisions are set beside those of people, or beside the truth."""
+"""Task: obtain a model's decisions about stimuli, to compare them with those of people or with the truth."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["task"]
 
 
 class Derived(Frozen):
-    """A column made from another: its value, or the rest of a division by ``modulo``, looked up in ``values``."""
+    """A column derived from another: its value, or the remainder modulo ``modulo``, looked up in ``values``."""
 
     column: str
     modulo: Annotated[int, Field(ge=2)] | None = None
@@ -37,13 +37,13 @@ class Derived(Frozen):
 
 
 class Other(Frozen):
-    """Rows whose value differs from that of another column."""
+    """Selects rows whose value differs from that of another column."""
 
     differs_from: str
 
 
 class Condition(Frozen):
-    """The stimuli of one condition, and those that the readout is fitted to: names of stimulus sets of the data."""
+    """Names of the stimulus sets of one condition: the tested stimuli, and those that the readout is fitted to."""
 
     stimuli: str | None = None
     fitting: str | None = None
@@ -82,63 +82,61 @@ def task(
     trials: Annotated[int, Field(ge=1)] = 1,
     microsaccades: Microsaccades | None = None,
 ) -> Measurement:
-    """The model's decisions beside the data's.
+    """Return the decisions of the model and those of the data.
 
     Parameters
     ----------
     model, data
-        Who decides about what. The assembly holds trials of people ``(presentation,)``; without one the right
+        The model and the data. The assembly contains trials of people ``(presentation,)``; without an assembly the right
         answers are those of ``label_column``.
     decide
-        ``label``: one of ``choices``, by the model's own output; ``probabilities``: of every label of the fitting
-        stimuli, by a readout fitted to them; ``odd_one_out``: the odd stimulus of each triplet, whose
+        ``label``: one of ``choices``, from the model's own output; ``probabilities``: of every label of the fitting
+        stimuli, from a readout fitted to them; ``odd_one_out``: the odd stimulus of each triplet, whose
         ``stimulus_id`` is three ids joined by ``|``.
     choices
-        The labels of ``label``; by default those of ``label_column``, or of the people's truths, sorted.
+        Labels for ``decide: label``; by default those in ``label_column``, or the truths of the trials, sorted.
     fitting
         Stimuli for the readout: the name of another stimulus set of the data, or conditions on columns of the
-        stimulus table. They must not be among those that are tested.
+        stimulus table. They must not be tested.
     test
-        Conditions on columns of the table for the stimuli tested; by default those that the assembly names, or
-        all that are not fitted on.
+        Conditions on columns of the table that select the tested stimuli; by default the stimuli of the assembly, or
+        all that the readout is not fitted to.
     derive
         New columns of all stimulus tables: ``{image_label: {column: number, modulo: 2, values: {"0": odd, "1": same}}}``.
     conditions
-        Several sets of stimuli in one task, each with a readout fitted to its own stimuli: ``source`` holds the answers to
-        all, with the coordinate ``condition``.
+        Several sets of stimuli in one task, each with a readout fitted to its own stimuli: ``source`` contains all
+        answers, with the coordinate ``condition``.
     people
-        The condition of the data whose values people are compared by under every condition, for the people who have a
-        value in that one too: what a readout learned from other displays does to one and the same test.
+        Condition of the data whose values are used for people in every condition, for those people who also have a value in
+        that condition. It shows how fitting the readout to other displays changes the results of the same test.
     alternatives
-        Coordinates of the trials that hold the labels on offer (two for a two-alternative choice): the model
-        then answers each trial with the most probable of them. Of ``odd_one_out``: the three that name the stimuli
-        of a triplet, where ``stimulus_id`` does not.
+        Coordinates of the trials that contain the offered labels (two for a two-alternative choice): the model
+        answers each trial with the most probable of them. For ``odd_one_out``: the three coordinates of the stimuli
+        of a triplet, if ``stimulus_id`` does not contain them.
     visual_degrees
-        Size at which the stimuli were shown, where the stimulus set does not say it.
+        Visual angle of the stimuli, if the stimulus set does not define it.
     screen
-        ``as_is`` shows the stimuli as their files are, whatever visual angle they span.
+        ``as_is`` shows the stimulus files unchanged, whatever visual angle they span.
     trials
-        Presentations of each stimulus to a model that varies.
+        Number of presentations of each stimulus to a stochastic model.
     microsaccades
-        Show every stimulus in several trials, displaced by up to 0.05 degrees, so that a model that does not vary by
-        itself decides several times, and fit the readout to so many trials. A model that knows stimuli by their ids alone
-        decides once.
+        Show every stimulus in several trials, displaced by up to 0.05 degrees, so that a deterministic model decides several
+        times, and fit the readout to the given number of trials. A model that identifies stimuli by their ids decides once.
 
     Returns
     -------
     Measurement
         ``source``: labels ``(presentation,)`` or probabilities ``(presentation, choice)`` with ``stimulus_id`` and
-        the columns of the stimulus table; ``target`` and ``repeated``: the trials, with the
-        columns of the table that they lack.
+        the columns of the stimulus table; ``target`` and ``repeated``: the trials, with any missing columns of the table.
 
     Raises
     ------
     RequestError
-        Stimuli are both fitted on and tested, or nothing is to be fitted on.
+        Stimuli are both fitted to and tested, or there are no fitting stimuli.
     DataError
-        The data lack what the task needs.
+        The data lack trials, stimuli, columns or coordinates that the task needs.
     ModelError
-        The model does not answer every stimulus once.
+        The model does not answer every stimulus exactly once.
     """
     target = data.assembly
     if microsaccades is not None and (decide == "odd_one_out" or trials > 1 or alternatives):
@@ -200,7 +198,7 @@ def task(
 
 
 def _widened(data: Dataset, derive: Mapping[str, Derived]) -> Dataset:
-    """The data with the derived columns in every stimulus table that has the column that they are made from."""
+    """Add the derived columns to every stimulus table that has their source column."""
     if not derive:
         return data
 
@@ -236,7 +234,7 @@ def _derived(stimuli: StimulusSet, rule: Derived) -> npt.NDArray[Any]:
 
 
 def _of(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
-    """The trials of the stimuli that are tested."""
+    """Select the trials of the tested stimuli."""
     rows = np.flatnonzero(locate(coordinate(target, "stimulus_id"), tested.ids) >= 0)
     if not rows.size:
         raise RequestError(f"no trial is of the {len(tested)} stimuli that are tested; correct `test`")
@@ -244,7 +242,7 @@ def _of(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
 
 
 def _of_people(target: xr.DataArray, conditions: tuple[str, ...], people: str) -> xr.DataArray:
-    """For each condition, the values of ``people`` from those who have a value under it, in the order of the former."""
+    """Return, for each condition, the values of ``people`` from subjects with a value in that condition."""
     columns = {name: coordinate(target, name) for name in ("condition", "subject")}
     lost = [name for name, values in columns.items() if values is None]
     if lost or target.ndim != 1 or target.dtype.kind != "f":
@@ -277,7 +275,7 @@ def _named(data: Dataset, name: str, what: str) -> StimulusSet:
 
 
 def _check_known(source: xr.DataArray, target: xr.DataArray) -> None:
-    """Every right answer is one that the readout can give."""
+    """Check that the readout can give every right answer."""
     truth = coordinate(target, "truth")
     if truth is None or "choice" not in source.dims:
         return
@@ -291,14 +289,14 @@ def _check_known(source: xr.DataArray, target: xr.DataArray) -> None:
 
 
 def _described(data: Dataset) -> StimulusSet:
-    """Stimuli of which only the ids, and what the trials say of them, are known."""
+    """Build a stimulus set without files from the coordinates of the trials."""
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has neither stimuli nor trials")
     ids = encode(coordinate(data.assembly, "stimulus_id"))
     first = np.unique(ids.codes, return_index=True)[1]
     table = pd.DataFrame({"stimulus_id": ids.labels.astype(str)})
     for name, values in data.assembly.coords.items():
-        # what differs between trials of one stimulus is no property of the stimulus
+        # A coordinate that differs between trials of a stimulus is not a property of the stimulus.
         if values.dims == ("presentation",) and name != "stimulus_id":
             codes = encode(values.values).codes
             if (codes[first][ids.codes] == codes).all():
@@ -342,7 +340,7 @@ def _fitting(data: Dataset, stimuli: StimulusSet, fitting: str | Rows | None) ->
 
 
 def _labelled(fitted: StimulusSet, column: str) -> StimulusSet:
-    """The fitting stimuli, each of which has a label."""
+    """Return the fitting stimuli; refuse stimuli without a label."""
     if column not in fitted.table:
         known = ", ".join(map(str, fitted.table.columns))
         raise RequestError(
@@ -375,12 +373,14 @@ def _tested(
 
 
 def _same_files(fitted: StimulusSet, chosen: StimulusSet) -> list[str]:
-    """Ids in ``chosen`` of files that ``fitted`` holds too, by content."""
+    """Return the ids in ``chosen`` whose files have the same content as a file in ``fitted``."""
     digests = []
     for one in (fitted, chosen):
         if one.archive is None and one.contents is None:
             return []
-        _ = one.content_sha256  # hashes every file once, for this and for the activations kept by content
+        _ = (
+            one.content_sha256
+        )  # computes and stores the hash of every file, also for the store of activations
         digests.append([one.digests[name] for name in one.table["filename"].astype(str)])
     known = set(digests[0])
     return [id for id, digest in zip(chosen.ids, digests[1], strict=True) if digest in known]
@@ -406,7 +406,7 @@ def _shown(stimuli: StimulusSet, visual_degrees: float | None, screen: Screen) -
 
 
 def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
-    """The model's answers, one per stimulus in the order of the stimuli; labels lose an empty choice dimension."""
+    """Return one answer per stimulus, in the order of the stimuli, without a choice dimension of length 1."""
     if "choice" in source.dims and source.sizes["choice"] == 1:
         source = source.isel(choice=0, drop=True)
     if coordinate(source, "stimulus_id") is None:
@@ -419,7 +419,7 @@ def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.Data
 
 
 def _averaged(source: xr.DataArray, model: str) -> xr.DataArray:
-    """Probabilities of several presentations of a stimulus become their mean."""
+    """Average the probabilities over presentations of the same stimulus."""
     ids = encode(source["stimulus_id"].values)
     if len(ids.labels) == ids.codes.size:
         return source
@@ -444,7 +444,7 @@ def _with_columns(source: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
 
 
 def _with_stimulus(target: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
-    """Trials with what the table says of the stimulus that each of them showed."""
+    """Add the columns of the stimulus table to the trials."""
     shown = stimuli.table.drop(columns=["filename"], errors="ignore")
     free = [str(name) for name in shown.columns if name not in target.coords and name not in target.dims]
     rows = locate(coordinate(target, "stimulus_id"), stimuli.ids)
@@ -464,7 +464,7 @@ def _truths(stimuli: StimulusSet, column: str) -> xr.DataArray:
 def _choose(
     source: xr.DataArray, target: xr.DataArray, alternatives: tuple[str, ...]
 ) -> tuple[xr.DataArray, xr.DataArray]:
-    """The model's answer to each distinct set of alternatives for a stimulus, and trials with ids that say both."""
+    """Return the answer to each pair of stimulus and alternatives, and the trials with ids that contain both."""
     if "choice" not in source.dims:
         raise RequestError("a choice between alternatives needs `decide: probabilities`")
     labels = np.sort(np.stack([_offered(target, name) for name in alternatives], axis=1), axis=1)
@@ -505,7 +505,7 @@ def _odd_one_out(
         target = target.assign_coords(
             stimulus_id=("presentation", [SEPARATOR.join(row) for row in zip(*parts, strict=True)])
         )
-    if target.dtype.kind in "iuf":  # ids that are numbers in the file
+    if target.dtype.kind in "iuf":  # numeric ids in the file
         target = target.copy(data=as_text(target.values))
     triplets = _triplets(np.asarray(target["stimulus_id"].values).astype(str))
     ids = sorted({id for triplet in triplets for id in triplet})

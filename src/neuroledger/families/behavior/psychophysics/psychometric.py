@@ -22,9 +22,9 @@ ROOT = float(np.sqrt(2 * np.pi))
 
 
 class Fit(NamedTuple):
-    """``g + (1 − g − lapse) Φ(slope (x − mean))``, the share of variance it explains, and whether it is the only best.
+    """The fitted function ``g + (1 − g − lapse) Φ(slope (x − mean))``, its explained variance, and whether it is unique.
 
-    It is not ``determined`` where accuracy jumps between two points: every curve that jumps there fits as well.
+    The fit is not ``determined`` if accuracy jumps between two points: all curves that jump between them fit equally well.
     """
 
     slope: float
@@ -35,12 +35,12 @@ class Fit(NamedTuple):
     guess: float = GUESS
 
     def __call__(self, x: npt.ArrayLike) -> Floats:
-        """Accuracy expected at ``x``."""
+        """Return the expected accuracy at ``x``."""
         z = self.slope * (np.asarray(x, dtype=np.float64) - self.mean)
         return np.asarray(self.guess + (1 - self.guess - self.lapse) * ndtr(z))
 
     def inverse(self, accuracy: float) -> float:
-        """``x`` at which ``accuracy`` is expected; NaN where it never is."""
+        """Return the ``x`` at which ``accuracy`` is expected; NaN if it is never reached."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return float(
                 self.mean + ndtri((accuracy - self.guess) / (1 - self.guess - self.lapse)) / self.slope
@@ -48,7 +48,7 @@ class Fit(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """A threshold and the accuracy it was taken at, or why there is none."""
+    """A threshold and the accuracy that defines it, or the reason why there is none."""
 
     value: float
     accuracy: float
@@ -57,16 +57,16 @@ class Threshold(NamedTuple):
 
 
 def accuracies(x: Floats, correct: Booleans) -> tuple[Floats, Floats]:
-    """Distinct ``x``, ascending, and the share of correct answers at each."""
+    """Return distinct ``x`` in ascending order, and the proportion of correct answers at each."""
     levels, codes = np.unique(x, return_inverse=True)
     return levels, np.bincount(codes, weights=correct, minlength=levels.size) / np.bincount(codes)
 
 
 def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
-    """The points before accuracy falls for good, and whether at least a third of them are left.
+    """Return the points before accuracy declines permanently, and whether at least a third of all points remain.
 
-    After the maximum, everything is cut from the first point on from which all later ones are at least one
-    standard deviation (of all ``y``) away from the maximum: an experimenter would not have measured there.
+    After the maximum, points are removed from the first one onwards from which all later ones differ from the maximum by
+    at least one standard deviation of ``y``: an experimenter would not have measured them.
     """
     top = int(np.argmax(y))
     far = np.abs(y[top + 1 :] - y[top]) >= np.std(y)
@@ -98,13 +98,13 @@ def _loss_and_gradient(parameters: Floats, x: Floats, y: Floats, guess: float) -
 
 
 def fit(x: Floats, y: Floats, *, search: Literal["fast", "brainscore"] = "fast", guess: float = GUESS) -> Fit:
-    """Maximum-likelihood fit of accuracies ``y`` at ``x``, lapse rate within [.03, .5].
+    """Fit accuracies ``y`` at ``x`` by maximum likelihood, with a lapse rate within [.03, .5].
 
-    ``guess`` is the accuracy of guessing: ½ for two alternatives, 1/n for n. ``fast``: the likelihood of a whole grid
-    at once, then L-BFGS-B with the exact gradient from the best slope and lapse at every ``x``. ``brainscore``: the
-    peer's search, L-BFGS-B with finite differences from every start of a grid (50 slopes × all ``x``). Both reach the
-    same optimum where there is one; where the likelihood is flat, ``fast`` goes on to the grid too, so that the
-    choice among equals is the peer's.
+    ``guess`` is the accuracy of guessing: ½ for two alternatives, 1/n for n. ``fast`` evaluates the likelihood on a grid,
+    then runs L-BFGS-B with the exact gradient from the best slope and lapse at every ``x``. ``brainscore`` is the search
+    of Brain-Score: L-BFGS-B with finite differences from every start of a grid (50 slopes × all ``x``). Both reach the
+    same optimum if it is unique; if the likelihood is flat, ``fast`` also searches from the grid, so that it selects the
+    same one of the equal optima.
     """
     best = _search(x, y, guess, thorough=search == "brainscore")
     determined = best is not None and _is_determined(best, x, y, guess)
@@ -113,12 +113,12 @@ def fit(x: Floats, y: Floats, *, search: Literal["fast", "brainscore"] = "fast",
     if best is None:
         return Fit(np.nan, np.nan, np.nan, -np.inf, False)
     result = Fit(float(best[0]), float(best[1]), float(best[2]), 0.0, determined, guess)
-    rest, total = float(((y - result(x)) ** 2).sum()), float(((y - y.mean()) ** 2).sum())
-    return result._replace(r2=1 - rest / total if total > 0 else float(rest == 0))
+    residual, total = float(((y - result(x)) ** 2).sum()), float(((y - y.mean()) ** 2).sum())
+    return result._replace(r2=1 - residual / total if total > 0 else float(residual == 0))
 
 
 def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | None:
-    """Slope, mean and lapse of the lowest loss found, None if there is none."""
+    """Return slope, mean and lapse with the lowest loss, or None if no loss is finite."""
     lapse = 1 - float(np.max(y))
     starts = np.asarray([(slope, mean, lapse) for slope in SLOPES for mean in x])
     best, lowest = None, np.inf
@@ -126,20 +126,20 @@ def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | N
     for start in starts if thorough else _likely_starts(x, y, guess):
         with np.errstate(all="ignore"):
             if thorough:
-                found = minimize(_loss, start, args=(x, y, guess), method="L-BFGS-B", bounds=bounds)
+                optimum = minimize(_loss, start, args=(x, y, guess), method="L-BFGS-B", bounds=bounds)
             else:
-                found = minimize(
+                optimum = minimize(
                     _loss_and_gradient, start, args=(x, y, guess), jac=True, method="L-BFGS-B", bounds=bounds,
                     options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
                 )  # fmt: skip
-            value = _loss(found.x, x, y, guess)
+            value = _loss(optimum.x, x, y, guess)
         if value < lowest:
-            best, lowest = np.asarray(found.x, dtype=np.float64), value
+            best, lowest = np.asarray(optimum.x, dtype=np.float64), value
     return best
 
 
 def _is_determined(best: Floats, x: Floats, y: Floats, guess: float) -> bool:
-    """Whether the loss is curved in every direction of slope and mean, in units of slope and of the range of x."""
+    """Return whether the loss is curved in all directions of slope and mean, scaled by the slope and the range of x."""
     scale = np.asarray([abs(best[0]), np.ptp(x), 1.0])
     curvature = np.empty((2, 2))
     for i in range(2):
@@ -154,7 +154,7 @@ def _is_determined(best: Floats, x: Floats, y: Floats, guess: float) -> bool:
 
 
 def _likely_starts(x: Floats, y: Floats, guess: float) -> Floats:
-    """For every ``x`` as the mean, the slope and lapse of a grid under which ``y`` is most likely: ``(x, 3)``."""
+    """Return start values ``(x, 3)``: every ``x`` as the mean, with the most likely slope and lapse of a grid."""
     lapses = np.unique(np.clip([LAPSES[0], 1 - y.max(), 1 - np.mean(y), 0.1, 0.2, 0.3, 0.4], *LAPSES))
     rise = ndtr(SLOPES[:, None, None] * (x - x[:, None]))  # (slope, mean, point)
     p = guess + (1 - guess - lapses[:, None, None, None]) * rise
@@ -174,25 +174,25 @@ def threshold(
     search: Literal["fast", "brainscore"] = "fast",
     guess: float = GUESS,
 ) -> Threshold:
-    """The ``x`` at which ``accuracy`` is reached, from single answers.
+    """Return the ``x`` at which ``accuracy`` is reached, from single answers.
 
-    ``inflection``: half-way between the fitted accuracies at the smallest and the largest ``x``. There is no
-    threshold where overall accuracy is below ``required``, where fewer than a third of the points come before the
-    decline, where the fit explains less than .4 of the variance, or where it is beyond the points measured.
+    ``inflection`` is half-way between the fitted accuracies at the smallest and the largest ``x``. There is no threshold if
+    the overall accuracy is below ``required``, if fewer than a third of the points precede the decline, if the fit
+    explains less than .4 of the variance, or if the threshold is beyond the measured points.
     """
     none = Threshold(np.nan, np.nan)
     if correct.mean() < required:
         return none._replace(failure=f"accuracy {correct.mean():.3f} is below the required {required:g}")
     levels, rates = accuracies(x, correct)
-    kept, y, enough = before_decline(levels, rates)
+    x_before, y_before, enough = before_decline(levels, rates)
     if not enough:
         return none._replace(failure="accuracy falls with the independent variable")
-    fitted = fit(kept, y, search=search, guess=guess)
+    fitted = fit(x_before, y_before, search=search, guess=guess)
     if not fitted.r2 >= LEAST_R2:
         return none._replace(failure=f"the psychometric function explains {fitted.r2:.2f} of the variance")
     at = float((fitted(levels[-1]) + fitted(levels[0])) / 2) if accuracy == "inflection" else float(accuracy)
     value = fitted.inverse(at)
-    if np.isnan(value) or value > kept[-1]:
+    if np.isnan(value) or value > x_before[-1]:
         return none._replace(
             accuracy=at, failure=f"accuracy {at:.3f} is not reached within the points measured"
         )

@@ -1,4 +1,4 @@
-"""Trials of people in a table: one row per trial, one column with what was chosen."""
+"""Trials of people in a table: one row per trial, one column of choices."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def choice_trials(
     archive: str | None = "stimuli.zip",
     fitting_stimuli: Mapping[str, StimulusFiles] | None = None,
 ) -> Dataset:
-    """Choices ``(presentation,)`` with every other column of the table as a coordinate, and the stimuli.
+    """Read choices ``(presentation,)``, with all other columns of the table as coordinates, and the stimuli.
 
     Parameters
     ----------
     files
-        Paths by the names that the spec gives them.
+        Paths by the names in the spec.
     trials, values
-        The CSV of trials, which has a column ``stimulus_id``, and its column of choices.
+        CSV file of trials with a column ``stimulus_id``, and the name of its column of choices.
     stimuli, archive
-        The CSV of stimuli and the zip of their files; null for what is not part of the data.
+        CSV file of stimuli, and zip archive of their files; null if the data do not contain it.
     fitting_stimuli
-        Further stimulus sets, those that a readout is fitted to: name → its ``stimuli`` and ``archive``.
+        Additional stimulus sets that a readout is fitted to: name → its ``stimuli`` and ``archive``.
 
     Raises
     ------
@@ -46,7 +46,9 @@ def choice_trials(
     """
     for name in (trials, stimuli, archive):
         if name is not None and name not in files:
-            raise DataError(f"the reader needs the file {name!r}; declared are {', '.join(sorted(files))}")
+            raise DataError(
+                f"the reader needs the file {name!r}; declared files are {', '.join(sorted(files))}"
+            )
     table = read_table(files[trials])
     for column in ("stimulus_id", values):
         if column not in table:
@@ -55,15 +57,17 @@ def choice_trials(
         str(name): ("presentation", _column(table[name].to_numpy())) for name in table if name != values
     }
     assembly = xr.DataArray(_column(table[values].to_numpy()), dims=("presentation",), coords=coords)
-    shown = None
+    stimulus_set = None
     if stimuli is not None:
         zipped = files[archive] if archive is not None else None
-        shown = StimulusSet(files[stimuli].stem, read_table(files[stimuli]), zipped)
-    return Dataset(stimuli=shown, assembly=assembly, extra_stimuli=further_sets(files, fitting_stimuli))
+        stimulus_set = StimulusSet(files[stimuli].stem, read_table(files[stimuli]), zipped)
+    return Dataset(
+        stimuli=stimulus_set, assembly=assembly, extra_stimuli=further_sets(files, fitting_stimuli)
+    )
 
 
 def _column(
     values: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
-    """Text as fixed-width text, numbers as they are."""
+    """Convert text to fixed-width text; return numbers unchanged."""
     return values.astype(str) if values.dtype.kind not in "biuf" else values

@@ -14,13 +14,13 @@ __all__ = ["trial_tables"]
 
 @reader("trial_tables", version=2)
 def trial_tables(files: Mapping[str, Path]) -> Dataset:
-    """Answers ``(presentation,)`` of all observers with ``stimulus_id``, ``subject``, ``condition`` and ``truth``.
+    """Read answers ``(presentation,)`` of all observers with ``stimulus_id``, ``subject``, ``condition`` and ``truth``.
 
-    The images are not part of these tables: only models whose answers are stored can be compared.
+    The tables do not contain the images, so only models with stored answers can be compared.
 
     Raises
     ------
     DataError
-        A file is no such table.
+        A file is not a table of this format.
     """
     return Dataset(stimuli=None, assembly=read_trial_tables([files[name] for name in sorted(files)]))

@@ -1,4 +1,4 @@
-"""Stimuli as an eye that is never quite still sees them: in several trials, displaced a little in each."""
+"""Stimuli shown in several trials with small displacements, like those of a fixating eye."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from neuroledger.spec.channels import STIMULI
 
 __all__ = ["Microsaccades", "in_trials", "looks", "of_stimuli"]
 
-# Between a stimulus and the trial that shows it.
+# Separates the stimulus id and the number of the trial.
 MARK = " @ trial "
 
 
 class Microsaccades(Frozen):
-    """In how many trials each stimulus is shown: one that is tested, and one that the readout is fitted to."""
+    """Number of trials for each tested stimulus, and for each stimulus that the readout is fitted to."""
 
     tested: Annotated[int, Field(ge=1, le=1000)] = 10
     fitted: Annotated[int, Field(ge=1, le=1000)] = 1
 
 
 def looks(model: Model) -> bool:
-    """Whether the model sees images; one that takes stimuli of every kind knows them by their ids alone."""
+    """Return whether the model sees images; a model that takes all kinds of stimuli identifies them by their ids only."""
     return not model.takes >= STIMULI
 
 
 def in_trials(stimuli: StimulusSet, trials: int) -> StimulusSet:
-    """Every stimulus in each of ``trials``: all in the first, where they are as they were, then all in the second.
+    """Return all stimuli in each of ``trials``: unchanged in the first, then displaced in the second, and so on.
 
     The displacement of a trial is that of :func:`neuroledger.models.preprocessing.shifts`, up to 0.05 degrees, with
-    linear interpolation; edges are repeated outwards.
+    linear interpolation and repeated edge pixels.
 
     Raises
     ------
     DataError
-        The stimuli have no files, or an id reads like that of a further trial.
+        The stimuli have no files, or an id contains the separator of trials.
     RequestError
-        It is not known how many degrees they span.
+        The visual angle of the stimuli is unknown.
     """
     if trials == 1:
         return stimuli
     if "filename" not in stimuli.table or (stimuli.archive is None and stimuli.contents is None):
-        raise DataError(f"stimuli {stimuli.id!r} have no files that could be displaced")
+        raise DataError(f"stimuli {stimuli.id!r} have no files to displace")
     marked = next((id for id in stimuli.ids if MARK in id), None)
     if marked is not None:
         raise DataError(
-            f"stimulus {marked!r} reads like a further trial of another one; name it without {MARK!r}"
+            f"stimulus {marked!r} contains {MARK!r}, which separates stimulus and trial; rename the stimulus"
         )
     files = dict(zip(stimuli.table["filename"].astype(str), stimuli.ids, strict=True))
     degrees = source_degrees(stimuli)
@@ -69,14 +69,14 @@ def in_trials(stimuli: StimulusSet, trials: int) -> StimulusSet:
         table["filename"] = [f"{trial}/{name}" for name in table["filename"].astype(str)]
         table["stimulus_id"] = [f"{id}{MARK}{trial}" if trial else id for id in stimuli.ids]
         tables.append(table)
-    seen = _Displaced(stimuli, files, degrees, trials)
-    whole = pd.concat(tables, ignore_index=True)
-    return replace(stimuli, table=whole, archive=None, contents=seen, digests={})
+    contents = _DisplacedFiles(stimuli, files, degrees, trials)
+    table = pd.concat(tables, ignore_index=True)
+    return replace(stimuli, table=table, archive=None, contents=contents, digests={})
 
 
 @dataclass(frozen=True)
-class _Displaced(Mapping[str, bytes]):
-    """Files by trial and name, ``3/name.png``, made when they are asked for."""
+class _DisplacedFiles(Mapping[str, bytes]):
+    """Files by trial and name, such as ``3/name.png``, displaced on access."""
 
     stimuli: StimulusSet
     ids: Mapping[str, str]
@@ -93,9 +93,9 @@ class _Displaced(Mapping[str, bytes]):
 
         image = np.asarray(decode(content, id), dtype=np.float64).transpose(2, 0, 1)
         moved = look(image, trial, self.trials, self.degrees[id]).transpose(1, 2, 0)
-        held = io.BytesIO()
-        PIL.Image.fromarray(np.rint(moved).astype(np.uint8)).save(held, format="PNG")
-        return held.getvalue()
+        file_content = io.BytesIO()
+        PIL.Image.fromarray(np.rint(moved).astype(np.uint8)).save(file_content, format="PNG")
+        return file_content.getvalue()
 
     def __contains__(self, name: object) -> bool:
         number, _, file = str(name).partition("/")
@@ -109,7 +109,7 @@ class _Displaced(Mapping[str, bytes]):
 
 
 def of_stimuli(answers: xr.DataArray) -> xr.DataArray:
-    """Answers in trials, with the id of the stimulus and the trial as ``repetition``."""
+    """Return the answers with the id of the stimulus as ``stimulus_id`` and the trial as ``repetition``."""
     parts = [str(id).partition(MARK) for id in answers["stimulus_id"].values]
     return answers.assign_coords(
         stimulus_id=("presentation", np.asarray([id for id, _, _ in parts])),

@@ -1,4 +1,4 @@
-"""Trial tables as the model-vs-human toolbox stores them: one CSV per observer and session."""
+"""Trial tables in the format of the model-vs-human toolbox: one CSV file per observer and session."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COLUMNS = ("subj", "session", "trial", "object_response", "category", "condition
 
 
 def image_key(name: str) -> str:
-    """The part of an image name that all observers share.
+    """Return the part of an image name that is the same for all observers.
 
-    Names of people's trials begin with what only their trial had. An ImageNet image is known by its last two parts,
-    any other by its last.
+    Image names of people's trials begin with parts that are specific to the trial. An ImageNet image is identified by the
+    last two parts, any other image by the last.
 
     >>> image_key("0001_cl_s01_cr_oven_40_n04111531_14126.png")
     'n04111531_14126.png'
@@ -33,7 +33,7 @@ def image_key(name: str) -> str:
 
 
 def texture_of(key: str) -> str:
-    """The category whose texture a cue-conflict image has.
+    """Return the category of the texture of a cue-conflict image.
 
     >>> texture_of("bird3-clock2.png")
     'clock'
@@ -42,23 +42,23 @@ def texture_of(key: str) -> str:
 
 
 def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
-    """Trials of all files ``(presentation,)``: the answer, with who, what, when and in which condition.
+    """Return the answers in all files ``(presentation,)``, with subject, stimulus, session, trial and condition.
 
-    ``stimulus_id`` is the experiment (the file name up to its first underscore) and the image, ``truth`` the right
-    answer, ``condition`` the experiment's own word (``all`` where there is one condition), ``texture`` the category of
-    the texture of cue-conflict images and the truth elsewhere; a missed answer is ``na``. Where an observer saw one
-    image in several conditions, the experiment's stimuli are distinguished by ``@`` and the condition.
+    ``stimulus_id`` is the experiment (the file name up to its first underscore) and the image; ``truth`` is the right
+    answer; ``condition`` is that of the experiment, or ``all`` if there is only one; ``texture`` is the category of the
+    texture of cue-conflict images, and the truth for other images. A missed answer is ``na``. If an observer saw one image
+    in several conditions, ``@`` and the condition are appended to the stimulus ids of the experiment.
 
     Raises
     ------
     DataError
-        A file is no such table.
+        A file is not a table of this format.
     """
     tables = [_table(path) for path in paths]
     if not tables:
         raise DataError("there are no trial tables to read")
     table = pd.concat(tables, ignore_index=True)
-    # of all files together: a session may hold one condition of several
+    # Counted over all files, because a session may contain only one of several conditions.
     several = table.groupby("experiment")["condition"].transform("nunique") > 1
     table["condition"] = table["condition"].where(several, "all")
     shown = table.groupby(["experiment", "subject", "stimulus_id"])["condition"].transform("nunique")
@@ -73,7 +73,7 @@ def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
 
 
 def answers_by_stimulus(trials: xr.DataArray) -> dict[str, str]:
-    """The answer to each stimulus, of a table with one observer.
+    """Return the answer to each stimulus, from trials of one observer.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def answers_by_stimulus(trials: xr.DataArray) -> dict[str, str]:
     answers = dict(zip(ids, trials.values.astype(str).tolist(), strict=True))
     if len(answers) != len(ids):
         raise DataError(
-            f"{len(ids) - len(answers)} stimuli have several answers; keep the table of one observer"
+            f"{len(ids) - len(answers)} stimuli have several answers; keep only the table of one observer"
         )
     return answers
 
@@ -97,7 +97,7 @@ def _table(path: Path) -> pd.DataFrame:
     table.columns = [str(name).lower() for name in table.columns]
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing or table.empty:
-        raise DataError(f"{path.name} is no trial table: it lacks {', '.join(missing) or 'trials'}")
+        raise DataError(f"{path.name} is not a trial table: it lacks {', '.join(missing) or 'trials'}")
     experiment = path.name.split("_")[0]
     keys = table["imagename"].map(image_key)
     table["stimulus_id"] = experiment + ":" + keys
