@@ -41,17 +41,17 @@ def test_registrations_are_read_without_running_the_plugin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED", str(tmp_path / "planted"))
-    found = read_data_plugin(plugin(tmp_path / "lab2026"))
+    registrations = read_data_plugin(plugin(tmp_path / "lab2026"))
     assert not (tmp_path / "planted").exists()
     at = "https://brainscore-storage.s3.amazonaws.com/brainio-brainscore/"
-    own, stimuli = found["assembly", "Lab2026"], found["stimuli", "Lab2026_stimuli"]
+    own, stimuli = registrations["assembly", "Lab2026"], registrations["stimuli", "Lab2026_stimuli"]
     assert own.files == {
         "assy_lab_Lab2026.nc": {"url": f"{at}assy_lab_Lab2026.nc", "sha1": "0" * 40, "version_id": "abc"}
     }
     assert own.stimuli == "Lab2026_stimuli" and own.merge
     assert [*stimuli.files] == ["stimulus_Lab2026_stimuli.csv", "stimulus_Lab2026_stimuli.zip"]
     assert "version_id" not in stimuli.files["stimulus_Lab2026_stimuli.csv"]  # "null" is none
-    assert found["assembly", "Lab2026.other"].files == {}
+    assert registrations["assembly", "Lab2026.other"].files == {}
 
 
 def test_an_imported_data_plugin_is_fetched_by_its_key(
@@ -61,20 +61,20 @@ def test_an_imported_data_plugin_is_fetched_by_its_key(
     import hashlib
 
     mirror = tmp_path / "mirror" / "Lab2026"
-    held = package(mirror, "lab_Lab2026")
+    packaged = package(mirror, "lab_Lab2026")
     names = ["assy_lab_Lab2026.nc", "stimulus_Lab2026_stimuli.csv", "stimulus_Lab2026_stimuli.zip"]
-    files = [old.rename(mirror / name) for old, name in zip(held, names, strict=True)]
+    files = [old.rename(mirror / name) for old, name in zip(packaged, names, strict=True)]
     sha1 = [hashlib.sha1(path.read_bytes()).hexdigest() for path in files]
     source = plugin(tmp_path / "lab2026", **dict(zip(("nc", "csv", "zip"), sha1, strict=True)))
-    asked = ["--root", str(lab.root), "import", "brainscore", "Lab2026"]
-    assert main([*asked, "--from", str(source)]) == 0
+    command = ["--root", str(lab.root), "import", "brainscore", "Lab2026"]
+    assert main([*command, "--from", str(source)]) == 0
     spec = open_catalog(lab.root).dataset("Lab2026")
     assert spec.unavailable is not None and [*spec.downloads] == names
     assert main(["--root", str(lab.root), "check", str(lab.root / "specs/datasets/Lab2026.yaml")]) == 0
-    assert main([*asked, "--from", str(source)]) != 0
+    assert main([*command, "--from", str(source)]) != 0
     assert "there is a dataset 'Lab2026' already" in capsys.readouterr().err
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path / "mirror"))
-    assert main(asked) == 0
+    assert main(command) == 0
     data = load_dataset(lab.open(), "Lab2026")
     assert data.assembly is not None and lab.open().dataset("Lab2026").files[names[0]].sha1 == sha1[0]
 
@@ -89,8 +89,8 @@ def test_an_imported_data_plugin_is_fetched_by_its_key(
 def test_computed_registrations_are_refused_and_nothing_is_written(
     lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, words: str
 ) -> None:
-    asked = ["--root", str(lab.root), "import", "brainscore", key, "--from", str(plugin(tmp_path / "x"))]
-    assert main(asked) != 0
+    command = ["--root", str(lab.root), "import", "brainscore", key, "--from", str(plugin(tmp_path / "x"))]
+    assert main(command) != 0
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (lab.root / "specs" / "datasets" / f"{key}.yaml").exists()
 

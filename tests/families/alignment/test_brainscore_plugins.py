@@ -51,20 +51,20 @@ def test_constants_are_read_without_running_the_plugin(
 ) -> None:
     planted = tmp_path / "planted"
     monkeypatch.setenv("PLANTED", str(planted))
-    found = read_plugin(plugin(tmp_path / "mine"))
+    imported = read_plugin(plugin(tmp_path / "mine"))
     assert not planted.exists()
-    assert found.identifier == "mine" and found.layers == ("layer1", "layer2", "layer4", "avgpool")
-    assert found.regions == {"V1": "layer1", "IT": ("layer2", "layer4")}
-    assert (found.readout, found.visual_degrees) == ("avgpool", 10.0)
-    assert (found.hub, found.architecture) == ("torchvision", "resnet18")
-    assert found.preprocessing == {"resize": 192, "mean": [0.5, 0.5, 0.5]}
-    assert found.downloads == {
+    assert imported.identifier == "mine" and imported.layers == ("layer1", "layer2", "layer4", "avgpool")
+    assert imported.regions == {"V1": "layer1", "IT": ("layer2", "layer4")}
+    assert (imported.readout, imported.visual_degrees) == ("avgpool", 10.0)
+    assert (imported.hub, imported.architecture) == ("torchvision", "resnet18")
+    assert imported.preprocessing == {"resize": 192, "mean": [0.5, 0.5, 0.5]}
+    assert imported.downloads == {
         "net.pth": {
             "url": "https://brainscore-storage.s3.amazonaws.com/brainscore-vision/models/mine/net.pth",
             "sha1": "a4bfd8eda33b45fd945da1b972ab0b7cad38d60f",
         }
     }
-    assert found.unread == []
+    assert imported.unread == []
 
 
 def test_computed_facts_are_listed_as_unread(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_computed_facts_are_listed_as_unread(tmp_path: Path) -> None:
         "layers = ['layer1', 'layer2', 'layer4', 'avgpool']", "layers = list(map(str, range(4)))"
     )
     folder = plugin(tmp_path / "mine", model=computed.replace("torchvision.models.resnet18(", "make("))
-    found = read_plugin(folder)
-    assert found.layers == () and found.architecture is None
-    assert set(found.unread) == {"layers", "architecture"}
+    imported = read_plugin(folder)
+    assert imported.layers == () and imported.architecture is None
+    assert set(imported.unread) == {"layers", "architecture"}
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_a_plugin_becomes_a_spec_that_passes_check(
     (tmp_path / "lab").mkdir()
     lab: Lab = build(tmp_path / "lab", repository)
     source = plugin(tmp_path / "mine")
-    asked = ["--root", str(lab.root), "import", "brainscore-model", "mine", "--from", str(source)]
-    assert main(asked) == 0
+    command = ["--root", str(lab.root), "import", "brainscore-model", "mine", "--from", str(source)]
+    assert main(command) == 0
     assert "4 layers, regions V1, IT" in capsys.readouterr().out.replace("IT, V1", "V1, IT")
     spec = open_catalog(lab.root).model("mine")
     assert spec.regions == {"V1": "layer1", "IT": ("layer2", "layer4")} and spec.readout == "avgpool"
     assert spec.unavailable is not None and spec.builder is not None
     assert spec.builder.parameters["architecture"] == "resnet18"
     assert main(["--root", str(lab.root), "check", str(lab.root / "specs/models/mine.yaml")]) == 0
-    assert main(asked) != 0  # it exists already
+    assert main(command) != 0  # it exists already
     with pytest.raises(RequestError, match="no model 'other'"):
         read_plugin(source, "other")
 
@@ -122,9 +122,9 @@ def test_a_plugin_is_found_by_its_key_among_many(tmp_path: Path, repository: Pat
         plugin(models / folder, key, WITHOUT_WEIGHTS)
     (models / "__init__.py").touch()
     lab = build(tmp_path / "lab", repository)
-    for key, given in (("mine", models), ("other-key", tmp_path / "vision"), ("third", models / "third")):
-        path, found = import_plugin(lab.open(), key, given)
-        assert found.identifier == key and found.regions["V1"] == "layer1"
+    for key, folder in (("mine", models), ("other-key", tmp_path / "vision"), ("third", models / "third")):
+        path, imported = import_plugin(lab.open(), key, folder)
+        assert imported.identifier == key and imported.regions["V1"] == "layer1"
         assert path == lab.root / "specs" / "models" / f"{key}.yaml"
     with pytest.raises(
         RequestError, match=r"none of the 3 plugins in .* registers a model 'thrid'.* similar name are third"

@@ -47,13 +47,15 @@ class Coding:
     takes = frozenset({"images"})
     gives = frozenset({"responses"})
 
-    def answer(self, asked: Record) -> xr.DataArray:
+    def answer(self, question: Record) -> xr.DataArray:
         codes = np.random.default_rng(3).normal(size=(len(LABELS), 30))
         rng = np.random.default_rng([3, self.seed])
-        shown = self.stimuli.set_index("stimulus_id").loc[asked.stimuli.ids, "object"]
-        values = codes[[LABELS.index(one) for one in shown]] + self.noise * rng.normal(size=(len(shown), 30))
+        shown = self.stimuli.set_index("stimulus_id").loc[question.stimuli.ids, "object"]
+        values = codes[[LABELS.index(label) for label in shown]] + self.noise * rng.normal(
+            size=(len(shown), 30)
+        )
         values[:, 4] = 0.1
-        coords = {"stimulus_id": ("presentation", asked.stimuli.ids)}
+        coords = {"stimulus_id": ("presentation", question.stimuli.ids)}
         return xr.DataArray(self.scale * values, dims=("presentation", "neuroid"), coords=coords)
 
 
@@ -69,33 +71,35 @@ def measured(model: Coding, **changes: object):
 def peer(source: xr.DataArray, target: xr.DataArray, divisions: int, seed: int) -> np.ndarray:
     """The same by scikit-learn's pipeline, whose draws use one generator."""
     X, y, style = source.values, target.values, target["domain"].values
-    stream, found = np.random.RandomState(seed), []
+    stream, all_shares = np.random.RandomState(seed), []
     for _ in range(divisions):
         own = np.flatnonzero(style == "photo")
-        held, fitted = train_test_split(own, train_size=30, stratify=y[own], random_state=stream)
+        held_out, fitted = train_test_split(own, train_size=30, stratify=y[own], random_state=stream)
         other = np.flatnonzero(style == "sketch")
         drawn = train_test_split(other, train_size=30, stratify=y[other], random_state=stream)[0]
-        partners = np.isin(target["background"].values, target["background"].values[held])
+        partners = np.isin(target["background"].values, target["background"].values[held_out])
         pairs = np.flatnonzero((style == "outline") & partners)
         readout = make_pipeline(StandardScaler(), RidgeClassifierCV(alphas=PENALTIES))
         readout.fit(X[fitted], y[fitted])
         shares = []
-        for part in (held, drawn, pairs):
+        for part in (held_out, drawn, pairs):
             values = readout.decision_function(X[part])
             right = values[np.arange(len(part)), np.searchsorted(readout.classes_, y[part])]
             shares.append(((right[:, None] > values).sum(axis=1) / 4).mean())
-        found.append(shares)
-    return np.asarray(found)
+        all_shares.append(shares)
+    return np.asarray(all_shares)
 
 
 @pytest.mark.parametrize("seed", [0, 7])
 @pytest.mark.parametrize("noise", [0.5, 4.0])
 def test_divisions_and_shares_are_those_of_scikit_learn(noise: float, seed: int) -> None:
-    found = measured(Coding(table(), noise))
+    measurement = measured(Coding(table(), noise))
     metric = nl.metric("domain_readout", fitted="photo", paired=PAIRED, divisions=12, compare={"seed": seed})
-    samples = metric(found.source, found.target).samples
+    samples = metric(measurement.source, measurement.target).samples
     assert samples["domain"].values.tolist() == ["photo", "sketch", "outline"]
-    np.testing.assert_allclose(samples.values, peer(found.source, found.target, 12, seed), atol=1e-12)
+    np.testing.assert_allclose(
+        samples.values, peer(measurement.source, measurement.target, 12, seed), atol=1e-12
+    )
 
 
 def test_rows_are_matched_by_id_and_scale_does_not_count() -> None:
@@ -121,21 +125,21 @@ def test_uncoded_labels_score_at_chance_and_coded_labels_are_perfect() -> None:
 
 def test_the_interval_has_the_width_of_the_variation_over_stimuli() -> None:
     metric = nl.metric("domain_readout", fitted="photo", divisions=5, tested=20)
-    found = [measured(Coding(table(40), noise=3.0, seed=seed)) for seed in range(25)]
-    scores = [metric(one.source, one.target) for one in found]
+    measurements = [measured(Coding(table(40), noise=3.0, seed=seed)) for seed in range(25)]
+    scores = [metric(measurement.source, measurement.target) for measurement in measurements]
     spread = np.std([score.value for score in scores], ddof=1)
-    told = np.median([(score.high - score.low) / 2 / 1.96 for score in scores])
+    reported = np.median([(score.high - score.low) / 2 / 1.96 for score in scores])
     assert scores[0].n["stimuli"] == 120
-    assert 0.7 < told / spread < 2.5
+    assert 0.7 < reported / spread < 2.5
 
 
 def test_stimuli_are_shown_domain_by_domain_and_others_are_not() -> None:
-    found = measured(Coding(table()))
-    assert found.source.sizes["presentation"] == 180
-    assert list(dict.fromkeys(found.target["domain"].values.tolist())) == list(DOMAINS)
+    measurement = measured(Coding(table()))
+    assert measurement.source.sizes["presentation"] == 180
+    assert list(dict.fromkeys(measurement.target["domain"].values.tolist())) == list(DOMAINS)
     turned = measured(Coding(table()), domains=dict(reversed(DOMAINS.items())))
     assert list(dict.fromkeys(turned.target["domain"].values.tolist())) == list(reversed(DOMAINS))
-    assert (found.target["style"] == found.target["domain"]).all()
+    assert (measurement.target["style"] == measurement.target["domain"]).all()
 
 
 @pytest.mark.parametrize(
@@ -174,24 +178,24 @@ def test_a_missing_label_is_refused() -> None:
     ],
 )
 def test_divisions_that_cannot_be_drawn_are_refused(changes: dict[str, object], says: str) -> None:
-    found = measured(Coding(table()))
+    measurement = measured(Coding(table()))
     with pytest.raises(MetricError, match=says):
         nl.metric("domain_readout", **{"fitted": "photo", "divisions": 2} | changes)(
-            found.source, found.target
+            measurement.source, measurement.target
         )
 
 
 def test_responses_that_do_not_fit_are_refused() -> None:
-    found = measured(Coding(table()))
+    measurement = measured(Coding(table()))
     metric = nl.metric("domain_readout", fitted="photo", divisions=2)
     with pytest.raises(MetricError, match="did not answer stimulus"):
-        metric(found.source[:-1], found.target)
+        metric(measurement.source[:-1], measurement.target)
     with pytest.raises(MetricError, match="missing or infinite"):
-        metric(found.source.where(found.source["stimulus_id"] != "photo3"), found.target)
+        metric(measurement.source.where(measurement.source["stimulus_id"] != "photo3"), measurement.target)
     with pytest.raises(MetricError, match="labels need the coordinate 'domain'"):
-        metric(found.source, found.target.drop_vars("domain"))
-    unknown = found.target.copy(
-        data=np.where(found.target["domain"] == "sketch", "horse", found.target.values)
+        metric(measurement.source, measurement.target.drop_vars("domain"))
+    unknown = measurement.target.copy(
+        data=np.where(measurement.target["domain"] == "sketch", "horse", measurement.target.values)
     )
     with pytest.raises(MetricError, match="the label 'horse' is tested and was never fitted"):
-        metric(found.source, unknown)
+        metric(measurement.source, unknown)

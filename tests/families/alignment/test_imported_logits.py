@@ -97,7 +97,7 @@ def people(lab: Lab, truth: list[str]) -> None:
     for name in ("stimuli.csv", "stimuli.zip"):
         shutil.copy(lab.data / name, folder / name)
     assemblies.write(trials, folder / "responses.nc")
-    said = {"assembly": [{"check": "dims", "dims": ["presentation"]}]}
+    checks = {"assembly": [{"check": "dims", "dims": ["presentation"]}]}
     lab.spec(
         "datasets",
         "names",
@@ -105,7 +105,7 @@ def people(lab: Lab, truth: list[str]) -> None:
         simulated=True,
         files=lab.pins("names"),
         reader={"name": "netcdf"},
-        expectations=said | {"stimuli": [{"check": "unique", "column": "stimulus_id"}]},
+        expectations=checks | {"stimuli": [{"check": "unique", "column": "stimulus_id"}]},
     )
     lab.benchmark(
         "names.naming-accuracy",
@@ -151,14 +151,14 @@ def test_labels_are_those_of_the_true_logits(lab: Lab) -> None:
     here, by_torch = named(lab.open())
     assert here == by_torch and len(set(here)) == len(CATEGORIES)
     # The subjects agree with the network on all images except every third, so the expected score is known.
-    others = {one: list(CATEGORIES)[at - 1] for at, one in enumerate(CATEGORIES)}
-    people(lab, [others[one] if at % 3 == 0 else one for at, one in enumerate(by_torch)])
+    others = {category: list(CATEGORIES)[at - 1] for at, category in enumerate(CATEGORIES)}
+    people(lab, [others[category] if at % 3 == 0 else category for at, category in enumerate(by_torch)])
     assert main(["--root", str(lab.root), "validate", "names"]) == 0
     assert main(["--root", str(lab.root), "run", "mine", "--benchmark", "names.naming-accuracy"]) == 0
     (record,) = [
-        held
+        record
         for path in (lab.root / "results").rglob("*.json")
-        if (held := json.loads(path.read_text(encoding="utf-8"))).get("model") == "mine"
+        if (record := json.loads(path.read_text(encoding="utf-8"))).get("model") == "mine"
     ]
     assert record["status"] == "scored"
     assert record["scores"]["accuracy"]["raw"] == pytest.approx(2 / 3, abs=1e-12)
@@ -170,11 +170,11 @@ def test_readouts_are_fitted_to_the_readout_layer_and_not_to_the_logits(lab: Lab
     table = stimuli.table.assign(image_label=["x", "y"] * (len(stimuli.table) // 2))
     fitting = type(stimuli)("fit", table, archive=stimuli.archive)
     model: Any = model_of(Session(catalog, Request()), "mine")
-    asked: list[str] = []
+    layers: list[str] = []
     features = type(model)._features
 
     def heard(self: Any, shown: Any, layer: str, trials: int) -> Any:
-        asked.append(layer)
+        layers.append(layer)
         return features(self, shown, layer, trials)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -182,7 +182,7 @@ def test_readouts_are_fitted_to_the_readout_layer_and_not_to_the_logits(lab: Lab
         model.perform(Task("probabilities"), stimuli, fitting)
         model.perform(Task("odd_one_out"), stimuli)
         model.perform(Task("label", choices=tuple(CATEGORIES)), stimuli)
-    assert asked == ["classifier.1", "classifier.1", "classifier.1", "output"]
+    assert layers == ["classifier.1", "classifier.1", "classifier.1", "output"]
 
 
 @pytest.mark.parametrize(

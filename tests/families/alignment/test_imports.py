@@ -41,82 +41,83 @@ def package(
     folder: Path, name: str = "x", assembly: xr.DataArray | None = None, ids: list[str] | None = None
 ) -> list[Path]:
     ids = ids or IDS
-    held = recorded(np.random.default_rng(0), ids) if assembly is None else assembly
-    return [folder / file for file in files_of(folder, name, held, ids).values()]
+    if assembly is None:
+        assembly = recorded(np.random.default_rng(0), ids)
+    return [folder / file for file in files_of(folder, name, assembly, ids).values()]
 
 
-def rezipped(path: Path, change: Callable[[zipfile.ZipFile, dict[str, bytes]], None]) -> None:
+def rezip(path: Path, change: Callable[[zipfile.ZipFile, dict[str, bytes]], None]) -> None:
     with zipfile.ZipFile(path) as old:
-        held = {name: old.read(name) for name in old.namelist()}
+        members = {name: old.read(name) for name in old.namelist()}
     with zipfile.ZipFile(path, "w") as new:
-        change(new, held)
+        change(new, members)
 
 
-def linked(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
-    for name, content in held.items():
+def add_link(new: zipfile.ZipFile, members: dict[str, bytes]) -> None:
+    for name, content in members.items():
         info = zipfile.ZipInfo(name)
         if name == "im1.png":
             info.external_attr, content = 0o120777 << 16, b"/etc/passwd"
         new.writestr(info, content)
 
 
-def outside(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
-    for name, content in (held | {"../im9.png": b"x"}).items():
+def add_outside_member(new: zipfile.ZipFile, members: dict[str, bytes]) -> None:
+    for name, content in (members | {"../im9.png": b"x"}).items():
         new.writestr(name, content)
 
 
-def further(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
-    for name, content in (held | {"readme.txt": b"x"}).items():
+def add_member(new: zipfile.ZipFile, members: dict[str, bytes]) -> None:
+    for name, content in (members | {"readme.txt": b"x"}).items():
         new.writestr(name, content)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def twice(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
-    for name, content in [*held.items(), ("im1.png", b"other")]:
+def repeat_member(new: zipfile.ZipFile, members: dict[str, bytes]) -> None:
+    for name, content in [*members.items(), ("im1.png", b"other")]:
         new.writestr(name, content)
 
 
-def damaged(new: zipfile.ZipFile, held: dict[str, bytes]) -> None:
-    for name, content in held.items():
+def truncate_members(new: zipfile.ZipFile, members: dict[str, bytes]) -> None:
+    for name, content in members.items():
         new.writestr(name, content[: len(content) // 2])
 
 
-def rows(path: Path, text: str) -> None:
+def write_rows(path: Path, text: str) -> None:
     path.write_text("stimulus_id,filename\n" + text)
 
 
-def written(path: Path, **variables: Any) -> None:
+def write_variables(path: Path, **variables: Any) -> None:
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("presentation", 4)
         for name, values in variables.items():
             file.createVariable(name, values.dtype, ("presentation",))[:] = values
 
 
-def renumbered(path: Path, ids: list[Any]) -> None:
-    held = recorded(np.random.default_rng(0), IDS)
+def write_ids(path: Path, ids: list[Any]) -> None:
+    assembly = recorded(np.random.default_rng(0), IDS)
     values = np.repeat(np.asarray(ids, dtype=object if isinstance(ids[0], str) else None), 4)
-    held.assign_coords(stimulus_id=("presentation", values)).rename("data").to_netcdf(path)
+    assembly.assign_coords(stimulus_id=("presentation", values)).rename("data").to_netcdf(path)
 
 
-def infinite(path: Path) -> None:
-    held = recorded(np.random.default_rng(0), IDS)
-    held.values[3] = np.inf
-    held.rename("data").to_netcdf(path)
+def write_infinite(path: Path) -> None:
+    assembly = recorded(np.random.default_rng(0), IDS)
+    assembly.values[3] = np.inf
+    assembly.rename("data").to_netcdf(path)
 
 
-def renamed(path: Path, **dims: str) -> None:
-    held = recorded(np.random.default_rng(0), IDS).isel(time_bin=0, drop=True)
-    held.rename(dims).rename("data").to_netcdf(path)
+def write_renamed(path: Path, **dims: str) -> None:
+    assembly = recorded(np.random.default_rng(0), IDS).isel(time_bin=0, drop=True)
+    assembly.rename(dims).rename("data").to_netcdf(path)
 
 
-def foreign_group(path: Path) -> None:
+def add_foreign_group(path: Path) -> None:
     with netCDF4.Dataset(path, "a") as file:
         group = file.createGroup("notes")
         group.createDimension("n", 2)
         group.createVariable("when", "f8", ("n",))[:] = [1, 2]
 
 
-def nested(path: Path) -> None:
+def write_group_only(path: Path) -> None:
     path.unlink()
     with netCDF4.Dataset(path, "w") as file:
         file.createGroup("main")
@@ -124,31 +125,33 @@ def nested(path: Path) -> None:
 
 TABLE = "".join(f"{id},{id}.png\n" for id in IDS)
 CASES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a row without its file": (lambda f: rows(f / TABLES, TABLE + "im9,im9.png\n"), "lacks 1 of 5 files"),
-    "a stimulus that no row names": (lambda f: rows(f / TABLES, TABLE.replace("im3,", "im7,")), "first 'im3'"),
-    "rows that differ": (lambda f: rows(f / TABLES, TABLE + "im1,im2.png\n"), "several rows that differ"),
-    "an uneven table": (lambda f: rows(f / TABLES, "im0,im0.png,more\nim1\n"), "stimulus_x"),
-    "a link": (lambda f: rezipped(f / ARCHIVE, linked), "'im1.png' is a link"),
-    "a way out": (lambda f: rezipped(f / ARCHIVE, outside), "points outside"),
-    "a further member": (lambda f: rezipped(f / ARCHIVE, further), "1 files that stimulus_x.csv does not name"),
-    "a member twice": (lambda f: rezipped(f / ARCHIVE, twice), "'im1.png' occurs twice"),
-    "images cut off": (lambda f: rezipped(f / ARCHIVE, damaged), "im0"),
+    "a row without its file": (lambda f: write_rows(f / TABLES, TABLE + "im9,im9.png\n"), "lacks 1 of 5 files"),
+    "a stimulus that no row names": (lambda f: write_rows(f / TABLES, TABLE.replace("im3,", "im7,")), "first 'im3'"),
+    "rows that differ": (lambda f: write_rows(f / TABLES, TABLE + "im1,im2.png\n"), "several rows that differ"),
+    "an uneven table": (lambda f: write_rows(f / TABLES, "im0,im0.png,more\nim1\n"), "stimulus_x"),
+    "a link": (lambda f: rezip(f / ARCHIVE, add_link), "'im1.png' is a link"),
+    "a way out": (lambda f: rezip(f / ARCHIVE, add_outside_member), "points outside"),
+    "a further member": (lambda f: rezip(f / ARCHIVE, add_member), "1 files that stimulus_x.csv does not name"),
+    "a member twice": (lambda f: rezip(f / ARCHIVE, repeat_member), "'im1.png' occurs twice"),
+    "images cut off": (lambda f: rezip(f / ARCHIVE, truncate_members), "im0"),
     "no zip": (lambda f: (f / ARCHIVE).write_bytes(b"PK nothing"), "not a readable zip"),
     "no netCDF": (lambda f: (f / ASSEMBLY).write_bytes(b"\x89HDF nothing"), "cannot be read as netCDF"),
-    "no assembly": (lambda f: written(f / ASSEMBLY, values=np.zeros(4)), "no variable data or __xarray_data"),
-    "numbers for names": (lambda f: renumbered(f / ASSEMBLY, [0, 1, 2, 3]), "first '0'; the table has 'im0', 'im1'"),
-    "a number between": (lambda f: renumbered(f / ASSEMBLY, [0.0, 1.5, 2.0, 3.0]), "first '0.0'; the table has 'im0'"),
+    "no assembly": (lambda f: write_variables(f / ASSEMBLY, values=np.zeros(4)), "no variable data or __xarray_data"),
+    "numbers for names": (lambda f: write_ids(f / ASSEMBLY, [0, 1, 2, 3]), "first '0'; the table has 'im0', 'im1'"),
+    "a number between": (lambda f: write_ids(f / ASSEMBLY, [0.0, 1.5, 2.0, 3.0]), "first '0.0'; the table has 'im0'"),
     "one number twice": (
-        lambda f: rows(f / TABLES, "1,im0.png\n1.0,im1.png\n2,im2.png\n3,im3.png\n"), "ids '1' and '1.0' are one number"),
+        lambda f: write_rows(f / TABLES, "1,im0.png\n1.0,im1.png\n2,im2.png\n3,im3.png\n"),
+        "ids '1' and '1.0' are one number"),
     "dimensions of no class": (
-        lambda f: renamed(f / ASSEMBLY, neuroid="electrode"), "dimensions are (presentation, electrode"),
+        lambda f: write_renamed(f / ASSEMBLY, neuroid="electrode"), "dimensions are (presentation, electrode"),
     "a class without presentations": (
-        lambda f: renamed(f / ASSEMBLY, presentation="trial"), "dimensions are (trial, neuroid"),
+        lambda f: write_renamed(f / ASSEMBLY, presentation="trial"), "dimensions are (trial, neuroid"),
     "a group that is no assembly": (
-        lambda f: foreign_group(f / ASSEMBLY), "assy_x.nc, group 'notes', has no variable data"),
-    "a group alone": (lambda f: nested(f / ASSEMBLY), "assy_x.nc has no variable data"),
-    "infinite responses": (lambda f: infinite(f / ASSEMBLY), "cannot be imported, nothing was written: .* infinite values"),
-    "no ids": (lambda f: written(f / ASSEMBLY, data=np.zeros(4)), "no coordinate 'stimulus_id' to merge"),
+        lambda f: add_foreign_group(f / ASSEMBLY), "assy_x.nc, group 'notes', has no variable data"),
+    "a group alone": (lambda f: write_group_only(f / ASSEMBLY), "assy_x.nc has no variable data"),
+    "infinite responses": (
+        lambda f: write_infinite(f / ASSEMBLY), "cannot be imported, nothing was written: .* infinite values"),
+    "no ids": (lambda f: write_variables(f / ASSEMBLY, data=np.zeros(4)), "no coordinate 'stimulus_id' to merge"),
 }  # fmt: skip
 
 
@@ -172,8 +175,8 @@ def test_ids_that_are_partly_numbers_are_not_changed(lab: Lab, tmp_path: Path) -
         ("padded", [7, 8, 9, 10], ["007", "008", "009", "010"]),
     ):
         files = package(tmp_path / name, name)
-        renumbered(files[0], ids)
-        rows(files[1], "".join(f"{id},im{at}.png\n" for at, id in enumerate(table)))
+        write_ids(files[0], ids)
+        write_rows(files[1], "".join(f"{id},im{at}.png\n" for at, id in enumerate(table)))
         import_brainscore(lab.open(), name, files)
         assert validate(lab.open(), name).success
         data = load_dataset(lab.open(), name)
@@ -227,9 +230,11 @@ def test_odd_names_numeric_subjects_and_duplicate_files_are_imported(
     odd = tmp_path / "files" / "assy weird, {name: x}.nc"
     files[0].rename(odd)
     with pytest.warns(UserWarning, match="Duplicate name"):
-        rezipped(
+        rezip(
             files[2],
-            lambda new, held: [new.writestr(n, c) for n, c in [*held.items(), *list(held.items())[:1]]],
+            lambda new, members: [
+                new.writestr(n, c) for n, c in [*members.items(), *list(members.items())[:1]]
+            ],
         )  # type: ignore[arg-type,return-value]
     monkeypatch.chdir(lab.root)
     assert main(["import", "brainscore", "x", str(odd), *map(str, files[1:]), "--degrees", "8"]) == 0
@@ -239,11 +244,11 @@ def test_odd_names_numeric_subjects_and_duplicate_files_are_imported(
     assert data.assembly is not None
     assert data.assembly["neuroid_id"].values.tolist()[2:4] == ["monkeyF.2", "monkeyN.0"]
     assert validate(lab.open(), "x").success
-    checks = [one.check for one in spec.expectations.stimuli]
+    checks = [check.check for check in spec.expectations.stimuli]
     assert checks == ["row_count", "unique", "files_exist", "files_decode"]
 
 
-def grouped(path: Path) -> None:
+def add_group(path: Path) -> None:
     with netCDF4.Dataset(path, "a") as file:
         group = file.createGroup("events")
         group.createDimension("event", 3)
@@ -255,7 +260,7 @@ def test_export_and_import_round_trip(lab: Lab, tmp_path: Path) -> None:
     assembly = recorded(np.random.default_rng(0), IDS, bins=2)
     assembly.attrs = {"number_of_trials": 20, "bandwidth_bins": np.linspace(0, 1, 5), "bibtex": "@article{x}"}
     files = package(tmp_path / "files", assembly=assembly)
-    grouped(files[0])
+    add_group(files[0])
     import_brainscore(lab.open(), "one", files, degrees=6)
     assert validate(lab.open(), "one").success
     import_brainscore(lab.open(), "two", export_brainscore(lab.open(), "one", tmp_path / "out"))
@@ -273,7 +278,7 @@ def test_a_relabelled_assembly_is_exported_as_its_original_file(lab: Lab, tmp_pa
     """Neuroids numbered per subject, and another name of repetitions, which Brain-Score's code needs."""
     assembly = recorded(np.random.default_rng(0), IDS).rename(repetition="repetition_id")
     files = package(tmp_path / "files", assembly=assembly)
-    grouped(files[0])
+    add_group(files[0])
     import_brainscore(lab.open(), "one", files)
     reader = lab.open().dataset("one").reader
     assert reader is not None and [step["step"] for step in reader.parameters["prepare"]] == [

@@ -1,4 +1,4 @@
-"""The operations by which Brain-Score's mask regression is asked for its numbers have the slopes that torch finds."""
+"""The TensorFlow stand-in for Brain-Score's mask regression has the gradients that torch computes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_readout_through_masks_has_the_slopes_of_torch_and_adam_takes_its_step
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         rate, shown, seen = (
-            v1.placeholder(dtype=tf.float32, shape=one) for one in (None, maps.shape, answers.shape)
+            v1.placeholder(dtype=tf.float32, shape=shape) for shape in (None, maps.shape, answers.shape)
         )
         weights = [[tf.Variable(initial_value=part, dtype=tf.float32) for part in pair] for pair in first]
         offsets = [tf.Variable(initial_value=np.zeros((1, 1, 1, 1)), dtype=tf.float32) for _ in range(2)]
@@ -43,7 +43,7 @@ def test_a_readout_through_masks_has_the_slopes_of_torch_and_adam_takes_its_step
         step = v1.train.AdamOptimizer(learning_rate=rate).minimize(loss, var_list=variables)
         session = v1.Session()
         session.run(v1.variables_initializer(v1.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)))
-        told = [session.run([step, loss], {rate: 0.01, shown: maps, seen: answers})[1] for _ in range(3)]
+        losses = [session.run([step, loss], {rate: 0.01, shown: maps, seen: answers})[1] for _ in range(3)]
 
     there = [[torch.tensor(part, requires_grad=True) for part in pair] for pair in first]
     moved = [torch.zeros(1, dtype=torch.float64, requires_grad=True) for _ in range(2)]
@@ -53,11 +53,11 @@ def test_a_readout_through_masks_has_the_slopes_of_torch_and_adam_takes_its_step
     expected = []
     for _ in range(3):
         adam.zero_grad()
-        given = [
+        predictions = [
             torch.einsum("nyxc,yx,c->n", torch.tensor(maps), mask[0, :, :, 0], channels[0, 0, :, 0]) + offset
             for (mask, channels), offset in zip(there, moved, strict=True)
         ]
-        whole = torch.linalg.norm(torch.stack(given, dim=1) - torch.tensor(answers))
+        whole = torch.linalg.norm(torch.stack(predictions, dim=1) - torch.tensor(answers))
         for mask, channels in there:
             whole = whole + 0.1 * torch.linalg.norm(
                 torch.nn.functional.conv2d(mask.permute(0, 3, 1, 2), laplace, padding=1)
@@ -66,7 +66,7 @@ def test_a_readout_through_masks_has_the_slopes_of_torch_and_adam_takes_its_step
         expected.append(whole.item())
         whole.backward()
         adam.step()
-    np.testing.assert_allclose(told, expected, rtol=1e-7)
-    held = [part.held for pair in weights for part in pair]
-    for one, other in zip(held, parts[:4], strict=True):
-        np.testing.assert_allclose(one, other.detach().numpy(), atol=1e-7)
+    np.testing.assert_allclose(losses, expected, rtol=1e-7)
+    trained = [part.held for pair in weights for part in pair]
+    for value, other in zip(trained, parts[:4], strict=True):
+        np.testing.assert_allclose(value, other.detach().numpy(), atol=1e-7)

@@ -16,7 +16,7 @@ def drawn_halves(assembly: xr.DataArray, draws: int, seed: int) -> np.ndarray:
     """Reliability by a loop over permutations of repetitions."""
     rng = np.random.default_rng(seed)
     values, ids, repetition = assembly.values, assembly["stimulus_id"].values, assembly["repetition"].values
-    found = []
+    reliabilities = []
     for _ in range(draws):
         first, second = [], []
         for stimulus in np.unique(ids):
@@ -29,8 +29,8 @@ def drawn_halves(assembly: xr.DataArray, draws: int, seed: int) -> np.ndarray:
         r = np.array(
             [np.corrcoef(a, b)[0, 1] for a, b in zip(np.array(first).T, np.array(second).T, strict=True)]
         )
-        found.append(2 * r / (1 + r))
-    return np.array(found)
+        reliabilities.append(2 * r / (1 + r))
+    return np.array(reliabilities)
 
 
 def test_halves_are_drawn_within_each_stimulus():
@@ -67,14 +67,14 @@ def subjects(count=4, stimuli=20) -> xr.DataArray:
 def test_subjects_agree_with_the_group():
     assembly = subjects()
     rdms = np.stack([pdist(assembly.values[:, 30 * i : 30 * i + 30], "correlation") for i in range(4)])
-    upper = [stats.spearmanr(one, rdms.mean(axis=0)).statistic for one in rdms]
+    upper = [stats.spearmanr(rdm, rdms.mean(axis=0)).statistic for rdm in rdms]
     lower = [stats.spearmanr(rdms[i], np.delete(rdms, i, 0).mean(axis=0)).statistic for i in range(4)]
-    found = nl.ceiling("rsa_ceiling")(assembly)
-    np.testing.assert_allclose(found.samples.values, upper, atol=1e-12)
+    ceiling = nl.ceiling("rsa_ceiling")(assembly)
+    np.testing.assert_allclose(ceiling.samples.values, upper, atol=1e-12)
     below = nl.ceiling("rsa_ceiling_lower")(assembly)
     np.testing.assert_allclose(below.samples.values, lower, atol=1e-12)
-    assert below.value < found.value
-    assert any(f"{np.mean(lower):.4f}" in note for note in found.notes)
+    assert below.value < ceiling.value
+    assert any(f"{np.mean(lower):.4f}" in note for note in ceiling.notes)
 
 
 def test_given_rdms_have_the_same_ceiling():
@@ -107,7 +107,7 @@ def test_no_rdm_agrees_better_than_the_matched_upper_bound(comparison):
 
     for _ in range(50):
         other = rdms.mean(axis=0) + 0.05 * rng.standard_normal(rdms.shape[1])
-        assert np.mean([compare(one, other, comparison) for one in rdms]) <= bound + 1e-12
+        assert np.mean([compare(rdm, other, comparison) for rdm in rdms]) <= bound + 1e-12
 
 
 @pytest.mark.parametrize("count", [2, 4, 8])
@@ -116,25 +116,25 @@ def test_the_shared_geometry_reaches_the_expected_ceiling(comparison, count):
     """Simulated subjects share a geometry of categories, and each has its own additional geometry."""
     from neuroledger.families.alignment.similarity.rdm import compare
 
-    rng, reached, found = np.random.default_rng(count), [], []
+    rng, reached, expected = np.random.default_rng(count), [], []
     for _ in range(3):
         Z = rng.standard_normal((6, 8))[np.arange(60) % 6] + 0.4 * rng.standard_normal((60, 8))
         shared = pdist(Z, "correlation")
         rdms = [shared + 0.6 * shared.std() * rng.standard_normal(shared.size) for _ in range(count)]
         assembly = xr.DataArray(
-            np.stack([squareform(one) for one in rdms]),
+            np.stack([squareform(rdm) for rdm in rdms]),
             dims=("subject", "stimulus", "stimulus_b"),
             coords={"subject": [f"p{i}" for i in range(count)]},
         )
-        reached.append(np.mean([compare(shared, one, comparison) for one in rdms]))
-        found.append(nl.ceiling("rsa_ceiling", bound="expected", comparison=comparison)(assembly).value)
-    assert np.mean(reached) / np.mean(found) == pytest.approx(1.0, abs=0.02)
+        reached.append(np.mean([compare(shared, rdm, comparison) for rdm in rdms]))
+        expected.append(nl.ceiling("rsa_ceiling", bound="expected", comparison=comparison)(assembly).value)
+    assert np.mean(reached) / np.mean(expected) == pytest.approx(1.0, abs=0.02)
 
 
 def test_subjects_who_share_nothing_have_no_expected_ceiling():
     rng = np.random.default_rng(1)
-    one = squareform(pdist(rng.standard_normal((6, 3))))
-    rdms = np.stack([one, -one])
+    rdm = squareform(pdist(rng.standard_normal((6, 3))))
+    rdms = np.stack([rdm, -rdm])
     assembly = xr.DataArray(rdms, dims=("subject", "stimulus", "stimulus_b"), coords={"subject": ["a", "b"]})
     with pytest.raises(CeilingError, match="do not agree"):
         nl.ceiling("rsa_ceiling", bound="expected", comparison="pearson")(assembly)
@@ -149,9 +149,9 @@ def test_one_subject_has_no_ceiling():
 
 
 def test_a_constant_names_its_source():
-    found = constant(subjects(), value=0.79, source="Kar et al. 2019, figure 4")
-    assert float(found) == 0.79
-    assert "Kar et al. 2019" in found.attrs["notes"][0]
+    ceiling = constant(subjects(), value=0.79, source="Kar et al. 2019, figure 4")
+    assert float(ceiling) == 0.79
+    assert "Kar et al. 2019" in ceiling.attrs["notes"][0]
 
 
 def test_each_subject_is_predicted_from_the_others():
@@ -176,9 +176,9 @@ def test_subjects_without_a_complete_neuroid_are_left_out(name):
     whole = assembly.isel(neuroid=keep[6:])
     missing = assembly.isel(neuroid=keep).copy()
     missing[3, :6] = np.nan
-    expected, found = nl.ceiling(name)(whole), nl.ceiling(name)(missing)
-    assert found.value == pytest.approx(expected.value, abs=1e-12)
-    assert any("1 subjects without a complete neuroid" in note for note in found.notes)
+    expected, actual = nl.ceiling(name)(whole), nl.ceiling(name)(missing)
+    assert actual.value == pytest.approx(expected.value, abs=1e-12)
+    assert any("1 subjects without a complete neuroid" in note for note in actual.notes)
     with pytest.raises(CeilingError, match="3 subjects without a complete neuroid were left out"):
         lonely = missing.copy()
         lonely[3, :18] = np.nan

@@ -31,16 +31,16 @@ class Coding:
     takes = frozenset({"images"})
     gives = frozenset({"responses"})
 
-    def answer(self, asked: Record) -> xr.DataArray:
+    def answer(self, question: Record) -> xr.DataArray:
         rng = np.random.default_rng(3)
         parts = []
         for column, units in (("shape", 30), ("texture", 10)):
             labels = sorted(set(self.table[column]))
             codes = rng.normal(size=(len(labels), units))
-            own = self.table.set_index("stimulus_id").loc[asked.stimuli.ids, column]
-            parts.append(codes[[labels.index(one) for one in own]])
-        parts.append(rng.normal(size=(len(asked.stimuli), 10)))
-        coords = {"stimulus_id": ("presentation", asked.stimuli.ids)}
+            own = self.table.set_index("stimulus_id").loc[question.stimuli.ids, column]
+            parts.append(codes[[labels.index(label) for label in own]])
+        parts.append(rng.normal(size=(len(question.stimuli), 10)))
+        coords = {"stimulus_id": ("presentation", question.stimuli.ids)}
         return xr.DataArray(np.hstack(parts), dims=("presentation", "neuroid"), coords=coords)
 
 
@@ -62,18 +62,20 @@ def measured(table: pd.DataFrame, **changes: object):
 
 
 def test_partners_share_one_factor_and_differ_in_the_other(drawn: pd.DataFrame) -> None:
-    found = measured(drawn)
+    measurement = measured(drawn)
     shape, texture = (drawn.set_index("stimulus_id")[name] for name in ("shape", "texture"))
-    assert set(found.source["factor"].values.tolist()) == {"shape", "texture"}
-    for pair, factor in zip(found.source["stimulus_id"].values, found.source["factor"].values, strict=True):
-        one, two = pair.split("|")
-        assert (shape[one] == shape[two]) == (factor == "shape")
-        assert (texture[one] == texture[two]) == (factor == "texture")
+    assert set(measurement.source["factor"].values.tolist()) == {"shape", "texture"}
+    for pair, factor in zip(
+        measurement.source["stimulus_id"].values, measurement.source["factor"].values, strict=True
+    ):
+        a, b = pair.split("|")
+        assert (shape[a] == shape[b]) == (factor == "shape")
+        assert (texture[a] == texture[b]) == (factor == "texture")
     again, other = measured(drawn), measured(drawn, seed=1)
-    assert again.source["stimulus_id"].equals(found.source["stimulus_id"])
-    assert not other.source["stimulus_id"].equals(found.source["stimulus_id"])
+    assert again.source["stimulus_id"].equals(measurement.source["stimulus_id"])
+    assert not other.source["stimulus_id"].equals(measurement.source["stimulus_id"])
     shares = {
-        name: nl.metric("factor_dimensionality", factor=name)(found.source, found.target).value
+        name: nl.metric("factor_dimensionality", factor=name)(measurement.source, measurement.target).value
         for name in FACTORS
     }
     assert shares["shape"] > shares["texture"]
@@ -86,12 +88,15 @@ def test_the_difference_of_a_partner_is_drawn_before_the_partner() -> None:
     ]
     table = pd.DataFrame(rows, columns=["texture", "shape"])
     table.insert(0, "stimulus_id", [f"s{n}" for n in range(len(table))])
-    found = [measured(table, seed=seed).source for seed in range(30)]
-    of = table.set_index("stimulus_id")["texture"]
-    partners = [
-        of[pair.split("|")[1]] for one in found for pair in one["stimulus_id"].values[one["factor"].values == "shape"]
-        if of[pair.split("|")[0]] == "x"
-    ]  # fmt: skip
+    sources = [measured(table, seed=seed).source for seed in range(30)]
+    texture_of = table.set_index("stimulus_id")["texture"]
+    pairs = [
+        pair
+        for source in sources
+        for pair in source["stimulus_id"].values[source["factor"].values == "shape"]
+    ]
+    ids = [pair.split("|") for pair in pairs]
+    partners = [texture_of[second] for first, second in ids if texture_of[first] == "x"]
     assert len(partners) > 20 and 0.2 < partners.count("y") / len(partners) < 0.8
 
 
@@ -99,8 +104,8 @@ def test_a_stimulus_without_a_partner_is_left_out_and_counted(drawn: pd.DataFram
     lonely = pd.concat(
         [drawn, pd.DataFrame([("alone", "t9", "o99")], columns=drawn.columns)], ignore_index=True
     )
-    found = measured(lonely)
-    assert found.source.sizes["presentation"] == 100 and found.notes == (
+    measurement = measured(lonely)
+    assert measurement.source.sizes["presentation"] == 100 and measurement.notes == (
         "1 of 101 stimuli have no partner and were left out",
     )
     with pytest.raises(DataError, match="no two stimuli of 'set' share a factor"):
@@ -182,9 +187,9 @@ def test_a_ceiling_between_subjects_and_a_score_on_their_mean(drawn: pd.DataFram
             "voxel": ("neuroid", [0, 1, 2, 3] * 2),
         },
     )
-    found = recording(
+    measurement = recording(
         Coding(drawn), Dataset(StimulusSet("set", drawn), voxels), region="IT",
         prepare_target=(Mean(step="mean", over="neuroid", by="voxel"),),
     )  # fmt: skip
-    np.testing.assert_allclose(found.target.values, (voxels.values[:, :4] + voxels.values[:, 4:]) / 2)
-    assert found.repeated is not None and found.repeated["subject"].size == 8
+    np.testing.assert_allclose(measurement.target.values, (voxels.values[:, :4] + voxels.values[:, 4:]) / 2)
+    assert measurement.repeated is not None and measurement.repeated["subject"].size == 8

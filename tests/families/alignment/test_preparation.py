@@ -65,10 +65,10 @@ def files_of(folder: Path, name: str, assembly: xr.DataArray | None, ids: list[s
     )
     with zipfile.ZipFile(folder / f"stimulus_{name}.zip", "w") as archive:
         for at, id in enumerate(ids):
-            held = io.BytesIO()
+            buffer = io.BytesIO()
             pixels = np.random.default_rng(at).integers(0, 256, (4, 4), dtype=np.uint8)
-            Image.fromarray(pixels).save(held, "PNG")
-            archive.writestr(f"{id}.png", held.getvalue())
+            Image.fromarray(pixels).save(buffer, "PNG")
+            archive.writestr(f"{id}.png", buffer.getvalue())
     return {
         "assembly": f"assy_{name}.nc",
         "stimuli": f"stimulus_{name}.csv",
@@ -79,7 +79,7 @@ def files_of(folder: Path, name: str, assembly: xr.DataArray | None, ids: list[s
 def read(folder: Path, **parameters: Any) -> Dataset:
     component = get("reader", "brainio")
     data: Dataset = component.function(
-        {one.name: one for one in folder.iterdir()}, **component.bind(parameters)
+        {path.name: path for path in folder.iterdir()}, **component.bind(parameters)
     )
     return data
 
@@ -204,10 +204,10 @@ def test_single_labels_repeated_dimensions_and_values_per_subject(
             (3, 3, 2)
         )
     dims = {"presentation": "stimulus", "presentation_b": "stimulus_b", "neuroid": "subject"}
-    held = read(tmp_path, assembly="assy_rsm.nc", prepare=[{"step": "rename", "dims": dims}]).assembly
-    assert held is not None and held.dims == ("stimulus", "stimulus_b", "subject")
-    assert held["stimulus_id_b"].values.tolist() == ["a", "b", "c"]
-    check(held)
+    assembly = read(tmp_path, assembly="assy_rsm.nc", prepare=[{"step": "rename", "dims": dims}]).assembly
+    assert assembly is not None and assembly.dims == ("stimulus", "stimulus_b", "subject")
+    assert assembly["stimulus_id_b"].values.tolist() == ["a", "b", "c"]
+    check(assembly)
     for name in ("baseline", "test"):
         xr.DataArray(
             rng.random(4), dims="subject", coords={"subject_": ("subject", list("wxyz"))}, name="data"
@@ -245,11 +245,11 @@ def test_files_of_one_subject_each_are_matched_by_stimulus_and_repetition(
     tmp_path: Path, rng: np.random.Generator
 ) -> None:
     one, two = recorded(rng, ["a", "b", "c"], 2), recorded(rng, ["b", "c", "d"], 2)
-    for name, held in (("01", one), ("02", two)):
+    for name, array in (("01", one), ("02", two)):
         files_of(
             tmp_path,
             name,
-            held.isel(neuroid=slice(3)).assign_coords(subject=("neuroid", [name] * 3)),
+            array.isel(neuroid=slice(3)).assign_coords(subject=("neuroid", [name] * 3)),
             list("abcd"),
         )
     data = read(
@@ -281,8 +281,8 @@ def test_rows_files_and_ids_that_do_not_match_are_refused(tmp_path: Path, rng: n
     names = files_of(tmp_path, "x", recorded(rng, ["1", "2"]), ["1", "2"])
     table = tmp_path / "stimulus_x.csv"
     table.write_text("image_id,filename\n1,1.png\n2,2.png\n2,2.png\n")
-    held = read(tmp_path, **names, prepare=LABEL)
-    assert held.stimuli is not None and held.stimuli.ids == ["1", "2"], "image_id alone, and a row twice"
+    data = read(tmp_path, **names, prepare=LABEL)
+    assert data.stimuli is not None and data.stimuli.ids == ["1", "2"], "image_id alone, and a row twice"
     table.write_text("image_id,filename\n1,1.png\n2,2.png\n2,1.png\n")
     with pytest.raises(AssemblyError, match="stimulus '2' has several rows that differ"):
         read(tmp_path, **names, prepare=LABEL)
@@ -323,23 +323,23 @@ def test_the_mean_of_separate_scores() -> None:
         )
         for name, r, c in (("x", 0.5, 0.8), ("y", 0.2, 0.4))
     }
-    found = mean_of(parts, "subject")
-    assert found.value == pytest.approx((0.25 / 0.8 + 0.04 / 0.4) / 2)
+    score = mean_of(parts, "subject")
+    assert score.value == pytest.approx((0.25 / 0.8 + 0.04 / 0.4) / 2)
     assert (
-        found.raw == pytest.approx(0.35)
-        and found.ceiling is not None
-        and found.ceiling.value == pytest.approx(0.6)
+        score.raw == pytest.approx(0.35)
+        and score.ceiling is not None
+        and score.ceiling.value == pytest.approx(0.6)
     )
-    assert found.n == {"neuroid": 6, "stimuli": 9, "subject": 2} and found.notes == ("x: a note", "y: a note")
+    assert score.n == {"neuroid": 6, "stimuli": 9, "subject": 2} and score.notes == ("x: a note", "y: a note")
 
 
 def test_each_subject_is_fitted_scored_and_normalised_separately(tmp_path: Path, repository: Path) -> None:
     lab = build(tmp_path / "lab", repository)
     path = lab.data / "responses.nc"
-    held = xr.load_dataarray(path).assign_coords(subject=("neuroid", ["a", "a", "b", "b", "b"]))
-    held = held.copy(data=held.values.copy())
-    held.values[:, :2] += np.random.default_rng(5).normal(size=(len(held), 2)) * 2
-    held.to_netcdf(tmp_path / "new.nc")
+    assembly = xr.load_dataarray(path).assign_coords(subject=("neuroid", ["a", "a", "b", "b", "b"]))
+    assembly = assembly.copy(data=assembly.values.copy())
+    assembly.values[:, :2] += np.random.default_rng(5).normal(size=(len(assembly), 2)) * 2
+    assembly.to_netcdf(tmp_path / "new.nc")
     (tmp_path / "new.nc").replace(path)
     lab.dataset()
     lab.benchmark(each="subject")
@@ -385,8 +385,8 @@ def test_as_is_shows_the_unchanged_files(tmp_path: Path, repository: Path) -> No
 def test_a_ceiling_stored_in_the_data(rng: np.random.Generator) -> None:
     assembly = recorded(rng, ["a", "b"]).assign_coords(nc=("neuroid", [64.0, 49, 81, 0, 36, 25]))
     ceiling = nl.ceiling("stored", coordinate="nc", divide_by=100, root=True)
-    found = ceiling(assembly)
-    assert found.value == pytest.approx(0.7) and "1 of 6 neuroids have no nc above 0" in found.notes[0]
+    score = ceiling(assembly)
+    assert score.value == pytest.approx(0.7) and "1 of 6 neuroids have no nc above 0" in score.notes[0]
     with pytest.raises(nl.errors.CeilingError, match="carry no coordinate 'reliability'"):
         nl.ceiling("stored")(assembly)
 
@@ -397,14 +397,14 @@ def test_time_is_cut_into_bins_of_one_width(rng: np.random.Generator) -> None:
     coords = {"stimulus_id": ("presentation", list("abc")), "neuroid_id": ("neuroid", list("wxyz")),
               "time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + 10)}  # fmt: skip
     recording = xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords)
-    found = after(recording, {"step": "bins", "width": 15})
-    assert found["time_bin_start"].values.tolist() == [0, 15] and found["time_bin_end"].values.tolist() == [
+    binned = after(recording, {"step": "bins", "width": 15})
+    assert binned["time_bin_start"].values.tolist() == [0, 15] and binned["time_bin_end"].values.tolist() == [
         15,
         30,
     ]
-    np.testing.assert_allclose(found.values[..., 0], (values[..., 2] + values[..., 3] / 2) / 1.5)
-    np.testing.assert_allclose(found.values[..., 1], (values[..., 3] / 2 + values[..., 4]) / 1.5)
-    assert found["neuroid_id"].values.tolist() == list("wxyz")
+    np.testing.assert_allclose(binned.values[..., 0], (values[..., 2] + values[..., 3] / 2) / 1.5)
+    np.testing.assert_allclose(binned.values[..., 1], (values[..., 3] / 2 + values[..., 4]) / 1.5)
+    assert binned["neuroid_id"].values.tolist() == list("wxyz")
     # As with Python's range up to the end minus one width, the last bin is missing.
     fewer = after(recording, {"step": "bins", "width": 10, "last": False})
     np.testing.assert_array_equal(fewer.values, values[..., 2:5])
