@@ -1,9 +1,9 @@
-# The verbs people type. Each works on a fresh clone: the environment is made first, once.
+# Targets for developers. Each works on a fresh clone and creates the environment on first use.
 #
-#   make repro     data from the embedded remote, dvc repro, the leaderboard printed, its page in site/
-#   make test      the whole test suite
-#   make docs      the documents as a site in site-docs/
-#   make public    the suite of public brain data (from their urls, or from the folder NEUROLEDGER_MIRROR)
+#   make repro     pull data from the embedded remote, run dvc repro, print the leaderboard, write its page to site/
+#   make test      run the test suite, linters and type checks
+#   make docs      build the documentation site in site-docs/
+#   make public    run the suite of public brain data (from their URLs, or from the folder NEUROLEDGER_MIRROR)
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
-# Modules are compiled once, and not by every program that a test or a stage starts.
+# Write bytecode, so that the programs started by tests and stages need not compile all modules.
 export PYTHONDONTWRITEBYTECODE :=
 export GX_ANALYTICS_ENABLED := false
 
@@ -37,7 +37,7 @@ public: $(READY)
 	neuroledger run --suite public
 	neuroledger leaderboard --suite public
 
-# The documents as a site in site-docs/, which opens from disk; the notebooks as they were last executed.
+# Build the documentation in site-docs/, which can be opened from disk, with the stored outputs of the notebooks.
 docs: $(READY)
 	mkdocs build --strict
 	@echo "documents: site-docs/index.html"
@@ -55,7 +55,7 @@ fix: $(READY)
 test-slow: $(READY)
 	OMP_NUM_THREADS=1 pytest -n logical --dist worksteal -m "not hub and not braindecode and not frameworks"
 
-# Architectures of torchvision, timm and transformers, in an environment of their own beside the pinned torch.
+# Test architectures of torchvision, timm and transformers, in a separate environment with the pinned torch.
 test-hub: .cache/hub/.ready
 	.cache/hub/bin/python -m pytest -m hub tests/hub
 
@@ -66,7 +66,7 @@ test-hub: .cache/hub/.ready
 	@.cache/hub/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[hub]"
 	@touch .cache/hub/.ready
 
-# Networks of braindecode, likewise; without torchaudio, which exists for other versions of torch only.
+# Test networks of braindecode, in a separate environment without torchaudio, which needs other versions of torch.
 test-braindecode: .cache/braindecode/.ready
 	.cache/braindecode/bin/python -m pytest -m braindecode tests/braindecode
 
@@ -79,7 +79,7 @@ test-braindecode: .cache/braindecode/.ready
 	@.cache/braindecode/bin/python -m pip install --quiet --disable-pip-version-check --no-deps braindecode==1.8.1
 	@touch .cache/braindecode/.ready
 
-# Spiking networks of other frameworks, without the packages that they would bring with them, another torch among those.
+# Test spiking networks of other frameworks, without their dependencies, which include another torch.
 test-frameworks: .cache/frameworks/.ready
 	.cache/frameworks/bin/python -m pytest -m frameworks tests/frameworks
 
@@ -92,7 +92,7 @@ test-frameworks: .cache/frameworks/.ready
 		pbr SciencePlots
 	@touch .cache/frameworks/.ready
 
-# Made-up packages scored by Brain-Score's own code, in environments of its own, and by ours: docs/brainscore_parity.md.
+# Score simulated packages with Brain-Score's code, in separate environments, and with ours: docs/brainscore_parity.md.
 PARITY_NEEDS := "numpy<2" "pandas<2.3" "xarray<2022.6" "scipy<1.15" netCDF4 tqdm boto3 fire peewee pybtex \
 	"importlib-metadata<5" networkx psutil requests Pillow PyYAML psycopg2-binary gitpython result-caching
 parity: $(READY) .cache/parity/.ready .cache/parity-language/.ready
@@ -112,11 +112,11 @@ parity: $(READY) .cache/parity/.ready .cache/parity-language/.ready
 		brainscore_language==2.3.0
 	@touch .cache/parity-language/.ready
 
-# Single changes of the kernel that tests must notice: MUTANTS="--only 'src/neuroledger/stats/*'"
+# Mutation tests of the kernel, for example MUTANTS="--only 'src/neuroledger/stats/*'"
 mutants: $(READY)
 	python -m tests.mutants $(MUTANTS)
 
-# Malicious proposals, failures of every file operation, damaged files, lost workers; a short part belongs to `make test`.
+# Test malicious proposals, failures of every file operation, damaged files and lost workers; `make test` runs a short part.
 hostile: $(READY)
 	python -m tests.hostile.proposals
 	python -m tests.hostile.crash_points
@@ -136,8 +136,8 @@ schemas: $(READY)
 reference-data: $(READY)
 	python -m data.generate
 
-# torch first, and of the one version that is pinned: no resolver may take another; its builds differ, so that it has no
-# hash here. Then exactly the files whose hashes are in requirements.txt, then this package itself.
+# Install torch first, in the pinned version, so that no resolver selects another; it has no hash here, since its builds
+# differ between platforms. Then install exactly the files with hashes in requirements.txt, and then this package.
 $(READY): pyproject.toml requirements.txt
 	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing packages …"
@@ -149,7 +149,7 @@ $(READY): pyproject.toml requirements.txt
 clean:
 	rm -rf $(VENV) .cache site
 
-# requirements.txt anew, from the extras that the tests and the pipeline use, resolved in an environment of its own.
+# Write requirements.txt from the extras that the tests and the pipeline use, resolved in a separate environment.
 .PHONY: lock
 lock:
 	rm -rf .cache/lock build && $(PYTHON) -m venv .cache/lock
@@ -161,7 +161,7 @@ lock:
 		--no-annotate --output-file requirements.txt .cache/lock/requirements.in
 	rm -rf build
 
-# The leaderboard that the readme shows, from the records.
+# Update the leaderboard in the README from the records.
 .PHONY: readme
 readme: $(READY)
 	python -m tests.docs.test_documents

@@ -1,4 +1,4 @@
-"""Side-by-side speed: each metric next to what people would otherwise run, in one process, on the same arrays."""
+"""Speed comparisons: each metric and the usual alternatives, in one process, on the same arrays."""
 
-# First, so that both sides find the same settings of BLAS.
+# Imported first, so that both sides use the same BLAS settings.
 import neuroledger  # noqa: F401

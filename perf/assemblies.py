@@ -1,4 +1,4 @@
-"""Seeded data at the sizes of well-known data sets, with as many labels on them as such data sets carry."""
+"""Seeded simulated data in the sizes of well-known data sets, with as many labels as these have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Size:
 
     @property
     def wide(self) -> bool:
-        """Whether targets are so many that metrics run over two splits instead of ten."""
+        """Whether there are so many targets that metrics run over two splits instead of ten."""
         return self.targets > 1000
 
 
@@ -37,13 +37,13 @@ SIZES = {
     )
 }
 
-# Imports and caches are not what is measured: every case runs once on this first.
+# Every case runs once on this size first, so that imports and caches are not measured.
 WARM = Size("warm", 100, 200, 20, 4)
 
 
 @cache
 def arrays(size: Size) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Rectified features (float32) and targets that share causes of falling strength."""
+    """Rectified features (float32) and targets with shared latent factors of decreasing strength."""
     rng = np.random.default_rng(0)
     rank = min(300, size.stimuli - 1)
     Z = rng.standard_normal((size.stimuli, rank)) / np.sqrt(np.arange(1, rank + 1))
@@ -55,11 +55,11 @@ def arrays(size: Size) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
 
 
 def stimuli(count: int) -> dict[str, NDArray[Any]]:
-    """What is known of each stimulus: an object on a background, its pose, and its file."""
+    """Columns of the stimuli: an object on a background, its pose, and its file."""
     rng = np.random.default_rng(2)
     number = np.arange(count)
     ids = np.array([f"s{i:05d}" for i in number])
-    known: dict[str, NDArray[Any]] = {
+    columns: dict[str, NDArray[Any]] = {
         "stimulus_id": ids,
         "object_name": np.array([f"object_{i}" for i in range(8)])[number % 8],
         "category_name": np.array(["animal", "thing"])[number % 8 // 4],
@@ -68,11 +68,11 @@ def stimuli(count: int) -> dict[str, NDArray[Any]]:
         "variation": number % 3,
     }
     pose = ("size", "s", "ty", "tz", "rxy", "rxz", "ryz")
-    return known | {name: np.round(rng.uniform(-1, 1, count), 4) for name in pose}
+    return columns | {name: np.round(rng.uniform(-1, 1, count), 4) for name in pose}
 
 
 def units(count: int, *, of_model: bool) -> dict[str, NDArray[Any]]:
-    """What is known of each unit of a model's layer, or of each electrode of an array."""
+    """Columns of the units of a model's layer, or of the electrodes of an array."""
     number = np.arange(count)
     if of_model:
         return {
@@ -104,15 +104,15 @@ def labelled(
 
 
 def assembly(values: NDArray[Any]) -> xr.DataArray:
-    """Rows with ids and objects, columns with ids: the least that a metric needs."""
-    known = stimuli(len(values))
-    few = {name: known[name] for name in ("stimulus_id", "object_name")}
-    return labelled(values, few, {"neuroid_id": np.arange(values.shape[1])})
+    """An assembly with ids and objects of presentations and ids of neuroids: the minimum for a metric."""
+    columns = stimuli(len(values))
+    presentation = {name: columns[name] for name in ("stimulus_id", "object_name")}
+    return labelled(values, presentation, {"neuroid_id": np.arange(values.shape[1])})
 
 
 @cache
 def recorded(size: Size, precision: str) -> tuple[xr.DataArray, xr.DataArray]:
-    """A model's features, in ``precision``, and a brain's responses, with all their labels."""
+    """A model's features, in ``precision``, and a brain's responses, with all labels."""
     X, Y = arrays(size)
     source = labelled(
         X.astype(precision, copy=False), stimuli(size.stimuli), units(size.features, of_model=True)
@@ -130,5 +130,5 @@ def repeated(size: Size) -> xr.DataArray:
     order = np.argsort(rows, kind="stable")
     repetition[order] = np.tile(np.arange(size.repetitions), size.stimuli)
     values = Y[rows] + 2 * rng.standard_normal((len(rows), size.targets))
-    known = {name: column[rows] for name, column in stimuli(size.stimuli).items()}
-    return labelled(values, known | {"repetition": repetition}, units(size.targets, of_model=False))
+    columns = {name: column[rows] for name, column in stimuli(size.stimuli).items()}
+    return labelled(values, columns | {"repetition": repetition}, units(size.targets, of_model=False))

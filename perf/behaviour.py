@@ -1,4 +1,4 @@
-"""``python -m perf.behaviour``: behavioural metrics with their ceilings beside the peer's procedure and lean loops."""
+"""``python -m perf.behaviour``: behavioural metrics and ceilings, compared with the peer's procedure and lean loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT = ("i1", "i2n", "error_consistency")
 
 
 def ours(name: str, source: xr.DataArray, target: xr.DataArray) -> Callable[[], np.ndarray]:
-    """Score and ceiling by their ids, with the peer's way of summing up."""
+    """Score and ceiling by their ids, with the peer's aggregation."""
     metric, ceiling = nl.metric(name, compat="brainscore"), nl.ceiling(name, compat="brainscore")
     return lambda: np.array([metric(source, target).value, ceiling(target).value])
 
@@ -48,20 +48,20 @@ def peers(name: str, source: xr.DataArray, target: xr.DataArray) -> dict[str, Ca
 
 
 def main() -> None:
-    """All sides in turn, medians, one line each."""
+    """Run all sides alternately, and print a line with medians for each."""
     parser = argparse.ArgumentParser(prog="python -m perf.behaviour", description=__doc__)
     parser.add_argument("--metrics", nargs="*", default=list(DEFAULT), choices=METRICS, metavar="METRIC")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a shared machine")
-    given = parser.parse_args()
-    print(f"score and ceiling; median of {given.rounds}, sides in turn, {given.clock} clock\n")
+    options = parser.parse_args()
+    print(f"score and ceiling; median of {options.rounds}, sides in turn, {options.clock} clock\n")
     print(HEADER.replace("| size |", "| trials |"))
-    for name in given.metrics:
+    for name in options.metrics:
         source, target = naming_task() if name == "error_consistency" else object_task()
         run = ours(name, source, target)
         run()
         for against, peer in peers(name, source, target).items():
-            sides = in_turn(run, peer, given.rounds, given.clock)
+            sides = in_turn(run, peer, options.rounds, options.clock)
             print(line(f"{target.size:,}", name, against, sides, 1, 0), flush=True)
 
 

@@ -1,8 +1,8 @@
-"""``python -m perf.cost``: what counting adds to a bare forward pass, of a small convolutional network and of others.
+"""``python -m perf.cost``: the overhead of counting operations over a bare forward pass, for networks of several kinds.
 
-Where NeuroBench or SpikingJelly can be imported (``pip install --no-deps neurobench spikingjelly loguru``), their counters
-run in turn with ours: three pairs of columns give times of a bare pass, times of our time, and how often what they add to a
-bare pass is what ours add.
+If NeuroBench or SpikingJelly can be imported (``pip install --no-deps neurobench spikingjelly loguru``), their counters
+run alternately with ours. Three pairs of columns state their time as a multiple of a bare pass, as a multiple of ours, and
+their overhead as a multiple of ours.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def network() -> nn.Module:
 
 
 def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median CPU milliseconds of each run, taken in turn so that a busy machine is as unkind to all."""
+    """Median CPU milliseconds of each run; runs alternate, so that a busy machine affects all of them equally."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds + WARM_UP):
         for name, run in runs.items():
@@ -57,12 +57,12 @@ class LastStep(nn.Module):  # type: ignore[misc]
         self.layer, self.readout = layer, nn.Linear(layer.hidden_size, 10)
 
     def forward(self, x: Tensor) -> Any:
-        """Answers ``(sample, 10)`` to sequences ``(sample, time, feature)``."""
+        """Outputs ``(sample, 10)`` for sequences ``(sample, time, feature)``."""
         return self.readout(self.layer(x)[0][:, -1])
 
 
 def others() -> dict[str, tuple[nn.Module, Tensor]]:
-    """Networks of other kinds and of moderate size, each with one batch."""
+    """Networks of other kinds and moderate size, each with one batch."""
     torch.manual_seed(0)
     spikes = (torch.rand(450, 64, 10) < 0.2).float()
     steps, places = torch.randn(450, 20, 32), torch.randn(128, 32, 64)
@@ -84,7 +84,7 @@ def others() -> dict[str, tuple[nn.Module, Tensor]]:
 
 
 def images() -> dict[str, tuple[nn.Module, Tensor]]:
-    """Networks for images of more than 10 million weights, one image each."""
+    """Networks for images with more than 10 million weights, each with one image."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     before = 3
@@ -103,7 +103,7 @@ def images() -> dict[str, tuple[nn.Module, Tensor]]:
 
 
 def neurobench(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
-    """A run of NeuroBench's harness with its synaptic operations; None where it is not there or fails on the network."""
+    """A run of NeuroBench's harness with synaptic operations; None if it is not installed or fails on the network."""
     try:
         from neurobench.benchmarks import Benchmark
         from neurobench.metrics.workload import SynapticOperations
@@ -115,12 +115,12 @@ def neurobench(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
         TorchModel(module), DataLoader(labelled, len(batch)), [], [], [[], [SynapticOperations]]
     )
     with redirect_stdout(io.StringIO()):
-        found = harness.run(quiet=True)["SynapticOperations"]
-    return (lambda: harness.run(quiet=True)) if isinstance(found, dict) and found["Dense"] else None
+        operations = harness.run(quiet=True)["SynapticOperations"]
+    return (lambda: harness.run(quiet=True)) if isinstance(operations, dict) and operations["Dense"] else None
 
 
 def spikingjelly(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
-    """A pass under SpikingJelly's counters of MACs and ACs; None where they are not there, or miss most of the work."""
+    """A pass under SpikingJelly's counters of MACs and ACs; None if they are not installed, or miss most operations."""
     try:
         from spikingjelly.activation_based.op_counter import ACCounter, DispatchCounterMode, MACCounter
     except ImportError:
@@ -132,30 +132,33 @@ def spikingjelly(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
             module(batch)
         return float(sum(counter.get_total() for counter in counters))
 
-    here = cost(module, [batch], OPERATIONS)
-    done = (here["effective_macs"].value + here["effective_acs"].value) * len(batch)
-    return run if run() > done / 2 else None
+    costs = cost(module, [batch], OPERATIONS)
+    operations = (costs["effective_macs"].value + costs["effective_acs"].value) * len(batch)
+    return run if run() > operations / 2 else None
 
 
-def beside(module: nn.Module, batch: Tensor, rounds: int) -> str:
-    """A bare pass, ours and the peers' in turn: times of a bare pass, and what the peers take and add over ours."""
+def compare(module: nn.Module, batch: Tensor, rounds: int) -> str:
+    """Run a bare pass, ours and the peers alternately, and return the cells of a row of the table."""
     runs: dict[str, Callable[[], Any]] = {
         "bare": lambda: bare_pass(module, batch),
         "operations": lambda: cost(module, [batch], OPERATIONS),
         "all": lambda: cost(module, [batch], DEFAULT),
     }
     peers = {peer.__name__: peer(copy.deepcopy(module), batch) for peer in (neurobench, spikingjelly)}
-    runs |= {
-        name: run for name, run in peers.items() if run is not None
-    }  # each leaves hooks behind on its copy
+    runs |= {name: run for name, run in peers.items() if run is not None}
     with redirect_stdout(io.StringIO()):
-        found = in_turn(runs, rounds)
-    bare = found["bare"]
-    cells = [f"{bare:.2f}", *(f"{found[name] / bare:.2f}" for name in ("operations", "all"))]
-    cells += [f"{found[name] / bare:.2f}" if name in found else "" for name in peers]
-    cells += [f"{found[name] / found['operations']:.1f}" if name in found else "" for name in peers]
-    added = found["operations"] - bare
-    cells += [f"{(found[name] - bare) / added:.1f}" if name in found else "" for name in peers]
+        milliseconds = in_turn(runs, rounds)
+    bare = milliseconds["bare"]
+    cells = [f"{bare:.2f}", *(f"{milliseconds[name] / bare:.2f}" for name in ("operations", "all"))]
+    cells += [f"{milliseconds[name] / bare:.2f}" if name in milliseconds else "" for name in peers]
+    cells += [
+        f"{milliseconds[name] / milliseconds['operations']:.1f}" if name in milliseconds else ""
+        for name in peers
+    ]
+    our_overhead = milliseconds["operations"] - bare
+    cells += [
+        f"{(milliseconds[name] - bare) / our_overhead:.1f}" if name in milliseconds else "" for name in peers
+    ]
     return " | ".join(cells) + " |"
 
 
@@ -166,7 +169,7 @@ def bare_pass(module: nn.Module, batch: Tensor) -> None:
 
 
 def ratios(module: nn.Module, batches: Iterable[Any], rounds: int) -> str:
-    """Milliseconds of a bare pass, of operation counts and of all eight metrics, as cells of a table."""
+    """Milliseconds of a bare pass, of operation counts and of all eight metrics, as cells of a row."""
 
     def bare() -> None:
         with torch.no_grad():
@@ -178,8 +181,8 @@ def ratios(module: nn.Module, batches: Iterable[Any], rounds: int) -> str:
         "operations": lambda: cost(module, batches, OPERATIONS),
         "all": lambda: cost(module, batches, DEFAULT),
     }
-    found = in_turn(runs, rounds)
-    base, operations, everything = found["bare"], found["operations"], found["all"]
+    milliseconds = in_turn(runs, rounds)
+    base, operations, everything = milliseconds["bare"], milliseconds["operations"], milliseconds["all"]
     return f"{base:.2f} | {operations:.2f} | {operations / base:.2f} | {everything:.2f} | {everything / base:.2f} |"
 
 
@@ -201,21 +204,21 @@ def convolutions(columns: str, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print milliseconds and ratios, by the number of passes over the images in one run and by batch size."""
+    """Print milliseconds and ratios, by the number of passes over the images and by batch size."""
     parser = argparse.ArgumentParser(prog="python -m perf.cost", description=__doc__)
-    parser.add_argument("--others", action="store_true", help="print the table of other networks alone")
+    parser.add_argument("--others", action="store_true", help="print only the table of other networks")
     parser.add_argument("--rounds", type=int, default=40, help="repeats of each run; medians are printed")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     columns = "bare ms | operations ms | ratio | all eight metrics ms | ratio |"
-    if not given.others:
-        convolutions(columns, given.rounds)
+    if not options.others:
+        convolutions(columns, options.rounds)
     peers = "NeuroBench | SpikingJelly |"
     print(
         f"\n| network | batch | bare ms | operations | all eight | {peers} {peers} {peers}\n|---|{'--:|' * 10}"
     )
     for name, (other, batch) in (others() | images()).items():
-        print(f"| {name} | {len(batch)} | {beside(other.eval(), batch, given.rounds)}", flush=True)
+        print(f"| {name} | {len(batch)} | {compare(other.eval(), batch, options.rounds)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""``python -m perf.decoding``: cross-subject Riemannian pipelines beside the loop that MOABB runs, in turn, in one process.
+"""``python -m perf.decoding``: cross-subject Riemannian pipelines compared with MOABB's loop, alternately, in one process.
 
-MOABB fits a clone of each scikit-learn pipeline of pyriemann's steps on every fold and scores the held-out person; that loop
-is run here without MOABB's loading and bookkeeping. Ours is `nl.decode`, checks for leakage and intervals included; nothing
-that is kept between pipelines outlives a round.
+MOABB fits a clone of each scikit-learn pipeline of pyriemann's steps on every fold and scores the held-out subject; the
+peer is this loop without MOABB's loading and bookkeeping. Ours is `nl.decode`, including leakage checks and intervals; the
+cache is cleared before every round.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from perf.table import in_turn
 NAMES = ("MDM", "TangentSpace_LR", "TangentSpace_SVM", "FgMDM", "CSP_LDA")
 
 
-def windows(count: int, people: int, channels: int, samples: int) -> tuple[Any, Any, Any]:
-    """Simulated: two classes that differ in the power of a channel, mixed differently in each person."""
+def windows(count: int, subject_count: int, channels: int, samples: int) -> tuple[Any, Any, Any]:
+    """Simulated windows of two classes that differ in the power of a channel, with a mixing matrix per subject."""
     rng = np.random.default_rng(0)
     y = np.tile(["left", "right"], count // 2)
-    person = np.repeat([f"S{number}" for number in range(people)], count // people)
+    subjects = np.repeat([f"S{number}" for number in range(subject_count)], count // subject_count)
     x = rng.standard_normal((count, channels, samples))
     x[:, 0] *= np.where(y == "right", 1.4, 1.0)[:, None]
-    mixing = np.eye(channels) + 0.3 * rng.standard_normal((people, channels, channels))
-    return np.repeat(mixing, count // people, axis=0) @ x, y, person
+    mixing = np.eye(channels) + 0.3 * rng.standard_normal((subject_count, channels, channels))
+    return np.repeat(mixing, count // subject_count, axis=0) @ x, y, subjects
 
 
 def peer(name: str) -> Any:
-    """The pipeline of MOABB's file of this name."""
+    """The pipeline in MOABB's file of this name."""
     from pyriemann.classification import MDM, FgMDM
     from pyriemann.estimation import Covariances
     from pyriemann.spatialfilters import CSP
@@ -55,13 +55,13 @@ def peer(name: str) -> Any:
     return make_pipeline(Covariances("oas"), *steps[name])
 
 
-def theirs(names: tuple[str, ...], x: Any, y: Any, person: Any) -> Any:
-    """Area under the curve of each pipeline and held-out person."""
+def run_peer(names: tuple[str, ...], x: Any, y: Any, subjects: Any) -> Any:
+    """Area under the curve of each pipeline and held-out subject, by the peer."""
     from sklearn.base import clone
     from sklearn.metrics import get_scorer
     from sklearn.model_selection import LeaveOneGroupOut
 
-    scorer, folds = get_scorer("roc_auc"), list(LeaveOneGroupOut().split(x, y, person))
+    scorer, folds = get_scorer("roc_auc"), list(LeaveOneGroupOut().split(x, y, subjects))
     return np.array(
         [
             [scorer(clone(peer(name)).fit(x[train], y[train]), x[test], y[test]) for train, test in folds]
@@ -70,15 +70,15 @@ def theirs(names: tuple[str, ...], x: Any, y: Any, person: Any) -> Any:
     )
 
 
-def ours(names: tuple[str, ...], x: Any, y: Any, person: Any) -> Any:
-    """The same, from the specs of these pipelines."""
+def run_ours(names: tuple[str, ...], x: Any, y: Any, subjects: Any) -> Any:
+    """Area under the curve of each pipeline and held-out subject, by NeuroLedger."""
     clear_cache()
-    scores = [nl.decode(f"moabb.{name}", x, y, groups=person, metric="auroc") for name in names]
+    scores = [nl.decode(f"moabb.{name}", x, y, groups=subjects, metric="auroc") for name in names]
     return np.array([np.asarray(score.samples)[0] for score in scores])
 
 
 def main() -> None:
-    """Measure each pipeline alone, then all of them together."""
+    """Measure each pipeline separately, then all of them together."""
     parser = argparse.ArgumentParser(prog="python -m perf.decoding", description=__doc__)
     parser.add_argument("--windows", type=int, default=3000)
     parser.add_argument("--people", type=int, default=10)
@@ -86,28 +86,33 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=80)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="cpu")
-    given = parser.parse_args()
+    options = parser.parse_args()
     open_catalog()
     with threadpool_limits(1):
-        warm = windows(80, 4, given.channels, given.samples)
-        theirs(NAMES, *warm)
-        ours(NAMES, *warm)
-        data = windows(given.windows, given.people, given.channels, given.samples)
+        warm = windows(80, 4, options.channels, options.samples)
+        run_peer(NAMES, *warm)
+        run_ours(NAMES, *warm)
+        data = windows(options.windows, options.people, options.channels, options.samples)
         print(
             "| pipelines | peer s | ours s | ratio | peer MB | ours MB | largest difference |\n|---|--:|--:|--:|--:|--:|--:|"
         )
         for names in (*((name,) for name in NAMES), NAMES):
-            mine, other = in_turn(
-                partial(ours, names, *data), partial(theirs, names, *data), given.rounds, given.clock
+            our_runs, peer_runs = in_turn(
+                partial(run_ours, names, *data),
+                partial(run_peer, names, *data),
+                options.rounds,
+                options.clock,
             )
-            _line(", ".join(names), mine, other)
+            _line(", ".join(names), our_runs, peer_runs)
 
 
-def _line(name: str, mine: Runs, other: Runs) -> None:
-    seconds, against = mine.median, other.median
-    apart = float(np.abs(mine.values - other.values).max())
-    megabytes = f"{other.megabytes:.0f} | {mine.megabytes:.0f}"
-    print(f"| {name} | {against:.2f} | {seconds:.2f} | {against / seconds:.1f} | {megabytes} | {apart:.1g} |")
+def _line(name: str, our_runs: Runs, peer_runs: Runs) -> None:
+    seconds, peer_seconds = our_runs.median, peer_runs.median
+    largest = float(np.abs(our_runs.values - peer_runs.values).max())
+    megabytes = f"{peer_runs.megabytes:.0f} | {our_runs.megabytes:.0f}"
+    print(
+        f"| {name} | {peer_seconds:.2f} | {seconds:.2f} | {peer_seconds / seconds:.1f} | {megabytes} | {largest:.1g} |"
+    )
 
 
 if __name__ == "__main__":

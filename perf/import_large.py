@@ -1,8 +1,8 @@
-"""``python -m perf.import_large``: simulated data as large as MajajHong2015, from package to score by three commands.
+"""``python -m perf.import_large``: simulated data in the size of MajajHong2015, from package to score by three commands.
 
-148,480 presentations of 3,200 images, 256 neuroids stored first, 281 MB of netCDF. By the clock on a two-core x86_64 machine
-with one other process beside: import 10.0 s, validate 8.2 s, score (25-component PLS in ten splits, split-half ceiling,
-controls) 17.5 s; 35.7 s in all.
+148,480 presentations of 3,200 images, 256 neuroids as the first dimension, 281 MB of netCDF. Wall time on a two-core x86_64
+machine with one other process: import 10.0 s, validate 8.2 s, score (25-component PLS in ten splits, split-half ceiling,
+controls) 17.5 s; 35.7 s in total.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MODEL = "id: pixels8\nversion: 1\ntitle: Pixels of the images\nbuilder: {name: p
 
 
 def main() -> None:
-    """Write the package and a repository without data, then time each command."""
+    """Write the package and a repository without data, and time each command."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         files = package(root / "package")
@@ -53,14 +53,14 @@ def main() -> None:
             ["validate", "large"],
             ["score", "pixels8", "large.IT-pls"],
         )
-        whole = 0.0
-        for words in commands:
+        total = 0.0
+        for arguments in commands:
             start = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "neuroledger", "--root", str(root), *words], check=True)
-            took = time.perf_counter() - start
-            whole += took
-            print(f"{words[0]}: {took:.1f} s")
-        print(f"in all: {whole:.1f} s")
+            subprocess.run([sys.executable, "-m", "neuroledger", "--root", str(root), *arguments], check=True)
+            seconds = time.perf_counter() - start
+            total += seconds
+            print(f"{arguments[0]}: {seconds:.1f} s")
+        print(f"in all: {total:.1f} s")
 
 
 def package(folder: Path) -> list[Path]:
@@ -73,10 +73,10 @@ def package(folder: Path) -> list[Path]:
     table = pd.DataFrame({"stimulus_id": ids, "filename": [f"{id}.png" for id in ids], "object_name": names})
     table.to_csv(folder / "stimulus_large.csv", index=False)
     with zipfile.ZipFile(folder / "stimulus_large.zip", "w") as archive:
-        for id, one in zip(ids, np.kron(fields, np.ones((1, 2, 2), np.uint8)), strict=True):
-            held = io.BytesIO()
-            Image.fromarray(one).save(held, "PNG")
-            archive.writestr(f"{id}.png", held.getvalue())
+        for id, pixels in zip(ids, np.kron(fields, np.ones((1, 2, 2), np.uint8)), strict=True):
+            buffer = io.BytesIO()
+            Image.fromarray(pixels).save(buffer, "PNG")
+            archive.writestr(f"{id}.png", buffer.getvalue())
     repetitions = np.full(IMAGES, PRESENTATIONS // IMAGES)
     repetitions[: PRESENTATIONS % IMAGES] += 1
     rows = np.repeat(np.arange(IMAGES), repetitions)

@@ -1,4 +1,4 @@
-"""Many layers, several assemblies, three metrics: all from one pass of Gram matrices over recorded activations."""
+"""Scores of many layers on several assemblies with three metrics, from one pass of Gram matrices."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from perf.neural import assembly
 
 METRICS = ("pls", "ridge", "rdm")
 STIMULI, TARGETS, ASSEMBLIES = 2560, 168, 4
-# Kept between calls: the brain's matrices and ranks, and those of the layer at hand and of one before.
+# Bytes of the memo between calls: matrices and ranks of the brain, of the current layer and of the previous one.
 KEPT = 600_000_000
 
 
 @dataclass(frozen=True)
 class Network:
-    """The layers of a network: how many features each has."""
+    """A network, by the number of features of each layer."""
 
     label: str
     counts: tuple[int, ...]
@@ -32,13 +32,13 @@ class Network:
 NETWORKS = {
     network.label: network
     for network in (
-        # Every module of AlexNet at 224 pixels, from the first convolution to the logits, whole.
+        # All modules of AlexNet at 224 pixels, from the first convolution to the logits, without pooling.
         Network(
             "alexnet",
             (193600, 193600, 46656, 139968, 139968, 32448, 64896, 64896, 43264, 43264, 43264, 43264,
              9216, 9216, 9216, 4096, 4096, 4096, 4096, 1000),
         ),
-        # Layers after spatial pooling, as many store them: eight times fewer features, and as many scores.
+        # Layers after spatial pooling: an eighth of the features, and as many scores.
         Network("pooled", (25088,) * 2 + (9216,) * 6 + (4096,) * 6 + (1024,) * 4 + (512,) * 2),
     )
 }  # fmt: skip
@@ -46,7 +46,7 @@ NETWORKS = {
 
 @dataclass
 class Timed:
-    """Seconds of one pass of Gram matrices, and of each part of the scoring; memory beyond the features."""
+    """Seconds of one pass of Gram matrices and of each part of the scoring, and memory beyond the features."""
 
     network: Network
     one_pass: float = 0.0
@@ -60,45 +60,45 @@ class Timed:
 
 
 def layers(clock: str, label: str) -> Timed:
-    """One pass of Gram matrices over all layers, and all metrics on all assemblies, in turn layer by layer.
+    """Time one pass of Gram matrices over all layers, and all metrics on all assemblies, alternating by layer.
 
-    Both sides go through the same code with the same threads. The scoring computes each Gram matrix anew, the brain's
-    side included; the second layer finds the brain's matrices where the first left them.
+    Both sides use the same code with the same threads. The scoring recomputes each Gram matrix, including those of the
+    brain, which are cached from the second layer on.
     """
     network = NETWORKS[label]
     X, Y = _recorded(network)
     targets = [assembly(part) for part in np.array_split(Y, ASSEMBLIES, axis=1)]
-    memo, timed = Memo(KEPT), Timed(network)
+    memo, timing = Memo(KEPT), Timed(network)
     with peak_memory() as peak:
         for at, count in enumerate(network.counts):
             features = X[:, 64 * at : 64 * at + count]
             with _clock(clock) as seconds:
                 gram(features, Workspace(memo=Memo(0)))
-            timed.one_pass += seconds()
+            timing.one_pass += seconds()
             workspace, source = Workspace(memo=memo), assembly(features)
             with _clock(clock) as seconds:
                 gram(features, workspace)
-            timed.parts["gram"] += seconds()
+            timing.parts["gram"] += seconds()
             for name in METRICS:
                 for target in targets:
                     with _clock(clock) as seconds:
                         nl.metric(name, workspace=workspace)(source, target)
-                    timed.parts[name] += seconds()
-    timed.megabytes = peak.megabytes
-    return timed
+                    timing.parts[name] += seconds()
+    timing.megabytes = peak.megabytes
+    return timing
 
 
 @contextmanager
 def _clock(name: str) -> Iterator[Callable[[], float]]:
     now = CLOCKS[name]
     start = now()
-    took: list[float] = []
-    yield lambda: took[0]
-    took.append(now() - start)
+    seconds: list[float] = []
+    yield lambda: seconds[0]
+    seconds.append(now() - start)
 
 
 def _recorded(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """Rectified float32 features that nobody can write to, wide enough for every layer to be a part of its own."""
+    """Read-only rectified float32 features, wide enough for every layer to be a different slice."""
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((STIMULI, 300), dtype=np.float32) / np.sqrt(np.arange(1, 301, dtype=np.float32))
     X = np.empty((STIMULI, max(network.counts) + 64 * len(network.counts)), np.float32)

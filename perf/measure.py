@@ -1,4 +1,4 @@
-"""Time, memory and the machine's own limit."""
+"""Measurement of time, of memory and of the machine's floating-point speed."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class Peak:
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """Watch resident memory from a thread while the block runs."""
+    """Monitor resident memory in a thread while the block runs."""
     gc.collect()
     _release()
-    process, found, stop = psutil.Process(), Peak(), threading.Event()
+    process, peak, stop = psutil.Process(), Peak(), threading.Event()
     before = process.memory_info().rss
 
     def watch() -> None:
         while not stop.is_set():
-            found.megabytes = max(found.megabytes, (process.memory_info().rss - before) / 1e6)
+            peak.megabytes = max(peak.megabytes, (process.memory_info().rss - before) / 1e6)
             stop.wait(INTERVAL)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield found
+        yield peak
     finally:
         stop.set()
         thread.join()
 
 
 def _release() -> None:
-    """Give freed memory back to the system, so that what a block takes is seen to grow."""
+    """Return freed memory to the system, so that growth within a block is measured."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
     if trim is not None:
         trim(0)
@@ -56,7 +56,7 @@ def _release() -> None:
 
 @dataclass
 class Runs:
-    """What one side did over the rounds."""
+    """The measurements of one side over the rounds."""
 
     clock: str = "wall"
     seconds: list[float] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Runs:
     values: Any = None
 
     def watch(self, run: Callable[[], Any]) -> float:
-        """Run once with an eye on memory; the seconds, which are not among those of the rounds."""
+        """Run once while memory is monitored; return the seconds, which are not added to those of the rounds."""
         with peak_memory() as peak:
             start = CLOCKS[self.clock]()
             self.values = run()
@@ -73,7 +73,7 @@ class Runs:
         return seconds
 
     def add(self, run: Callable[[], Any]) -> None:
-        """Run once more, timed and left alone."""
+        """Run once and add its time, without monitoring memory."""
         start = CLOCKS[self.clock]()
         self.values = run()
         self.seconds.append(CLOCKS[self.clock]() - start)

@@ -1,4 +1,4 @@
-"""The neural cases: each metric beside the procedure of Brain-Score and beside lean loops, at each size."""
+"""The neural cases: each metric compared with Brain-Score's procedure and with lean loops, at each size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SIZES", "WARM", "Case", "Options", "arrays", "assembly", "cases"]
 
 PEER = "Brain-Score's procedure"
 LEAN = "lean loop"
-# Where one run of a case would take its peer minutes, the case runs only under --all.
+# Cases whose peer needs minutes; they run only with --all.
 SLOW = {
     ("fMRI 9k", "linear"),
     ("fMRI 9k", "ridge cv per target"),
@@ -30,13 +30,13 @@ SLOW = {
     ("MJ 25k", "ridge cv"),
     ("MJ 25k", "ridge cv per target"),
 }
-# At fMRI size the peer finds the best unit of so many targets; its time is scaled to all.
+# At fMRI size, the peer finds the best unit of this number of targets; its time is scaled to all targets.
 FEW_TARGETS = 100
 
 
 @dataclass(frozen=True)
 class Options:
-    """What of the cases to run: names (all if empty), splits of the peer, our precision, and the slow ones too."""
+    """Selection of cases: names (all if empty), splits of the peer, our precision, and whether to include slow ones."""
 
     names: frozenset[str] = frozenset()
     peer_splits: int = 1
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: our call, the peer's, which share of the task the peer runs, and the operations needed."""
+    """One comparison: our call, the peer's, the share of the task that the peer runs, and the necessary operations."""
 
     name: str
     peer: str
@@ -110,24 +110,24 @@ def _readouts(size: Size, options: Options) -> Iterator[Case]:
             return peers.readout_loop(make, X, Y, splits[:folds])
 
         yield Case(name, LEAN, ours, loop, folds / len(splits), operations)
-    yield from _chosen(size, options, gram)
+    yield from _selected_penalty(size, options, gram)
 
 
-def _chosen(size: Size, options: Options, gram: float) -> Iterator[Case]:
-    """Readouts whose penalty is chosen, over one split."""
+def _selected_penalty(size: Size, options: Options, gram: float) -> Iterator[Case]:
+    """Readouts with a selected penalty, on one split."""
     from sklearn.linear_model import RidgeCV
 
     from neuroledger.families.alignment.regression.ridge_cv import DEFAULT_ALPHAS
 
     X, Y = arrays(size)
-    one = draw(SplitsSpec(folds=1), recorded(size, "float32")[1])
+    splits = draw(SplitsSpec(folds=1), recorded(size, "float32")[1])
     alphas = tuple(float(a) for a in np.logspace(-1, 6, 20))
     ours = _metric("ridgecv", size, options, "float32", splits={"folds": 1})
     yield Case(
         "ridge cv",
         "scikit-learn RidgeCV",
         ours,
-        lambda: peers.readout_loop(lambda: RidgeCV(DEFAULT_ALPHAS), X.astype(np.float64), Y, one),
+        lambda: peers.readout_loop(lambda: RidgeCV(DEFAULT_ALPHAS), X.astype(np.float64), Y, splits),
         1,
         gram,
     )
@@ -137,7 +137,7 @@ def _chosen(size: Size, options: Options, gram: float) -> Iterator[Case]:
         "ridge cv per target",
         "himalaya KernelRidgeCV",
         ours,
-        lambda: peers.himalaya_ridge(X, Y, one, alphas),
+        lambda: peers.himalaya_ridge(X, Y, splits, alphas),
         1,
         gram,
     )

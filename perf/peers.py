@@ -1,4 +1,4 @@
-"""What people would otherwise write: loops over scikit-learn, SciPy, xarray, rsatoolbox and himalaya."""
+"""Peers: straightforward implementations with scikit-learn, SciPy, xarray, rsatoolbox and himalaya."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from neuroledger.stats.splits import Split
 
 def readout_loop(make: Any, X: np.ndarray, Y: np.ndarray, splits: Sequence[Split]) -> np.ndarray:
     """Fit and predict split by split; one ``pearsonr`` per neuroid."""
-    found = []
+    correlations = []
     for train, test in splits:
         predicted = make().fit(X[train], Y[train]).predict(X[test])
-        found.append([stats.pearsonr(p, y).statistic for p, y in zip(predicted.T, Y[test].T, strict=True)])
-    return np.array(found)
+        correlations.append(
+            [stats.pearsonr(p, y).statistic for p, y in zip(predicted.T, Y[test].T, strict=True)]
+        )
+    return np.array(correlations)
 
 
 class BestUnit:
@@ -59,11 +61,11 @@ def linear() -> Any:
 
 
 def halves_loop(assembly: xr.DataArray, folds: int) -> np.ndarray:
-    """Split-half reliability through xarray's ``groupby``, one neuroid after another."""
+    """Split-half reliability with xarray's ``groupby``, neuroid by neuroid."""
     from sklearn.model_selection import ShuffleSplit
 
     repetitions = np.unique(assembly["repetition"].values)
-    found = []
+    reliabilities = []
     for halves in list(ShuffleSplit(10, train_size=0.5, random_state=1).split(repetitions))[:folds]:
         means = []
         for half in halves:
@@ -72,8 +74,8 @@ def halves_loop(assembly: xr.DataArray, folds: int) -> np.ndarray:
                 assembly[rows].groupby("stimulus_id").mean("presentation").transpose(..., "neuroid").values
             )
         r = np.array([stats.pearsonr(a, b).statistic for a, b in zip(means[0].T, means[1].T, strict=True)])
-        found.append(2 * r / (1 + r))
-    return np.array(found)
+        reliabilities.append(2 * r / (1 + r))
+    return np.array(reliabilities)
 
 
 def rdm_plain(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -114,10 +116,12 @@ def himalaya_ridge(
     """Kernel ridge of himalaya with a penalty per target, chosen in five folds."""
     from himalaya.kernel_ridge import KernelRidgeCV
 
-    found = []
+    correlations = []
     for train, test in splits:
         x, y = X[train].mean(axis=0), Y[train].mean(axis=0)
         fitted = KernelRidgeCV(alphas=np.asarray(alphas), cv=5).fit(X[train] - x, Y[train] - y)
         predicted = np.asarray(fitted.predict(X[test] - x))
-        found.append([stats.pearsonr(p, t).statistic for p, t in zip(predicted.T, Y[test].T, strict=True)])
-    return np.array(found)
+        correlations.append(
+            [stats.pearsonr(p, t).statistic for p, t in zip(predicted.T, Y[test].T, strict=True)]
+        )
+    return np.array(correlations)

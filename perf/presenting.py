@@ -1,4 +1,4 @@
-"""``python -m perf.presenting``: 60 layers, 4 regions, 2 assemblies: one pass kept on disk beside a pass per question."""
+"""``python -m perf.presenting``: 60 layers, 4 regions, 2 assemblies: one pass stored on disk against a pass per request."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def photographs(count: int) -> StimulusSet:
 
 
 def decoding(count: int) -> None:
-    """Print how long photographs take to become input: one after the other, in threads, and hidden behind a network."""
+    """Print the time to decode photographs: sequentially, in threads, and concurrently with a network."""
     stimuli, steps = photographs(count), Preprocessing(resize=256, fit="shorter", crop=224)
     module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 64, 7, stride=2), torch.nn.ReLU(), torch.nn.Conv2d(64, 64, 3)
@@ -88,10 +88,10 @@ def decoding(count: int) -> None:
     model = api.torch(module, id="shallow", layers=["2"], preprocessing=steps, batch=16)
     extract = model.extract
 
-    def passed(show: Extract) -> float:
+    def seconds_of_pass(show: Extract) -> float:
         start = time.perf_counter()
-        seen = probe(extract, stimuli, ("2",), model="shallow")
-        for _ in stream(show, stimuli, seen, model="shallow", batch=16):
+        probed = probe(extract, stimuli, ("2",), model="shallow")
+        for _ in stream(show, stimuli, probed, model="shallow", batch=16):
             pass
         return time.perf_counter() - start
 
@@ -106,19 +106,20 @@ def decoding(count: int) -> None:
     threaded = np.stack(list(shown_as(stimuli, stimuli.ids, steps.one)))
     end = time.perf_counter()
     print(
-        f"\n{count} JPEG images of 500 × 375 to 224 × 224, {THREADS} threads: one by one {middle - start:.2f} s, in threads "
-        f"{end - middle:.2f} s, the same bits: {np.array_equal(one_by_one, threaded)}\n"
-        f"with a network behind them: {passed(plain):.2f} s, with the next batch prepared meanwhile {passed(extract):.2f} s"
+        f"\n{count} JPEG images of 500 × 375 to 224 × 224, {THREADS} threads: sequentially {middle - start:.2f} s, "
+        f"in threads {end - middle:.2f} s, bit-identical: {np.array_equal(one_by_one, threaded)}\n"
+        f"with a network: {seconds_of_pass(plain):.2f} s, with concurrent preparation of the next batch "
+        f"{seconds_of_pass(extract):.2f} s"
     )
 
 
 def main() -> None:
-    """Print the time of both ways, for few and for many images."""
+    """Print the times of both alternatives, for few and for many images."""
     parser = argparse.ArgumentParser(prog="python -m perf.presenting", description=__doc__)
     parser.add_argument("--images", type=int, nargs=2, default=[60, 300], metavar=("FEW", "MANY"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    few, many = given.images
+    few, many = options.images
     bare = network()
     ask(replace(bare, identity=None), images(4))
     print("| images | one pass, kept on disk s | a pass per question s | ratio |\n|--:|--:|--:|--:|")

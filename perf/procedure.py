@@ -1,9 +1,9 @@
-"""What Brain-Score does, step by step, on assemblies whose labels form an index: written anew from its procedure.
+"""A reimplementation of Brain-Score's procedure, step by step, on assemblies whose labels form an index.
 
 Each split selects rows by their ids in all four parts, sorts them, fits, labels the predictions again, sorts both
 sides by stimulus and neuroid, and correlates neuroid by neuroid; the scores of the splits are merged by their
-labels. These steps, not the fit alone, are what a user of that library waits for. All functions take assemblies that
-are :func:`indexed`, as that library's are from the start.
+labels. All these steps, not only the fit, contribute to the time of that library. All functions take assemblies that
+are :func:`indexed`, as in that library.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def _relabelled(values: Any, levels: dict[str, tuple[tuple[str, ...], Any]], dim
 
 
 def _rows(assembly: xr.DataArray, coordinate: str, wanted: Any) -> xr.DataArray:
-    """Rows whose label is among ``wanted``, each label looked for in turn."""
+    """Rows whose label is among ``wanted``, by a linear search for each label."""
     keep = np.array([label in wanted for label in assembly[coordinate].values])
     return assembly.isel(presentation=np.flatnonzero(keep))
 
 
 def ordered(assembly: xr.DataArray, *names: str) -> xr.DataArray:
-    """Sorted by these labels, each along the dimension that it lies on."""
+    """The assembly sorted by these labels, each along its dimension."""
     for name in names:
         (dim,) = assembly[name].dims
         assembly = assembly.isel({dim: np.argsort(assembly[name].values, kind="stable")})
@@ -61,18 +61,18 @@ def correlated(prediction: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     for name in names:
         if not (prediction[name].values == target[name].values).all():
             raise ValueError(f"the sides differ in {name}")
-    found = []
+    correlations = []
     for number in range(target.sizes["neuroid"]):
-        one, other = target.isel(neuroid=number), prediction.isel(neuroid=number)
-        found.append(stats.pearsonr(one.values, other.values).statistic)
+        target_column, predicted_column = target.isel(neuroid=number), prediction.isel(neuroid=number)
+        correlations.append(stats.pearsonr(target_column.values, predicted_column.values).statistic)
     levels = {name: level for name, level in _levels(target).items() if level[0] == ("neuroid",)}
-    return xr.DataArray(_relabelled(found, levels, ("neuroid",)))
+    return xr.DataArray(_relabelled(correlations, levels, ("neuroid",)))
 
 
 def merged(scores: list[xr.DataArray]) -> xr.DataArray:
-    """Scores of the splits beside each other, matched by their labels."""
-    named = [score.expand_dims(split=[at]).rename("score") for at, score in enumerate(scores)]
-    return xr.merge(named, join="outer", compat="no_conflicts")["score"]
+    """Scores of the splits, concatenated and matched by their labels."""
+    arrays = [score.expand_dims(split=[at]).rename("score") for at, score in enumerate(scores)]
+    return xr.merge(arrays, join="outer", compat="no_conflicts")["score"]
 
 
 def _summary(scores: xr.DataArray) -> float:
@@ -83,7 +83,7 @@ def _summary(scores: xr.DataArray) -> float:
 
 
 class OneByOne(peers.BestUnit):
-    """The unit of greatest correlation: every target correlated with all units, which are centred anew for each."""
+    """The unit with the highest correlation: all units are centred again for every target."""
 
     def fit(self, X: np.ndarray, Y: np.ndarray) -> OneByOne:
         """Find each target's unit."""
@@ -124,41 +124,43 @@ def regressed(make: Callable[[], Any], source: xr.DataArray, target: xr.DataArra
     for train, test in draws:
         parts = [_rows(side, "stimulus_id", ids[rows]) for rows in (train, test) for side in (source, target)]
         model, neuroids = _fitted(make, parts[0], parts[1])
-        shown = parts[2].transpose("presentation", "neuroid")
-        rows = {name: level for name, level in _levels(shown).items() if level[0] == ("presentation",)}
-        prediction = _relabelled(model.predict(shown.values), rows | neuroids, ("presentation", "neuroid"))
+        test_source = parts[2].transpose("presentation", "neuroid")
+        rows = {name: level for name, level in _levels(test_source).items() if level[0] == ("presentation",)}
+        prediction = _relabelled(
+            model.predict(test_source.values), rows | neuroids, ("presentation", "neuroid")
+        )
         scores.append(correlated(prediction, parts[3]))
     joined = merged(scores)
     _summary(joined)
     return np.asarray(joined.transpose("split", "neuroid").values)
 
 
-class _Together:
-    """All labels of a row as one label, compared together."""
+class _LabelTuple:
+    """All labels of a row as one comparable label."""
 
     def __init__(self, labels: tuple[Any, ...]) -> None:
         self.labels = labels
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Together) and self.labels == other.labels
+        return isinstance(other, _LabelTuple) and self.labels == other.labels
 
-    def __lt__(self, other: _Together) -> bool:
+    def __lt__(self, other: _LabelTuple) -> bool:
         return self.labels < other.labels
 
     def __hash__(self) -> int:
         return hash(self.labels)
 
-    def __deepcopy__(self, _: Any) -> _Together:
-        return self  # else newer releases of xarray would copy each of them several times
+    def __deepcopy__(self, _: Any) -> _LabelTuple:
+        return self  # newer releases of xarray would copy each of them several times
 
 
 def averaged(assembly: xr.DataArray) -> xr.DataArray:
-    """Mean of the rows that agree in all labels but their repetition."""
+    """Mean of the rows with equal labels, except for the repetition."""
     levels = _levels(assembly)
     names = [n for n, (dims, _) in levels.items() if dims == ("presentation",) and n != "repetition"]
     joined = np.empty(assembly.sizes["presentation"], dtype=object)
     columns = [levels[name][1].tolist() for name in names]
-    joined[:] = [_Together(labels) for labels in zip(*columns, strict=True)]
+    joined[:] = [_LabelTuple(labels) for labels in zip(*columns, strict=True)]
     neuroid = {name: level for name, level in levels.items() if level[0] == ("neuroid",)}
     plain = xr.DataArray(
         assembly.values, dims=assembly.dims, coords={**neuroid, "together": ("presentation", joined)}
@@ -177,8 +179,8 @@ def consistent(assembly: xr.DataArray, folds: int) -> np.ndarray:
     repetitions = np.unique(assembly["repetition"].values)
     scores = []
     for halves in ShuffleSplit(folds, train_size=0.5, random_state=1).split(repetitions):
-        one, other = (averaged(_rows(assembly, "repetition", repetitions[half])) for half in halves)
-        r = correlated(one, other)
+        first, second = (averaged(_rows(assembly, "repetition", repetitions[half])) for half in halves)
+        r = correlated(first, second)
         scores.append(xr.apply_ufunc(lambda value: 2 * value / (1 + value), r))
     joined = merged(scores)
     _summary(joined)
@@ -199,7 +201,7 @@ def _dissimilar(assembly: xr.DataArray) -> xr.DataArray:
 
 
 def rdm(source: xr.DataArray, target: xr.DataArray) -> np.ndarray:
-    """Spearman correlation of the upper triangles of two RDMs, which are copied out by index."""
+    """Spearman correlation of the upper triangles of two RDMs, which are copied by index."""
     a, b = _dissimilar(source), _dissimilar(target)
     if not (a["stimulus_id"].values == b["stimulus_id"].values).all():
         raise ValueError("the sides differ in stimulus_id")
@@ -211,7 +213,7 @@ def rdm(source: xr.DataArray, target: xr.DataArray) -> np.ndarray:
 
 
 def _hsic(X: np.ndarray, Y: np.ndarray) -> float:
-    """Unbiased HSIC from the features, both Gram matrices made for it."""
+    """Unbiased HSIC from the features, with both Gram matrices computed for it."""
     n = len(X)
     K, L = (X @ X.T).copy(), (Y @ Y.T).copy()
     np.fill_diagonal(K, 0)

@@ -1,4 +1,4 @@
-"""Both sides of a case in turn, and what came of it as a line of a table."""
+"""Alternating runs of both sides of a case, and their result as a row of a table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from perf.measure import Runs
 
-# A peer that takes longer than this runs once, whatever the number of rounds.
+# A peer that takes longer than this number of seconds runs once, whatever the number of rounds.
 LONG = 5.0
-# From here on, watching memory costs no time that would show, and the watched run counts as a round.
+# From this number of seconds on, the overhead of monitoring memory is negligible, and that run counts as a round.
 SHORT = 1.0
 
 HEADER = (
@@ -21,9 +21,9 @@ HEADER = (
 
 
 def in_turn(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, clock: str) -> tuple[Runs, Runs]:
-    """Each side once watched for its memory, then timed, one after the other: ``rounds`` times, a long peer once.
+    """Run each side once to measure memory, then time both alternately: ``rounds`` times, or once for a long peer.
 
-    Of a side that is not short, the watched run is its first round.
+    Unless a side is short, its run with measured memory is its first round.
     """
     mine, peer = Runs(clock), Runs(clock)
     for side, run in ((mine, ours), (peer, theirs)):
@@ -40,10 +40,10 @@ def in_turn(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, clo
 
 
 def difference(mine: Any, peer: Any) -> float:
-    """The largest difference of samples, of the splits and neuroids that the peer ran."""
-    one, other = np.atleast_1d(mine), np.atleast_1d(peer)
-    one = one[tuple(slice(length) for length in other.shape)]
-    return float(np.nanmax(np.abs(one - other)))
+    """The largest difference of samples, over the splits and neuroids that the peer ran."""
+    ours, theirs = np.atleast_1d(mine), np.atleast_1d(peer)
+    ours = ours[tuple(slice(length) for length in theirs.shape)]
+    return float(np.nanmax(np.abs(ours - theirs)))
 
 
 def line(first: str, name: str, against: str, sides: tuple[Runs, Runs], share: float, limit: float) -> str:

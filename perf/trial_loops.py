@@ -1,4 +1,4 @@
-"""Behavioural metrics as lean loops over labels: dictionaries and data frames, nothing that the task does not need."""
+"""Behavioural metrics as lean loops over labels, with dictionaries and data frames."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def loop_pattern(rate: dict, truth: dict, objects: list, *, normalise: bool, mea
 def loop_object_task(
     source: xr.DataArray, target: xr.DataArray, *, normalise: bool, mean: bool
 ) -> np.ndarray:
-    """Score and ceiling of two random halves, by dictionaries of labels."""
+    """Score and ceiling of two random halves, with dictionaries of labels."""
     objects = sorted(source["choice"].values.tolist())
     rows = list(
         zip(
@@ -72,7 +72,7 @@ def loop_object_task(
             if c != truth[image]
         }
 
-    random, out, wanted = np.random.RandomState(0), [], pattern(model)
+    random, correlations, model_pattern = np.random.RandomState(0), [], pattern(model)
     for _ in range(2):
         order = list(range(len(rows)))
         random.shuffle(order)
@@ -81,11 +81,11 @@ def loop_object_task(
             for part in (order[: len(rows) // 2], order[len(rows) // 2 :])
         ]
         known = [~np.isnan(halves[0]), ~np.isnan(halves[0]) & ~np.isnan(halves[1])]
-        out += [
-            pearsonr(wanted[known[0]], halves[0][known[0]])[0],
+        correlations += [
+            pearsonr(model_pattern[known[0]], halves[0][known[0]])[0],
             pearsonr(halves[0][known[1]], halves[1][known[1]])[0],
         ]
-    return np.array([np.mean(out[::2]), np.mean(out[1::2])])
+    return np.array([np.mean(correlations[::2]), np.mean(correlations[1::2])])
 
 
 def loop_agreement(source: xr.DataArray, target: xr.DataArray) -> np.ndarray:
@@ -95,20 +95,22 @@ def loop_agreement(source: xr.DataArray, target: xr.DataArray) -> np.ndarray:
 
     def kappa(a: pd.DataFrame, b: pd.DataFrame) -> float:
         a, b = a.sort_values("stimulus_id"), b.sort_values("stimulus_id")
-        one, two = (
+        first_correct, second_correct = (
             (a["answer"].to_numpy() == a["truth"].to_numpy()),
             (b["answer"].to_numpy() == b["truth"].to_numpy()),
         )
-        expected = one.mean() * two.mean() + (1 - one.mean()) * (1 - two.mean())
-        return ((one == two).mean() - expected) / (1 - expected)
+        expected = first_correct.mean() * second_correct.mean() + (1 - first_correct.mean()) * (
+            1 - second_correct.mean()
+        )
+        return ((first_correct == second_correct).mean() - expected) / (1 - expected)
 
-    people, conditions = sorted(frame["subject"].unique()), sorted(frame["condition"].unique())
+    subjects, conditions = sorted(frame["subject"].unique()), sorted(frame["condition"].unique())
 
-    def part(table: pd.DataFrame, condition: str, person: str | None = None) -> pd.DataFrame:
+    def part(table: pd.DataFrame, condition: str, subject: str | None = None) -> pd.DataFrame:
         keep = table["condition"] == condition
-        return table[keep & (table["subject"] == person)] if person else table[keep]
+        return table[keep & (table["subject"] == subject)] if subject else table[keep]
 
-    score = [[kappa(part(model, c), part(frame, c, p)) for c in conditions] for p in people]
-    pairs = itertools.combinations(people, 2)
+    score = [[kappa(part(model, c), part(frame, c, p)) for c in conditions] for p in subjects]
+    pairs = itertools.combinations(subjects, 2)
     ceiling = [[kappa(part(frame, c, p), part(frame, c, q)) for c in conditions] for p, q in pairs]
     return np.array([np.mean(score), np.mean(ceiling)])

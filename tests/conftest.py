@@ -1,4 +1,4 @@
-"""What all tests share: where the reference values and the mirror of real data lie, when they are there."""
+"""Fixtures of all tests: the repository, a small laboratory, and the folders of reference values and real data."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The checkout that the tests run from."""
+    """The checkout from which the tests run."""
     return REPOSITORY
 
 
 @pytest.fixture(autouse=True)
 def readers_store(tmp_path: Path) -> Iterator[None]:
-    """Readers that a test calls by themselves keep what they prepare below the folder of the test."""
+    """Readers that are called directly store prepared data in the test's temporary folder."""
     with store_at(tmp_path):
         yield
 
 
 @pytest.fixture
 def lab(tmp_path: Path, repository: Path) -> Lab:
-    """The small laboratory that many tests work in."""
+    """A small laboratory: a repository with a few specs and simulated data."""
     return build(tmp_path / "lab", repository)
 
 
 @pytest.fixture(scope="session")
 def _validated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small laboratory after its data were validated, which only copies are made of."""
-    made = build(tmp_path_factory.mktemp("validated") / "lab", REPOSITORY)
-    validate(made.open(), "lab")
-    return made.root
+    """The small laboratory with validated data; tests use copies of it."""
+    lab = build(tmp_path_factory.mktemp("validated") / "lab", REPOSITORY)
+    validate(lab.open(), "lab")
+    return lab.root
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def valid(tmp_path: Path, _validated: Path) -> Lab:
 def _components_of_tests_stay_at_home(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What test modules register when they are imported is there for those modules alone."""
+    """Components that a test module registers on import are available to that module only."""
     home = request.module.__name__ if request.module else ""
     for key, component in list(registry._REGISTRY.items()):
         place = component.function.__module__
@@ -71,11 +71,11 @@ def _folder(variable: str, default: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def reference() -> Path:
-    """Folder of reference values computed with other packages; tests that need it are skipped without it."""
+    """The folder of reference values computed with other packages; tests that need it are skipped without it."""
     return _folder("NEUROLEDGER_REFERENCE", REPOSITORY.parent / "shared" / "reference")
 
 
 @pytest.fixture(scope="session")
 def mirror() -> Path:
-    """Folder of original public data files; tests that need it are skipped without it."""
+    """The folder of original public data files; tests that need it are skipped without it."""
     return _folder("NEUROLEDGER_MIRROR", REPOSITORY.parent / "shared" / "data")

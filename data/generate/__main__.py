@@ -1,7 +1,7 @@
-"""Build all reference data: ``python -m data.generate [FOLDER]``; the same bytes every time.
+"""Build all reference data deterministically: ``python -m data.generate [FOLDER]``.
 
-Writes every simulated data set and every trained network under FOLDER (default ``data``), and prints size and SHA-256
-of each file, as they are pinned in ``specs/``. After a change: ``dvc add`` the files, ``dvc push``, and raise the
+Writes every simulated data set and every trained network to FOLDER (default ``data``), and prints size and SHA-256
+of each file in the form of the pins in ``specs/``. After a change, ``dvc add`` the files, ``dvc push``, and increase the
 version of the data set.
 """
 
@@ -22,7 +22,7 @@ from data.generate.pins import build_and_print
 
 
 def build(folder: Path) -> list[Path]:
-    """Write everything under ``folder`` and return the files to be pinned."""
+    """Write all files under ``folder``, and return those to be pinned."""
     written = [*vision.build(folder), *motor_imagery.build(folder), *temporal.build(folder)]
     written += small_tasks.build(folder) + independent_sets.build(folder) + population.build(folder)
     for name in temporal_models.MODELS:

@@ -1,4 +1,4 @@
-"""Simulated people in a two-choice task on digits: their probabilities are known, and with them the best model."""
+"""Simulated subjects in a two-choice task on digits, with known probabilities and a known best model."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SHARPNESS: Final = 3.0
 
 
 class Trials(NamedTuple):
-    """A table with one row per trial, and what is true of it."""
+    """A table with one row per trial, and the facts of the simulation."""
 
     table: pd.DataFrame
     truth: dict[str, Any]
 
 
 def two_choices(features: NDArray[np.float64], stimuli: pd.DataFrame) -> Trials:
-    """Every test digit against every other object, twice by each of ten people, in random order.
+    """Trials of every test digit against every other object, twice for each of ten subjects, in random order.
 
-    A logistic readout of the noise-free IT signals, fitted on the train digits, gives the probability ``p`` of each
-    object; a person chooses the shown object with probability ``p(shown)³ / (p(shown)³ + p(other)³)``, and guesses in
+    A logistic readout of the noise-free IT signals, fitted on the train digits, yields the probability ``p`` of each
+    object; a subject chooses the shown object with probability ``p(shown)³ / (p(shown)³ + p(other)³)``, and guesses in
     2 % of the trials.
     """
     rng = np.random.default_rng(SEED)
@@ -49,10 +49,10 @@ def two_choices(features: NDArray[np.float64], stimuli: pd.DataFrame) -> Trials:
     ]
     image, other, person = np.array(rows).T[:, rng.permutation(len(rows))]
     p = fitted.values
-    ours, theirs = p[image, shown[image]] ** SHARPNESS, p[image, other] ** SHARPNESS
-    right = ours / (ours + theirs)
-    right = LAPSES / 2 + (1 - LAPSES) * right
-    correct = rng.random(len(image)) < right
+    target_strength, other_strength = p[image, shown[image]] ** SHARPNESS, p[image, other] ** SHARPNESS
+    p_correct = target_strength / (target_strength + other_strength)
+    p_correct = LAPSES / 2 + (1 - LAPSES) * p_correct
+    correct = rng.random(len(image)) < p_correct
     order = np.lexsort((np.arange(len(image)), person))
     table = pd.DataFrame(
         {
@@ -71,6 +71,6 @@ def two_choices(features: NDArray[np.float64], stimuli: pd.DataFrame) -> Trials:
             "best_model": "generator, by its layer IT",
             "formula": "p(correct) = lapses / 2 + (1 - lapses) p(shown)^3 / (p(shown)^3 + p(other)^3)",
             "lapses": LAPSES,
-            "expected_accuracy": round(float(right.mean()), 8),
+            "expected_accuracy": round(float(p_correct.mean()), 8),
         },
     )

@@ -1,4 +1,4 @@
-"""Simulated V1 neurons of known orientation tuning, and the gratings that they are shown."""
+"""Simulated V1 neurons with known orientation tuning, and their gratings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _png(luminance: Floats) -> bytes:
 
 
 def gratings() -> Gratings:
-    """Full-contrast sinusoidal gratings in a round window, all orientations × frequencies × phases, and a grey screen."""
+    """Full-contrast sinusoidal gratings in a circular window, all orientations × frequencies × phases, and a grey screen."""
     axis = (np.arange(PIXELS) + 0.5) / PIXELS * DEGREES - DEGREES / 2
     x, y = np.meshgrid(axis, axis)
     window = np.hypot(x, y) <= DEGREES / 2
@@ -69,10 +69,10 @@ def gratings() -> Gratings:
 
 
 def population(table: pd.DataFrame, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Spikes/s ``(stimulus, neuron)`` and to the blank screen ``(neuron,)``.
+    """Rates in spikes/s for the gratings ``(stimulus, neuron)`` and for the blank screen ``(neuron,)``.
 
     A neuron's rate is ``base + gain · exp(κ (cos 2(θ − θ₀) − 1)) · exp(−log₂²(f / f₀) / 2) · (1 + m cos(φ − φ₀))``, with
-    preferred orientation, frequency and phase anywhere, log κ normal around 0.5 and modulation m uniform in 0 … 1.
+    uniform preferred orientation, log frequency and phase, log κ normal around 0.5, and modulation m uniform in 0 … 1.
     """
     theta, frequency, phase = (
         table[name].to_numpy(dtype=float)[:, None] for name in ("orientation", "spatial_frequency", "phase")
@@ -92,9 +92,11 @@ def neurons(table: pd.DataFrame) -> xr.DataArray:
     """Orientation properties of 150 simulated neurons, ``(neuroid, property)``, with the bins of each as attributes."""
     rates, base = population(table, NEURONS, np.random.default_rng(SEED))
     properties = property_table("orientation", _responses(table, rates, "neuron"), base)
-    named = properties.assign_coords(region=("neuroid", np.full(properties.sizes["neuroid"], "V1")))
-    named.attrs = {f"{name}_bins": edges for name, edges in BINS.items()}
-    return named
+    table_of_properties = properties.assign_coords(
+        region=("neuroid", np.full(properties.sizes["neuroid"], "V1"))
+    )
+    table_of_properties.attrs = {f"{name}_bins": edges for name, edges in BINS.items()}
+    return table_of_properties
 
 
 def model(table: pd.DataFrame) -> xr.DataArray:
@@ -121,7 +123,7 @@ def _responses(table: pd.DataFrame, rates: Floats, name: str, extra: list[str] |
 
 
 def truth() -> dict[str, Any]:
-    """What was chosen."""
+    """The facts of the simulation."""
     return {
         "about": "Simulated neurons of known tuning. No animal was recorded.",
         "best_model": "tuned_population: other neurons of the same distribution",

@@ -1,4 +1,4 @@
-"""Real handwritten digits, shown at varying places of a dark screen, as a stimulus set of PNG files."""
+"""Handwritten digits (real data) at varying positions on a dark screen, as a stimulus set of PNG files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NAMES: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "
 
 
 class Digits(NamedTuple):
-    """Scikit-learn's 1,797 digits as luminance from 0 to 1, divided once and for all.
+    """Scikit-learn's 1,797 digits as luminance from 0 to 1, with a fixed division.
 
-    ``shown`` are the 500 digits (50 of each object) of the stimulus set, ``held_out`` the 1,297 others:
-    those that exemplars and trained networks may be made from.
+    ``shown`` are the 500 digits (50 of each object) of the stimulus set, ``held_out`` the other 1,297, which are
+    used for exemplars and for training networks.
     """
 
     luminance: Floats
@@ -37,7 +37,7 @@ class Digits(NamedTuple):
 
 
 def digits() -> Digits:
-    """The digits, their division, and the place (row, column) at which each shown digit appears."""
+    """The digits, their division, and the position (row, column) of each shown digit."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -51,7 +51,7 @@ def digits() -> Digits:
 
 
 def on_canvas(luminance: Floats, places: Integers) -> Floats:
-    """Digits (digit, 8, 8) at their places on dark canvases (digit, 16, 16)."""
+    """Digits (digit, 8, 8) at their positions on dark canvases (digit, 16, 16)."""
     canvas = np.zeros((len(luminance), CANVAS, CANVAS))
     for image, digit, (row, column) in zip(canvas, luminance, places, strict=True):
         image[row : row + DIGIT, column : column + DIGIT] = digit
@@ -59,7 +59,7 @@ def on_canvas(luminance: Floats, places: Integers) -> Floats:
 
 
 def png(luminance: Floats) -> bytes:
-    """One canvas as an 8-bit grey PNG, every value a square of 4 × 4 pixels; luminance 1 is the value 240."""
+    """One canvas as an 8-bit grey PNG, with 4 × 4 pixels per value; luminance 1 is the grey value 240."""
     from PIL import Image
 
     values = np.rint(luminance * 240).astype(np.uint8).repeat(SCALE, axis=0).repeat(SCALE, axis=1)

@@ -1,7 +1,7 @@
-"""Workloads of maximum independent sets: ``python -m data.generate.independent_sets [FOLDER]``; the same bytes every time.
+"""Build workloads of maximum independent sets deterministically: ``python -m data.generate.independent_sets [FOLDER]``.
 
 The table of NeuroBench's QUBO task: sizes, densities and seeds as published, the best published cost of each graph, and
-the SHA-256 of its edges as drawn here. Prints size and SHA-256 of the file, as they are pinned in ``specs/``.
+the SHA-256 of its edges as drawn here. Prints size and SHA-256 of the file in the form of the pins in ``specs/``.
 """
 
 from __future__ import annotations

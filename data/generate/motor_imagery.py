@@ -1,11 +1,11 @@
-"""Simulated motor imagery: ``python -m data.generate.motor_imagery [FOLDER]``; the same bytes every time.
+"""Build simulated motor imagery deterministically: ``python -m data.generate.motor_imagery [FOLDER]``.
 
 Six subjects imagine moving a hand, 40 times each in two sessions; 12 electrodes, 64 Hz, windows of 2 s. The potential of
 every source is that of a current dipole in a homogeneous conducting sphere (Mosher, Leahy & Lewis 1999, IEEE Trans.
-Biomed. Eng. 46:245), radius 9 cm, 0.33 S/m. Two rhythms near 10 Hz lie under C3 and C4; imagining the left hand weakens
-the right one to ``DESYNCHRONISED`` of its amplitude, and the other way round. Thirty background dipoles with 1/f
-spectra and white sensor noise differ between subjects, as do the places of the rhythms and their frequency.
-The control is made alike, with both rhythms the same whatever is imagined: nothing can be decoded from it.
+Biomed. Eng. 46:245), radius 9 cm, 0.33 S/m. Two rhythms near 10 Hz have sources under C3 and C4; imagining the left hand
+reduces the right one to ``DESYNCHRONISED`` of its amplitude, and vice versa. Thirty background dipoles with 1/f
+spectra and white sensor noise differ between subjects, as do the positions of the rhythms and their frequency.
+In the control, both rhythms are independent of the imagined hand, so that nothing can be decoded.
 Values are rounded to 0.05 µV.
 """
 
@@ -68,7 +68,7 @@ def one_over_f(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def rhythm(rng: np.random.Generator, trials: int, samples: int, hertz: float) -> Array:
-    """(trial, sample): a sine whose phase starts anywhere and whose amplitude wanders between 0.7 and 1.3."""
+    """Sines (trial, sample) with a random phase and an amplitude that varies between 0.7 and 1.3."""
     time = np.arange(samples) / RATE
     phase = rng.uniform(0, 2 * np.pi, (trials, 1))
     waxing = 1 + 0.3 * np.sin(
@@ -78,7 +78,7 @@ def rhythm(rng: np.random.Generator, trials: int, samples: int, hertz: float) ->
 
 
 def subject(rng: np.random.Generator, electrodes: Array, left: Array, weakened: float) -> Array:
-    """Windows (trial, channel, sample) in µV; `left` tells the trials in which the left hand was imagined."""
+    """Windows (trial, channel, sample) in µV; `left` marks the trials of the imagined left hand."""
     samples = round(RATE * SECONDS)
     values = np.zeros((len(left), len(electrodes), samples))
     hertz = rng.uniform(9, 11)

@@ -1,4 +1,4 @@
-"""The trained small network: taught, on digits that no benchmark shows, to name a digit at any place."""
+"""Training of the small network, on digits that are in no benchmark, to name a digit at any position."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RATE: Final = 2e-3
 
 
 def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
-    """Train on the held-out digits, each epoch at new places; returns accuracy on the shown ones.
+    """Train on the held-out digits, at new positions in each epoch, and return the accuracy on the shown ones.
 
-    Adam with a rate falling to zero along a cosine. One thread, weights drawn with NumPy: the same bytes on
-    every run with the same versions of torch and of its libraries.
+    Adam with a cosine schedule to zero. With one thread and weights drawn with NumPy, the bytes are the same on
+    every run with the same versions of torch and its libraries.
     """
     import torch
     from safetensors.torch import save_file
@@ -58,6 +58,6 @@ def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
 def screen(
     canvas: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Canvases as the network's preprocessing gives them: (value / 255 − 0.1) / 0.3, one channel."""
+    """Canvases after the network's preprocessing: (value / 255 − 0.1) / 0.3, one channel."""
     values = np.rint(canvas * 240) / 255
     return ((values - 0.1) / 0.3).astype(np.float32)[:, None]

@@ -1,4 +1,4 @@
-"""Simulated recordings: known signal, noise and repetitions, hence a known ceiling and a known best model."""
+"""Simulated recordings with known signal, noise and repetitions, and hence a known ceiling and best model."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ ABOUT: Final = (
 
 
 class Recording(NamedTuple):
-    """A simulated assembly and what is true of it."""
+    """A simulated assembly and the facts of the simulation."""
 
     assembly: xr.DataArray
     truth: dict[str, Any]
 
 
 def static(signals: dict[str, Floats], table: pd.DataFrame) -> Recording:
-    """All stimuli × 8 repetitions of every region's neurons, with independent Gaussian noise.
+    """Responses of every region's neurons to all stimuli × 8 repetitions, with independent Gaussian noise.
 
-    A neuron of signal variance 1 (over the stimuli) and noise variance s² has, after averaging R
+    A neuron with signal variance 1 (over the stimuli) and noise variance s² has, after averaging R
     repetitions, the reliability 1 / (1 + s² / R): the split-half correlation after Spearman–Brown. s² is
-    chosen for reliabilities from .50 to .95 in equal steps. No model can correlate better with the average
-    than the square root of it.
+    chosen for reliabilities from .50 to .95 in equal steps. The correlation of a model with the average is at
+    most the square root of the reliability.
     """
     rng = np.random.default_rng(SEED)
     signal = np.concatenate(list(signals.values()), axis=1)
@@ -60,10 +60,10 @@ def static(signals: dict[str, Floats], table: pd.DataFrame) -> Recording:
 def ragged(signal: Floats, table: pd.DataFrame) -> Recording:
     """Spike counts (Poisson) with 6 to 10 repetitions, which differ between stimuli.
 
-    With rate λ(stimulus) the signal variance is var λ. Ten repetition numbers are halved at random; a
-    stimulus with n repetitions has k of them in a half with the hypergeometric probability of k, hence a
-    half-mean has the noise variance mean(λ · E[1/k]), and the expected split-half correlation is var λ /
-    (var λ + mean(λ · E[1/k])), to be stepped up by Spearman–Brown.
+    With rate λ(stimulus), the signal variance is var λ. Ten repetition numbers are halved at random; of the n
+    repetitions of a stimulus, k are in a half with the hypergeometric probability of k. Hence a half-mean has
+    the noise variance mean(λ · E[1/k]), and the expected split-half correlation is var λ /
+    (var λ + mean(λ · E[1/k])), to be corrected by Spearman–Brown.
     """
     rng = np.random.default_rng(SEED + 1)
     counts = rng.permutation(np.resize(np.arange(6, 11), len(table)))
@@ -82,7 +82,7 @@ def ragged(signal: Floats, table: pd.DataFrame) -> Recording:
 
 
 def timed(signal: Floats, table: pd.DataFrame) -> Recording:
-    """Responses in seven bins of 20 ms from 70 ms: an early drive gives way to a later one.
+    """Responses in seven bins of 20 ms from 70 ms, with an early and a late component.
 
     r(stimulus, t) = early(t) · own(stimulus) + late(t) · next(stimulus), with Gaussian noise of variance 2
     for each of 6 repetitions; the reliability in a bin is v / (v + 2 / 6), with v the variance of r(·, t)
@@ -112,11 +112,11 @@ def timed(signal: Floats, table: pd.DataFrame) -> Recording:
 
 
 def subjects(signal: Floats, table: pd.DataFrame) -> Recording:
-    """Four subjects of 60 voxels that share one geometry, with 4 repetitions and Gaussian noise.
+    """Responses of four subjects with 60 voxels each and the same geometry, with 4 repetitions and Gaussian noise.
 
-    Voxels are the centred IT signal turned by an orthonormal matrix whose columns sum to zero, another for
-    each subject: without noise, 1 − Pearson between voxel patterns equals 1 − Pearson between the IT
-    neurons, in every subject. So the neurons' RDM is the best possible model, and without noise its
+    Voxels are the centred IT signal, rotated by an orthonormal matrix whose columns sum to zero, a different one
+    for each subject: without noise, 1 − Pearson between voxel patterns equals 1 − Pearson between the IT
+    neurons, in every subject. Therefore the neurons' RDM is the best possible model, and without noise its
     correlation would be 1.
     """
     rng = np.random.default_rng(SEED + 3)
@@ -142,7 +142,7 @@ def subjects(signal: Floats, table: pd.DataFrame) -> Recording:
 
 
 def noise_free(signals: dict[str, Floats], table: pd.DataFrame) -> xr.DataArray:
-    """The generator itself: what every neuron would say without noise, one row per stimulus."""
+    """The generator as a model: the noise-free response of every neuron, one row per stimulus."""
     neuroids = _neuroids({region: signal.shape[1] for region, signal in signals.items()})
     neuroids["layer"] = neuroids["region"]
     presentations = {"stimulus_id": table["stimulus_id"].to_numpy().astype(str)}
@@ -157,7 +157,7 @@ def _rotation(rng: np.random.Generator, rows: int, columns: int) -> Floats:
 
 
 def _mean_inverse(count: int, numbers: int) -> float:
-    """E[1/k] where k of ``count`` repetitions fall into a random half of ``numbers``."""
+    """E[1/k], where k of ``count`` repetitions are in a random half of ``numbers``."""
     half = numbers // 2
     ways = {k: comb(count, k) * comb(numbers - count, half - k) for k in range(1, min(count, half) + 1)}
     return sum(w / k for k, w in ways.items()) / sum(ways.values())

@@ -1,4 +1,4 @@
-"""Simulated observers who name digits in noise: a known psychometric function and known agreement of their errors."""
+"""Simulated observers who name digits in noise, with a known psychometric function and error consistency."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ABOUT: Final = "Simulated observers: accuracy and agreement were chosen. No pers
 
 
 class Naming(NamedTuple):
-    """Stimuli with their files, trials of the observers, what is true of them, and their shared decisions."""
+    """Stimuli with their files, trials of the observers, the facts of the simulation, and the shared decisions."""
 
     table: pd.DataFrame
     files: dict[str, bytes]
@@ -35,14 +35,13 @@ class Naming(NamedTuple):
 
 
 def naming(source: Digits, table: pd.DataFrame) -> Naming:
-    """Ten-alternative naming of 200 digits at four contrasts, 300 other digits for a model's readout to be fitted.
+    """Ten-alternative naming of 200 digits at four contrasts, and 300 other digits for fitting a model's readout.
 
-    The shared decision is right for a share p(c) = γ + (1 − γ − λ)(1 − exp(−(c / α)^β)) of the digits at
-    contrast c, of each name those that resemble exemplars of their own kind most, and otherwise names the
-    kind they resemble next. An observer copies it with probability q = 0.6, and else is right with
-    probability p(c), or names any other digit. Two observers then have, in expectation, the error
-    consistency (kappa) q² = 0.36; the shared decision has q = 0.6 with each of them, more than any observer
-    has.
+    The shared decision is correct for a share p(c) = γ + (1 − γ − λ)(1 − exp(−(c / α)^β)) of the digits at
+    contrast c: for each name, those most similar to exemplars of their own class. Otherwise it is the most similar
+    other class. An observer copies the shared decision with probability q = 0.6; else the observer is correct with
+    probability p(c), or names a random other digit. Two observers then have the expected error
+    consistency (kappa) q² = 0.36; the shared decision has q = 0.6 with each of them, more than any observer.
     """
     rng = np.random.default_rng(SEED)
     labels = source.labels[source.shown]
@@ -82,13 +81,13 @@ def naming(source: Digits, table: pd.DataFrame) -> Naming:
 
 
 def _easiest_first(margin: Floats, labels: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The easiest digit of every name, then the next of every name: all names stay equally hard to all observers."""
+    """The easiest digit of every name, then the next one of every name, so that all names are equally difficult."""
     rank = np.array([((labels == labels[i]) & (margin > margin[i])).sum() for i in range(len(labels))])
     return np.lexsort((-margin, rank))
 
 
 def psychometric(contrast: float) -> float:
-    """Probability of a right answer at a contrast (Weibull, with guesses and lapses)."""
+    """Probability of a correct answer at a contrast (Weibull, with guesses and lapses)."""
     return float(GUESS + (1 - GUESS - LAPSE) * (1 - np.exp(-((contrast / THRESHOLD) ** SLOPE))))
 
 
@@ -105,7 +104,7 @@ def _canvas(source: Digits, chosen: NDArray[np.intp]) -> Floats:
 
 
 def _noisy(canvas: Floats, contrast: float, rng: np.random.Generator) -> Floats:
-    """Digits of a contrast on the dark canvas, with Gaussian noise of standard deviation 0.08, cut to the range."""
+    """Digits of a contrast on the dark canvas, with Gaussian noise of standard deviation 0.08, clipped to the range."""
     return np.asarray(np.clip(contrast * canvas + NOISE * rng.standard_normal(canvas.shape), 0, 1))
 
 
@@ -147,7 +146,7 @@ def _trials(trials: list[tuple[pd.DataFrame, int, NDArray[np.intp]]]) -> pd.Data
 
 
 def _decisions(table: pd.DataFrame, decision: NDArray[Any]) -> xr.DataArray:
-    """The shared decision about every stimulus as ten units of which one is active; the truth for fitting stimuli."""
+    """The shared decision for every stimulus as a one-hot vector of ten units; the true class for fitting stimuli."""
     return xr.DataArray(
         np.eye(10, dtype=np.float32)[decision],
         dims=("presentation", "neuroid"),

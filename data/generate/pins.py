@@ -1,4 +1,4 @@
-"""What a generator prints at its end: the pins of what it wrote, as a spec holds them."""
+"""Build files from the command line, and print their pins in the form of a spec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["build_and_print"]
 
 
 def build_and_print(build: Callable[[Path], list[Path]]) -> None:
-    """Build under the folder that the command line names (``data`` if none), then print a pin for each file."""
+    """Build in the folder given on the command line (default ``data``), and print a pin for each file."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("data")
     for path in build(folder):
         content = path.read_bytes()

@@ -1,7 +1,7 @@
-"""A simulated population in an NWB file: ``python -m data.generate.population [FOLDER]``; the same values every time.
+"""Build a simulated population in an NWB file deterministically: ``python -m data.generate.population [FOLDER]``.
 
-Three latent courses drive the rates of forty Poisson neurons, so that neurons tell of each other what their own mean
-rates do not. Prints size and SHA-256, as they are pinned in ``specs/``.
+Three latent time courses drive the rates of forty Poisson neurons, so that neurons predict each other better than their
+mean rates do. Prints size and SHA-256 in the form of the pins in ``specs/``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 def rates(rng: np.random.Generator) -> Floats:
-    """Spikes a second, (trial, bin, neuron): exponentials of weighted latent courses, each a sine of its own phase."""
+    """Rates in spikes/s, (trial, bin, neuron): exponentials of weighted latent sines with random phases."""
     moments = (np.arange(round(SECONDS / BIN)) + 0.5) * BIN
     hertz = rng.uniform(0.5, 2.0, LATENTS)
     phases = rng.uniform(0.0, 2 * np.pi, (TRIALS, 1, LATENTS))
@@ -43,7 +43,7 @@ def rates(rng: np.random.Generator) -> Floats:
 
 
 def spikes(rng: np.random.Generator, rate: Floats) -> list[Floats]:
-    """Times of the spikes of each neuron in seconds, evenly spread within the bins in which they fall."""
+    """Spike times of each neuron in seconds, uniformly distributed within their bins."""
     counts = rng.poisson(rate * BIN)
     trial, at, neuron = (np.repeat(index, counts[counts > 0]) for index in np.nonzero(counts))
     times = trial * PAUSE + (at + rng.uniform(0.02, 0.98, len(at))) * BIN
@@ -51,7 +51,7 @@ def spikes(rng: np.random.Generator, rate: Floats) -> list[Floats]:
 
 
 def attainable(rate: Floats, times: list[Floats]) -> float:
-    """Bits per spike that the true rates explain beyond the mean of each held-out neuron over all bins [peiye2021]."""
+    """Bits per spike of the true rates, compared with the mean of each held-out neuron over all bins [peiye2021]."""
     edges = (np.arange(TRIALS)[:, None] * PAUSE + np.arange(round(SECONDS / BIN) + 1) * BIN).ravel()
     gained = total = 0.0
     for number in range(HELD_OUT - 1, NEURONS, HELD_OUT):
@@ -75,23 +75,23 @@ def build(folder: Path) -> list[Path]:
     times = spikes(rng, rate)
     numbers = np.random.default_rng(SEED)
 
-    def drawn() -> uuid.UUID:
+    def seeded_uuid() -> uuid.UUID:
         return uuid.UUID(bytes=numbers.bytes(16), version=4)
 
-    # Identifiers of the file's parts would differ in every file.
-    with mock.patch("hdmf.container.uuid4", drawn):
-        held = pynwb.NWBFile(
+    # Seed the identifiers of the file's objects, which would be random otherwise.
+    with mock.patch("hdmf.container.uuid4", seeded_uuid):
+        nwb_file = pynwb.NWBFile(
             "Simulated: forty Poisson neurons driven by three latent courses", NAME, STARTED,
             session_id="1", file_create_date=STARTED, timestamps_reference_time=STARTED,
         )  # fmt: skip
-        held.subject = pynwb.file.Subject(subject_id="simulated", species="none")
+        nwb_file.subject = pynwb.file.Subject(subject_id="simulated", species="none")
         for spiked in times:
-            held.add_unit(spike_times=spiked)
+            nwb_file.add_unit(spike_times=spiked)
         for trial in range(TRIALS):
-            held.add_trial(start_time=trial * PAUSE, stop_time=trial * PAUSE + SECONDS)
+            nwb_file.add_trial(start_time=trial * PAUSE, stop_time=trial * PAUSE + SECONDS)
         path = home / "session.nwb"
-        with pynwb.NWBHDF5IO(str(path), "w") as opened:
-            opened.write(held, cache_spec=False)
+        with pynwb.NWBHDF5IO(str(path), "w") as io:
+            io.write(nwb_file, cache_spec=False)
     facts = {
         "seed": SEED,
         "neurons": NEURONS,

@@ -1,7 +1,7 @@
-"""Small simulated tasks for inference: ``python -m data.generate.small_tasks [FOLDER]``; the same bytes every time.
+"""Build small simulated tasks for inference deterministically: ``python -m data.generate.small_tasks [FOLDER]``.
 
-Boxes to be found in scenes, and the velocity of a hand to be read from neurons. Prints size and SHA-256 of each file,
-as they are pinned in ``specs/``.
+Detection of boxes in scenes, and decoding of the velocity of a hand from neurons. Prints size and SHA-256 of each file in
+the form of the pins in ``specs/``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ BIN: Final = 50.0
 
 
 def scenes() -> xr.DataArray:
-    """120 scenes of 24 × 24 pixels with one to three bright rectangles that stand apart, tall or wide, in noise."""
+    """120 scenes of 24 × 24 pixels with one to three separate bright rectangles, tall or wide, in noise."""
     rng = np.random.default_rng(20_261_121)
     images, boxes = np.empty((SCENES, SIDE, SIDE)), []
     for number in range(SCENES):
         image = rng.normal(40, 12, (SIDE, SIDE))
-        free, found = np.ones((SIDE, SIDE), dtype=bool), []
+        free, boxes_of_scene = np.ones((SIDE, SIDE), dtype=bool), []
         for _ in range(int(rng.integers(1, 4))):
             label = str(rng.choice(list(SHAPES)))
             width, height = SHAPES[label]
@@ -46,9 +46,9 @@ def scenes() -> xr.DataArray:
             x, y = places[int(rng.integers(len(places)))]
             image[y : y + height, x : x + width] += rng.uniform(90, 160)
             free[max(0, y - 2) : y + height + 2, max(0, x - 2) : x + width + 2] = False
-            found.append([label, x, y, x + width, y + height])
+            boxes_of_scene.append([label, x, y, x + width, y + height])
         images[number] = image
-        boxes.append(json.dumps(found))
+        boxes.append(json.dumps(boxes_of_scene))
     pixels = np.clip(np.rint(images), 0, 255).astype(np.uint8)
     return _examples(
         pixels.reshape(SCENES, SIDE * SIDE, 1),
@@ -61,8 +61,8 @@ def scenes() -> xr.DataArray:
 def reaching() -> xr.DataArray:
     """80 reaches to eight targets in bins of 50 ms: Poisson counts of 32 neurons whose rates are linear in velocity.
 
-    The first half of the reaches is to learn from, a quarter to validate and the last quarter to test, in the order
-    of time.
+    In the order of time, the first half of the reaches is for training, a quarter for validation, and the last quarter
+    for the test.
     """
     rng = np.random.default_rng(20_261_122)
     angles = np.arange(8) * np.pi / 4
@@ -107,10 +107,10 @@ def _examples(
 def build(folder: Path) -> list[Path]:
     """Write both data sets under ``folder``."""
     written = []
-    for name, data in {"Scenes.simulated": scenes(), "Reaching.simulated": reaching()}.items():
+    for name, dataset in {"Scenes.simulated": scenes(), "Reaching.simulated": reaching()}.items():
         path = folder / name / "responses.nc"
         path.parent.mkdir(parents=True, exist_ok=True)
-        assembly.write(assembly.check(data, name=name), path)
+        assembly.write(assembly.check(dataset, name=name), path)
         written.append(path)
     return written
 

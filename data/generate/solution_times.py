@@ -1,4 +1,4 @@
-"""A simulated monkey solves digits at known times, and a population whose objects emerge at just those times."""
+"""Simulated solution times of digits, and a population in which object identity emerges at these times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EPOCHS, BATCH, RATE = 40, 64, 3e-3
 
 
 class Solving(NamedTuple):
-    """Solution times in every session, what is true of them, and two populations over time."""
+    """Solution times in every session, the facts of the simulation, and two populations over time."""
 
     times: xr.DataArray
     truth: dict[str, Any]
@@ -40,17 +40,17 @@ class Solving(NamedTuple):
 
 
 def solving(source: Digits, table: pd.DataFrame) -> Solving:
-    """Times at which the 500 digits are solved in each of four sessions, harder digits later.
+    """Solution times of the 500 digits in each of four sessions; more difficult digits are solved later.
 
-    A digit's own time is 140 ms + 20 ms · z, with z the normal score of its rank in difficulty: how little it
-    resembles exemplars of its own kind more than those of the next. A session measures it with Gaussian noise of
-    variance s² = 4 σ² (1 / ρ − 1), so that the mean of four sessions has the reliability ρ = .8. Times and their
-    mean are then jointly normal with correlation √ρ, and no model can have a Spearman correlation with the mean
-    above (6 / π) asin(√ρ / 2) = .886. Twenty digits, drawn by chance, are never solved.
+    The true time of a digit is 140 ms + 20 ms · z, with z the normal score of its rank in difficulty: the similarity to
+    exemplars of the most similar other class, minus that to its own class. A session measures it with Gaussian noise of
+    variance s² = 4 σ² (1 / ρ − 1), so that the mean of four sessions has the reliability ρ = .8. True times and this
+    mean are then jointly normal with correlation √ρ, and the Spearman correlation of a model with the mean is at
+    most (6 / π) asin(√ρ / 2) = .886. Twenty digits, drawn at random, are never solved.
 
-    People's d-prime is 1 for every digit, as the study of Kar et al. (2019) matched its images in people's
-    performance. In the population ten units, one for each object, rise where their object is shown, half-way at the
-    digit's own time. The scrambled population rises at the times of other digits.
+    The human d-prime is 1 for every digit, since Kar et al. (2019) matched their images for human performance. In the
+    population, ten units, one for each object, respond to their object, and reach half of their response at the
+    digit's true time. The scrambled population does so at the times of other digits.
     """
     rng = np.random.default_rng(SEED)
     labels = source.labels[source.shown]
@@ -89,7 +89,7 @@ def _times(measured: Floats, table: pd.DataFrame) -> xr.DataArray:
 
 
 def _population(latency: Floats, labels: NDArray[np.intp], table: pd.DataFrame) -> xr.DataArray:
-    """Ten units, 1 / (1 + exp(−(t − latency) / 2 ms)) at the middle t of a bin where their object is shown."""
+    """Responses of ten units to their object, 1 / (1 + exp(−(t − latency) / 2 ms)), with t the centre of a bin."""
     starts, ends = np.array(BINS).T
     rise = 1 / (1 + np.exp(-((starts + ends) / 2 - latency[:, None]) / RISE_MS))
     values = np.eye(len(NAMES))[labels][:, :, None] * rise[:, None, :]
@@ -122,9 +122,10 @@ def _truth(noise: float) -> dict[str, Any]:
 
 
 def train(source: Digits, path: Path) -> float:
-    """Train the recurrent network on held-out digits to name them from its sixth step on; accuracy on the shown ones.
+    """Train the recurrent network to name held-out digits from its sixth step on; return the accuracy on the shown ones.
 
-    One thread and seeded generators: the same bytes on every run with the same versions of torch and its libraries.
+    With one thread and seeded generators, the bytes are the same on every run with the same versions of torch and its
+    libraries.
     """
     import torch
     from safetensors.torch import save_file

@@ -1,7 +1,7 @@
-"""Data in time for inference: ``python -m data.generate.temporal [FOLDER]``; the same bytes every time.
+"""Build temporal data for inference deterministically: ``python -m data.generate.temporal [FOLDER]``.
 
-Digits as spike trains, simulated heartbeats, and Mackey-Glass series of fourteen delays. Prints size and SHA-256 of
-each file, as they are pinned in ``specs/``.
+Digits as spike trains, simulated heartbeats, and Mackey-Glass series with fourteen delays. Prints size and SHA-256 of
+each file in the form of the pins in ``specs/``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from neuroledger.data import assembly
 
 Floats = NDArray[np.float64]
 
-# Delay: Lyapunov time and constant history, as the NeuroBench data card gives them (CC-BY-4.0).
+# Delay: Lyapunov time and constant history, from the NeuroBench data card (CC-BY-4.0).
 DELAYS: Final = {
     17: (197, 0.7206597), 18: (138, 0.774431), 19: (315, 0.778347), 20: (131, 0.922599), 21: (191, 0.947943),
     22: (119, 0.545596), 23: (106, 0.862225), 24: (97, 0.325966), 25: (98, 0.829783), 26: (104, 1.003349),
     27: (112, 0.649141), 28: (119, 1.09575), 29: (131, 0.925618), 30: (139, 0.271364),
 }  # fmt: skip
-# By our own integration: delay 19 ends in a periodic orbit, delay 21 is chaotic only at first.
+# By our own integration, delay 19 ends in a periodic orbit, and delay 21 is only transiently chaotic.
 NOT_CHAOTIC: Final = {19: "periodic", 21: "transient"}
 PER_TIME: Final = 75
 TIMES: Final = 50
@@ -35,7 +35,7 @@ BEATS: Final = 1200
 
 
 def production(delayed: float) -> float:
-    """0.2·x / (1 + x¹⁰), the power by multiplications alone, which round the same way on every machine."""
+    """0.2·x / (1 + x¹⁰), with the power by multiplications, which round equally on every machine."""
     square = delayed * delayed
     fourth = square * square
     return 0.2 * delayed / (1.0 + fourth * fourth * square)
@@ -44,8 +44,8 @@ def production(delayed: float) -> float:
 def mackey_glass(delay: int) -> Floats:
     """Values of ``dx/dt = 0.2·x(t-τ) / (1 + x(t-τ)¹⁰) - 0.1·x``, 75 for each of 50 Lyapunov times [mackey1977].
 
-    Runge-Kutta of fourth order on a grid of which every multiple of the delay is a node, so that the jumps of the
-    derivatives fall on nodes; between nodes, the delayed value and the values read out are cubic in Hermite's form.
+    Fourth-order Runge-Kutta integration on a grid that contains all multiples of the delay, where the derivatives have
+    jumps; between nodes, the delayed values and the output are cubic Hermite interpolations.
     """
     time, history = DELAYS[delay]
     count = PER_TIME * TIMES
@@ -60,12 +60,12 @@ def mackey_glass(delay: int) -> Floats:
         else:
             between = 0.5 * (x[past] + x[past + 1]) + step * 0.125 * (slope[past] - slope[past + 1])
             middle, following = production(between), production(x[past + 1])
-        here = x[node]
-        first = now - 0.1 * here
-        second = middle - 0.1 * (here + 0.5 * step * first)
-        third = middle - 0.1 * (here + 0.5 * step * second)
-        fourth = following - 0.1 * (here + step * third)
-        x.append(here + step / 6.0 * (first + 2.0 * second + 2.0 * third + fourth))
+        value = x[node]
+        first = now - 0.1 * value
+        second = middle - 0.1 * (value + 0.5 * step * first)
+        third = middle - 0.1 * (value + 0.5 * step * second)
+        fourth = following - 0.1 * (value + step * third)
+        x.append(value + step / 6.0 * (first + 2.0 * second + 2.0 * third + fourth))
         slope.append(following - 0.1 * x[-1])
         now = following
     return np.array([hermite(x, slope, step, place * time / PER_TIME) for place in range(count)])
@@ -108,7 +108,7 @@ def series() -> xr.DataArray:
 
 
 def spiking_digits() -> xr.DataArray:
-    """The 1,797 digits of scikit-learn as spikes: in each of ten bins a pixel fires with its brightness."""
+    """The 1,797 digits of scikit-learn as spikes: brightness is the firing probability of a pixel in each of ten bins."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -132,7 +132,7 @@ def spiking_digits() -> xr.DataArray:
 
 
 def heartbeats() -> xr.DataArray:
-    """1,200 simulated beats of 1 s at 128 Hz: four in five are normal, the others early and wide, without a P wave."""
+    """1,200 simulated beats of 1 s at 128 Hz: four in five are normal; the others are early and wide, without a P wave."""
     rng = np.random.default_rng(20_260_105)
     wide = rng.permutation(BEATS) < BEATS // 5
     time = np.arange(128) / 128
@@ -198,12 +198,16 @@ def _examples(
 
 def build(folder: Path) -> list[Path]:
     """Write the three data sets under ``folder``."""
-    made = {"MackeyGlass": series(), "Digits.spikes": spiking_digits(), "Heartbeats.simulated": heartbeats()}
+    datasets = {
+        "MackeyGlass": series(),
+        "Digits.spikes": spiking_digits(),
+        "Heartbeats.simulated": heartbeats(),
+    }
     written = []
-    for name, data in made.items():
+    for name, dataset in datasets.items():
         path = folder / name / "responses.nc"
         path.parent.mkdir(parents=True, exist_ok=True)
-        assembly.write(assembly.check(data, name=name), path)
+        assembly.write(assembly.check(dataset, name=name), path)
         written.append(path)
     return written
 

@@ -1,6 +1,7 @@
-"""Train the small networks for data in time: ``python -m data.generate.temporal_models [FOLDER]``.
+"""Train the small networks for temporal data: ``python -m data.generate.temporal_models [FOLDER]``.
 
-One thread and seeded generators: the same bytes on every run with the same versions of torch and of its libraries.
+With one thread and seeded generators, the bytes are the same on every run with the same versions of torch and its
+libraries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def _artificial(architecture: str, inputs: int, units: int, outputs: int) -> dic
     return {"architecture": architecture, "inputs": inputs, "units": units, "outputs": outputs}
 
 
-# Model: its data set, how it is built, epochs, rate.
+# Model: its data set, the arguments of its constructor, epochs, learning rate.
 MODELS: Final[dict[str, tuple[str, dict[str, Any], int, float]]] = {
     "perceptron.digits": ("Digits.spikes", _artificial("perceptron", 64, 32, 10), 40, 5e-3),
     "convolution.digits": ("Digits.spikes", _artificial("convolution", 64, 8, 10), 40, 5e-3),
@@ -32,9 +33,9 @@ MODELS: Final[dict[str, tuple[str, dict[str, Any], int, float]]] = {
 
 
 def train(name: str, data: Path, path: Path, *, epochs: int | None = None, seed: int = SEED) -> float:
-    """Train one model on the train part of its data with Adam; returns accuracy on the test part.
+    """Train one model on the train part of its data with Adam, and return the accuracy on the test part.
 
-    ``epochs`` are those of the model's table where none are given.
+    ``epochs`` defaults to the model's entry in ``MODELS``.
     """
     import torch
     from safetensors.torch import save_file
@@ -45,25 +46,25 @@ def train(name: str, data: Path, path: Path, *, epochs: int | None = None, seed:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(seed)
-    dataset, given, usual, rate = MODELS[name]
+    dataset, settings, default_epochs, rate = MODELS[name]
     examples = assembly.read(data / dataset / "responses.nc")
-    module = spiking.network(**given) if "sizes" in given else ann.network(**given)
+    module = spiking.network(**settings) if "sizes" in settings else ann.network(**settings)
     _, numbers = np.unique(examples["label"].values.astype(str), return_inverse=True)
     parts = examples["split"].values.astype(str)
     inputs = torch.from_numpy(examples.values.astype(np.float32))
     truth = torch.from_numpy(numbers.astype(np.int64))
-    shown, asked = np.flatnonzero(parts == "train"), np.flatnonzero(parts == "test")
+    train_rows, test_rows = np.flatnonzero(parts == "train"), np.flatnonzero(parts == "test")
     optimiser = torch.optim.Adam(module.parameters(), lr=rate)
     rng = np.random.default_rng(seed)
-    for _ in range(usual if epochs is None else epochs):
-        for rows in np.array_split(rng.permutation(shown), -(-len(shown) // 64)):
+    for _ in range(default_epochs if epochs is None else epochs):
+        for rows in np.array_split(rng.permutation(train_rows), -(-len(train_rows) // 64)):
             optimiser.zero_grad()
             cross_entropy(module(inputs[rows]), truth[rows]).backward()
             optimiser.step()
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file({key: value.contiguous() for key, value in module.state_dict().items()}, path)
     with torch.no_grad():
-        return float((module(inputs[asked]).argmax(1) == truth[asked]).double().mean())
+        return float((module(inputs[test_rows]).argmax(1) == truth[test_rows]).double().mean())
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the simulated neurons compute: a declared function of the image (V4) and of the digit (IT)."""
+"""Tuning of the simulated neurons: declared functions of the image (V4) and of the digit (IT)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED: Final = 20_260_102
 
 
 def filters() -> Floats:
-    """Eight 3 × 3 derivative-of-Gaussian filters, 45° apart, without mean and of unit norm: (8, 3, 3)."""
+    """Eight 3 × 3 derivative-of-Gaussian filters, 45° apart, with zero mean and unit norm: (8, 3, 3)."""
     axis = np.arange(-1, 2)
     row, column = np.meshgrid(axis, axis, indexing="ij")
     angles = 2 * np.pi * np.arange(ORIENTATIONS) / ORIENTATIONS
@@ -49,8 +49,8 @@ def normalised_energy(luminance: Floats, centres: Floats, width: float) -> Float
 def v4(source: Digits) -> Floats:
     """Corner detectors: thresholded geometric mean of two orientations, (stimulus, 30).
 
-    The place is one of 5 × 5 on the canvas, the second orientation 45°, 90° or 135° from the first; the
-    threshold is the 60 % quantile of the neuron's own response over the stimuli.
+    The position is one of 5 × 5 on the canvas, the second orientation 45°, 90° or 135° from the first; the
+    threshold is the 60 % quantile of the neuron's response over the stimuli.
     """
     canvas = on_canvas(source.luminance[source.shown], source.places)
     energy = normalised_energy(canvas, np.linspace(2, CANVAS - 3, 5), CANVAS / 10)
@@ -64,17 +64,17 @@ def v4(source: Digits) -> Floats:
 
 
 def it(source: Digits) -> Floats:
-    """Object-tuned neurons that do not care where the digit is: (stimulus, 30), positive mixtures of object units."""
+    """Object-tuned, position-invariant neurons: positive mixtures of object units, (stimulus, 30)."""
     mixture = np.random.default_rng(SEED + 1).gamma(0.5, 1.0, size=(10, NEURONS))
     return np.asarray(object_match(source) @ mixture)
 
 
 def object_match(source: Digits) -> Floats:
-    """Ten object units, one for each digit's name: (stimulus, 10).
+    """Responses of ten object units, one for each digit's name: (stimulus, 10).
 
-    Exemplar units, one for each digit that is never shown, respond with a Gaussian of width 0.05 (in
-    squared distance) around their exemplar in the space of z-scored energies of the digit alone; their
-    responses sum to one. An object unit sums the exemplars of one object.
+    Exemplar units, one for each held-out digit, respond with a Gaussian of width 0.05 (in squared distance) around
+    their exemplar in the space of z-scored energies of the digit without its canvas; their responses sum to one. An
+    object unit is the sum over the exemplars of one object.
     """
     energy = normalised_energy(source.luminance, np.array([1.0, 3.5, 6.0]), 1.2)
     energy = energy.reshape(len(source.labels), -1)
@@ -89,5 +89,5 @@ def object_match(source: Digits) -> Floats:
 
 
 def standardised(signal: Floats) -> Floats:
-    """Each neuron with mean 0 and variance exactly 1 over the stimuli, rounded to six decimals."""
+    """The signal of each neuron, standardised to mean 0 and variance 1 over the stimuli, rounded to six decimals."""
     return np.asarray(np.round((signal - signal.mean(axis=0)) / signal.std(axis=0), 6))

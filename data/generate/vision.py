@@ -1,4 +1,4 @@
-"""The data sets of simulated vision: recordings, people and tuning, with the models that must come out best."""
+"""The data sets of simulated vision (recordings, behaviour and tuning), with their known best models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from neuroledger.data import assembly
 
 
 def build(folder: Path) -> list[Path]:
-    """Write them under ``folder`` and return the files to be pinned, those of git (truth.json) left out."""
+    """Write all files under ``folder``, and return those to be pinned: all except truth.json, which is in git."""
     source = images.digits()
     table, files = images.stimulus_set(source)
     signals = {"V4": tuning.standardised(tuning.v4(source)), "IT": tuning.standardised(tuning.it(source))}
@@ -66,7 +66,7 @@ def build(folder: Path) -> list[Path]:
 def _behaviour(
     folder: Path, features: NDArray[np.float64], table: pd.DataFrame, files: Mapping[str, bytes]
 ) -> list[Path]:
-    """Simulated people who tell digits apart."""
+    """Simulated subjects who discriminate digits."""
     trials = behaviour.two_choices(features, table)
     home = folder / "Digits.simulated.choices"
     home.mkdir(parents=True, exist_ok=True)
@@ -78,33 +78,33 @@ def _behaviour(
 
 
 def _naming(folder: Path, source: images.Digits, table: pd.DataFrame) -> list[Path]:
-    """Simulated people who name digits in noise, and the decision that they share as a model."""
-    made = observers.naming(source, table)
+    """Simulated observers who name digits in noise, and their shared decision as a model."""
+    naming = observers.naming(source, table)
     home = folder / "Digits.simulated.naming"
     home.mkdir(parents=True, exist_ok=True)
-    write.table(home / "stimuli.csv", made.table)
-    write.archive(home / "stimuli.zip", made.files)
-    write.table(home / "trials.csv", made.trials)
-    write.truth(home / "truth.json", made.truth)
+    write.table(home / "stimuli.csv", naming.table)
+    write.archive(home / "stimuli.zip", naming.files)
+    write.table(home / "trials.csv", naming.trials)
+    write.truth(home / "truth.json", naming.truth)
     decision = folder / "models" / "generator.naming" / "decision.nc"
     decision.parent.mkdir(parents=True, exist_ok=True)
-    assembly.write(assembly.check(made.shared), decision)
+    assembly.write(assembly.check(naming.shared), decision)
     return [*(home / name for name in ("stimuli.csv", "stimuli.zip", "trials.csv")), decision]
 
 
 def _solving(
     folder: Path, source: images.Digits, table: pd.DataFrame, files: Mapping[str, bytes]
 ) -> list[Path]:
-    """When a simulated monkey solves each digit, populations that do so at those times and at others, and a network."""
-    made = solution_times.solving(source, table)
+    """Simulated solution times of digits, populations that solve them at these and at other times, and a network."""
+    solving = solution_times.solving(source, table)
     home = folder / "Digits.simulated.solving"
     home.mkdir(parents=True, exist_ok=True)
     write.table(home / "stimuli.csv", table)
     write.archive(home / "stimuli.zip", files)
-    assembly.write(assembly.check(made.times), home / "times.nc")
-    write.truth(home / "truth.json", made.truth)
+    assembly.write(assembly.check(solving.times), home / "times.nc")
+    write.truth(home / "truth.json", solving.truth)
     written = [home / name for name in ("stimuli.csv", "stimuli.zip", "times.nc")]
-    for name, population in (("generator", made.population), ("scrambled", made.scrambled)):
+    for name, population in (("generator", solving.population), ("scrambled", solving.scrambled)):
         written.append(folder / "models" / f"{name}.solving" / "responses.nc")
         written[-1].parent.mkdir(parents=True, exist_ok=True)
         assembly.write(assembly.check(population), written[-1])
@@ -114,18 +114,18 @@ def _solving(
 
 
 def _gratings(folder: Path) -> list[Path]:
-    """Simulated V1 neurons' tuning, gratings, and another population as a model."""
-    shown = gratings.gratings()
+    """The tuning of simulated V1 neurons, gratings, and another population as a model."""
+    stimuli = gratings.gratings()
     home = folder / "Gratings.simulated"
     home.mkdir(parents=True, exist_ok=True)
-    write.table(home / "stimuli.csv", shown.table)
-    write.table(home / "blank.csv", shown.blank)
-    write.archive(home / "stimuli.zip", shown.files)
-    assembly.write(gratings.neurons(shown.table), home / "properties.nc")
+    write.table(home / "stimuli.csv", stimuli.table)
+    write.table(home / "blank.csv", stimuli.blank)
+    write.archive(home / "stimuli.zip", stimuli.files)
+    assembly.write(gratings.neurons(stimuli.table), home / "properties.nc")
     write.truth(home / "truth.json", gratings.truth())
     responses = folder / "models" / "tuned_population" / "responses.nc"
     responses.parent.mkdir(parents=True, exist_ok=True)
-    assembly.write(assembly.check(gratings.model(shown.table)), responses)
+    assembly.write(assembly.check(gratings.model(stimuli.table)), responses)
     names = ("stimuli.csv", "blank.csv", "stimuli.zip", "properties.nc")
     return [*(home / name for name in names), responses]
 

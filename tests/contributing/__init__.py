@@ -1,1 +1,1 @@
-"""Contributing: workflows, hooks and community files, tried without GitHub and without a network."""
+"""Tests of workflows, hooks and community files, without GitHub and without a network."""

@@ -1,7 +1,6 @@
-"""Jobs of GitHub workflows on this machine: every ``run`` step by bash, each action by what it does with local folders.
+"""An emulation of GitHub workflows: ``run`` steps are executed by bash, and known actions are replaced by local copies.
 
-Whatever this does not know (an action, an expression, a key of a job or step) is an error, so that no workflow is believed
-to be tried that is not.
+Unknown actions, expressions and keys of jobs or steps are errors, so that no workflow passes without being tested.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ STEP_KEYS = {"uses", "run", "name", "id", "if", "env", "with"}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A workflow; ``on`` is a key, not YAML 1.1's true."""
+    """Read a workflow; ``on`` is a key, not YAML 1.1's true."""
     plain = yaml.safe_load(path.read_text(encoding="utf-8"))
     plain["on"] = plain.pop(True)
     return dict(plain)
@@ -42,7 +41,7 @@ def read(path: Path) -> dict[str, Any]:
 
 @dataclass
 class Step:
-    """What became of a step: its exit code, and what it wrote; skipped steps have none."""
+    """The result of a step: its exit code and output; skipped steps have no exit code."""
 
     name: str
     code: int | None
@@ -50,8 +49,8 @@ class Step:
 
 
 @dataclass
-class Done:
-    """What became of a job."""
+class JobResult:
+    """The result of a job."""
 
     steps: list[Step] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -62,15 +61,15 @@ class Done:
         return all(step.code in (0, None) for step in self.steps)
 
     def step(self, part: str) -> Step:
-        (found,) = [step for step in self.steps if part in step.name]
-        return found
+        (matching,) = [step for step in self.steps if part in step.name]
+        return matching
 
 
 @dataclass
 class Runner:
-    """One run of a workflow: each job in an empty folder below ``place``, artifacts beside them.
+    """One run of a workflow: each job in an empty folder in ``place``, with a folder for artifacts.
 
-    ``checkout`` gives the repository in a folder at a ref; ``settings`` are the whole environment of a step.
+    ``checkout`` checks out the repository in a folder at a ref; ``settings`` is the complete environment of a step.
     """
 
     workflow: Mapping[str, Any]
@@ -78,20 +77,20 @@ class Runner:
     github: dict[str, Any]
     checkout: Callable[[Path, str], object]
     settings: Mapping[str, str]
-    done: dict[str, Done] = field(default_factory=dict)
+    done: dict[str, JobResult] = field(default_factory=dict)
 
-    def run(self, *only: str) -> dict[str, Done]:
-        """All jobs (or those named) in order; a job whose needs failed is not in the result."""
+    def run(self, *only: str) -> dict[str, JobResult]:
+        """Run all jobs, or those in ``only``, in order; a job whose needs failed is not in the result."""
         for name, job in self.workflow["jobs"].items():
             needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
-            wanted = not only or name in only
-            ready = all(one in self.done and self.done[one].ok for one in needs)
-            if wanted and ready and self.holds(job.get("if", "success()"), {}, ok=True):
+            selected = not only or name in only
+            ready = all(need in self.done and self.done[need].ok for need in needs)
+            if selected and ready and self.holds(job.get("if", "success()"), {}, ok=True):
                 assert set(job) <= JOB_KEYS, set(job) - JOB_KEYS
                 self.done[name] = self.job(name, job)
         return self.done
 
-    def job(self, name: str, job: Mapping[str, Any]) -> Done:
+    def job(self, name: str, job: Mapping[str, Any]) -> JobResult:
         workspace = self.place / name
         workspace.mkdir(parents=True)
         files = {
@@ -105,17 +104,17 @@ class Runner:
             "GITHUB_WORKSPACE": str(workspace), "GITHUB_REPOSITORY": self.github["repository"],
             **{key: self.filled(value, {}) for key, value in job.get("env", {}).items()},
         }  # fmt: skip
-        found, steps = Done(), dict[str, dict[str, dict[str, str]]]()
+        result, steps = JobResult(), dict[str, dict[str, dict[str, str]]]()
         for number, step in enumerate(job["steps"]):
             assert set(step) <= STEP_KEYS, set(step) - STEP_KEYS
-            shown = step.get("name") or step.get("run") or step["uses"]
-            if not self.holds(step.get("if", "success()"), steps, ok=found.ok):
-                found.steps.append(Step(shown, None))
+            title = step.get("name") or step.get("run") or step["uses"]
+            if not self.holds(step.get("if", "success()"), steps, ok=result.ok):
+                result.steps.append(Step(title, None))
                 continue
-            given = {key: self.filled(str(value), steps) for key, value in step.get("with", {}).items()}
+            inputs = {key: self.filled(str(value), steps) for key, value in step.get("with", {}).items()}
             if "uses" in step:
-                self.action(step["uses"], given, workspace)
-                found.steps.append(Step(shown, 0))
+                self.action(step["uses"], inputs, workspace)
+                result.steps.append(Step(title, 0))
                 continue
             script = self.place / f"{name}.{number}.sh"
             script.write_text(step["run"])
@@ -124,37 +123,37 @@ class Runner:
                 ["bash", "-e", str(script)], cwd=workspace, env=env, stdin=subprocess.DEVNULL, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
             )  # fmt: skip
-            found.steps.append(Step(shown, ran.returncode, ran.stdout))
+            result.steps.append(Step(title, ran.returncode, ran.stdout))
             lines = [line.partition("=") for line in files["GITHUB_OUTPUT"].read_text().splitlines()]
             files["GITHUB_OUTPUT"].write_text("")
             if "id" in step:
                 steps[step["id"]] = {"outputs": {key: value for key, _, value in lines}}
         assert not files["GITHUB_ENV"].read_text(), "variables for later steps are not supported here"
-        found.summary = files["GITHUB_STEP_SUMMARY"].read_text()
-        found.outputs = {key: self.filled(value, steps) for key, value in job.get("outputs", {}).items()}
-        return found
+        result.summary = files["GITHUB_STEP_SUMMARY"].read_text()
+        result.outputs = {key: self.filled(value, steps) for key, value in job.get("outputs", {}).items()}
+        return result
 
-    def action(self, uses: str, given: dict[str, str], workspace: Path) -> None:
+    def action(self, uses: str, inputs: dict[str, str], workspace: Path) -> None:
         match = PINNED.fullmatch(uses)
         assert match, f"{uses} is not pinned by a commit"
         artifacts = self.place / "artifacts"
-        folder = workspace / given.get("path", ".")
+        folder = workspace / inputs.get("path", ".")
         match match["name"]:
             case "actions/checkout":
-                assert set(given) <= {"ref", "path", "fetch-depth", "persist-credentials"}
-                assert given["persist-credentials"] == "False"
-                self.checkout(folder, given.get("ref") or self.github["ref"])
+                assert set(inputs) <= {"ref", "path", "fetch-depth", "persist-credentials"}
+                assert inputs["persist-credentials"] == "False"
+                self.checkout(folder, inputs.get("ref") or self.github["ref"])
             case "actions/setup-python":
-                assert given == {"python-version": f"{sys.version_info.major}.{sys.version_info.minor}"}
+                assert inputs == {"python-version": f"{sys.version_info.major}.{sys.version_info.minor}"}
             case "actions/upload-artifact" | "actions/upload-pages-artifact":
-                kept = artifacts / given.get("name", "github-pages")
-                kept.mkdir(parents=True)
+                target = artifacts / inputs.get("name", "github-pages")
+                target.mkdir(parents=True)
                 if folder.is_dir():
-                    shutil.copytree(folder, kept, dirs_exist_ok=True)
+                    shutil.copytree(folder, target, dirs_exist_ok=True)
                 else:
-                    shutil.copy(folder, kept)
+                    shutil.copy(folder, target)
             case "actions/download-artifact":
-                shutil.copytree(artifacts / given["name"], folder)
+                shutil.copytree(artifacts / inputs["name"], folder)
             case "actions/deploy-pages":
                 assert (artifacts / "github-pages" / "index.html").is_file()
             case other:
@@ -172,15 +171,15 @@ class Runner:
         raise AssertionError(f"the condition {text!r} is not known here")
 
     def filled(self, text: str, steps: Mapping[str, Any]) -> str:
-        return re.sub(r"\$\{\{\s*(\S+)\s*\}\}", lambda found: str(self.value(found[1], steps)), text)
+        return re.sub(r"\$\{\{\s*(\S+)\s*\}\}", lambda match: str(self.value(match[1], steps)), text)
 
     def value(self, name: str, steps: Mapping[str, Any]) -> Any:
-        found: Any = {"github": self.github, "steps": steps}
+        value: Any = {"github": self.github, "steps": steps}
         for part in name.split("."):
-            found = found[part]
-        return found
+            value = value[part]
+        return value
 
 
 def path_of(programs: Path) -> str:
-    """The programs that a step sees."""
+    """The search path of a step."""
     return os.pathsep.join([str(programs), str(Path(sys.executable).parent), "/usr/bin", "/bin"])

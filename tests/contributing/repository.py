@@ -1,4 +1,4 @@
-"""A bare remote with the smallest repository that has everything which the workflows use, and clones of it."""
+"""A bare remote with a minimal repository that has everything the workflows use, and clones of it."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ forbidden_modules = ["tests.test_small"]
 
 @dataclass
 class Remote:
-    """The bare remote, with the environment of the running tests in place of the one that ``make`` would install."""
+    """The bare remote; clones use the environment of the running tests instead of one installed by ``make``."""
 
     bare: Path
     repository: Path
 
     def clone(self, folder: Path, ref: str = "main") -> Lab:
-        """The remote at a ref or commit, every branch as ``origin/…``, and the environment linked in."""
+        """Clone the remote at a ref or commit, with all branches as ``origin/…``, and link the environment."""
         git(self.bare, "clone", "--quiet", str(self.bare), str(folder))
         git(folder, "fetch", "--quiet", "origin", ref)
         git(folder, "checkout", "--quiet", "--detach", "FETCH_HEAD")
@@ -71,7 +71,7 @@ class Remote:
     def propose(
         self, folder: Path, branch: str, change: Callable[[Lab], None], *, start: str = "main"
     ) -> str:
-        """Push a branch with a change; the commit of it."""
+        """Push a branch with a change, and return its commit."""
         lab = self.clone(folder, start)
         git(folder, "checkout", "--quiet", "-b", branch)
         change(lab)
@@ -81,7 +81,7 @@ class Remote:
         return commit_of(folder)
 
     def runner(self, name: str, place: Path, branch: str, programs: Path) -> Runner:
-        """A run of a workflow for the pull request of a branch; the ref of its own is the merge of the branch into main."""
+        """A run of a workflow for the pull request of a branch; its ref is the merge of the branch into main."""
         place.mkdir(parents=True)
         merged, ref = place / "merge", f"refs/pull/{branch}/merge"
         git(self.bare, "clone", "--quiet", str(self.bare), str(merged))
@@ -108,7 +108,7 @@ def commit_of(folder: Path, ref: str = "HEAD") -> str:
 
 
 def scored(lab: Lab, *words: str) -> None:
-    """Validate and score in a clone as a contributor does, with the bytes that `dvc pull` would bring."""
+    """Validate and score in a clone as a contributor would, with the data that `dvc pull` would download."""
     for pointer in lab.data.glob("*.dvc"):
         md5 = yaml.safe_load(pointer.read_text())["outs"][0]["md5"]
         shutil.copy(lab.root / ".dvcstore" / "files" / "md5" / md5[:2] / md5[2:], pointer.with_suffix(""))
@@ -117,7 +117,7 @@ def scored(lab: Lab, *words: str) -> None:
 
 
 def remote(place: Path, repository: Path) -> Remote:
-    """The small repository, scored, in a bare remote."""
+    """Create a bare remote of the small repository, with scores."""
     lab = build(place / "base", repository)
     root = lab.root
     for name in KEPT:
@@ -132,7 +132,7 @@ def remote(place: Path, repository: Path) -> Remote:
         name: {
             "cmd": command,
             "deps": deps,
-            "outs": [{one: {"cache": False, "persist": True}} for one in outs],
+            "outs": [{out: {"cache": False, "persist": True}} for out in outs],
         }
         for name, (command, deps, outs) in STAGES.items()
     }

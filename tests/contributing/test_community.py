@@ -1,4 +1,4 @@
-"""Files for people who contribute: hooks run as declared, forms are what GitHub takes, tools can read the citation."""
+"""Tests of community files: hooks run as declared, forms are valid on GitHub, and tools can read the citation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOOK_KEYS = {"id", "name", "entry", "language", "types_or", "files", "pass_filen
 
 def hooks(repository: Path) -> list[dict[str, Any]]:
     plain = yaml.safe_load((repository / ".pre-commit-config.yaml").read_text())
-    assert set(plain) == {"repos"} and [one["repo"] for one in plain["repos"]] == ["local"], (
+    assert set(plain) == {"repos"} and [entry["repo"] for entry in plain["repos"]] == ["local"], (
         "no hook is downloaded"
     )
     return list(plain["repos"][0]["hooks"])
@@ -82,7 +82,7 @@ def test_a_good_commit_passes_every_hook(clone: Lab, repository: Path) -> None:
     ],
 )
 @pytest.mark.slow
-def test_each_hook_refuses_what_it_is_there_for(
+def test_each_hook_refuses_its_case(
     clone: Lab, repository: Path, path: str, text: str | None, hook: str
 ) -> None:
     if text is not None:
@@ -98,9 +98,9 @@ def test_each_hook_refuses_what_it_is_there_for(
         git(clone.root, "clean", "--quiet", "-f", "-d", "tests", "src")
 
 
-def test_every_hook_is_tried_above(repository: Path) -> None:
-    tried = {"ruff-check", "ruff-format", "neuroledger-check", "imports", "no-bytes-outside-dvc"}
-    assert {hook["id"] for hook in hooks(repository)} == tried
+def test_every_hook_is_tested(repository: Path) -> None:
+    tested = {"ruff-check", "ruff-format", "neuroledger-check", "imports", "no-bytes-outside-dvc"}
+    assert {hook["id"] for hook in hooks(repository)} == tested
     for hook in hooks(repository):
         if hook["language"] == "system":
             program = shlex.split(hook["entry"])[0]
@@ -109,8 +109,8 @@ def test_every_hook_is_tried_above(repository: Path) -> None:
             )
 
 
-def test_hooks_and_workflows_are_files_that_a_stranger_cannot_change_unread(repository: Path) -> None:
-    """The last rule that matches a path decides who owns it."""
+def test_changes_of_hooks_and_workflows_need_a_security_review(repository: Path) -> None:
+    """The last rule that matches a path determines its owners."""
     lines = [
         line.split() for line in (repository / ".github" / "CODEOWNERS").read_text().splitlines()
         if line.strip() and not line.startswith("#")
@@ -134,33 +134,33 @@ FORMS = sorted((Path(__file__).parents[2] / ".github" / "ISSUE_TEMPLATE").glob("
 @pytest.mark.parametrize(
     "path", [path for path in FORMS if path.name != "config.yml"], ids=lambda path: path.stem
 )
-def test_a_form_is_one_that_github_shows(path: Path) -> None:
+def test_every_form_is_valid(path: Path) -> None:
     form = yaml.safe_load(path.read_text())
     assert {"name", "description", "body"} <= set(form) <= {"name", "description", "body", "labels", "title"}
-    ids = [one["id"] for one in form["body"]]
+    ids = [field["id"] for field in form["body"]]
     assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[\w-]+", id) for id in ids)
-    labels = [one["attributes"]["label"] for one in form["body"]]
+    labels = [field["attributes"]["label"] for field in form["body"]]
     assert len(set(labels)) == len(labels)
-    for one in form["body"]:
-        assert set(one) <= {"type", "id", "attributes", "validations"}
-        assert set(one["attributes"]) <= {"label", "description"} | FIELDS[one["type"]]
-        assert one["type"] != "dropdown" or len(set(one["attributes"]["options"])) > 1
-        assert set(one.get("validations", {})) <= {"required"}
+    for field in form["body"]:
+        assert set(field) <= {"type", "id", "attributes", "validations"}
+        assert set(field["attributes"]) <= {"label", "description"} | FIELDS[field["type"]]
+        assert field["type"] != "dropdown" or len(set(field["attributes"]["options"])) > 1
+        assert set(field.get("validations", {})) <= {"required"}
 
 
 def test_commands_in_the_templates_exist(repository: Path) -> None:
     from neuroledger.cli import _parser
 
     texts = [path.read_text() for path in (*FORMS, repository / ".github" / "PULL_REQUEST_TEMPLATE.md")]
-    found = re.findall(r"`neuroledger ([^`]+)`", "\n".join(texts))
-    assert len(found) >= 2
-    for words in found:
+    commands = re.findall(r"`neuroledger ([^`]+)`", "\n".join(texts))
+    assert len(commands) >= 2
+    for words in commands:
         _parser().parse_args(words.split())
 
 
 # Citation and changelog
 
-# Of https://github.com/citation-file-format/citation-file-format/blob/1.2.0/schema-guide.md: which keys there are.
+# The keys of https://github.com/citation-file-format/citation-file-format/blob/1.2.0/schema-guide.md.
 TOP = {
     "abstract", "authors", "cff-version", "commit", "contact", "date-released", "doi", "identifiers", "keywords",
     "license", "license-url", "message", "preferred-citation", "references", "repository", "repository-artifact",
@@ -188,13 +188,13 @@ def problems(cff: dict[str, Any]) -> list[str]:
     for author in cff.get("authors", []):
         if not (set(author) <= PERSON or ("name" in author and set(author) <= ENTITY)):
             found.append(f"author {author}")
-    words = cff.get("keywords", [])
-    if len(set(words)) != len(words) or not all(isinstance(word, str) for word in words):
+    keywords = cff.get("keywords", [])
+    if len(set(keywords)) != len(keywords) or not all(isinstance(word, str) for word in keywords):
         found.append("keywords")
     return found
 
 
-def test_the_citation_is_one_that_tools_read(repository: Path) -> None:
+def test_the_citation_is_valid(repository: Path) -> None:
     cff = yaml.safe_load((repository / "CITATION.cff").read_text())
     assert problems(cff) == []
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
@@ -209,7 +209,7 @@ def test_the_citation_is_one_that_tools_read(repository: Path) -> None:
         assert problems(cff | change), change
 
 
-def test_the_changelog_knows_the_present_version_and_its_commands_exist(repository: Path) -> None:
+def test_the_changelog_has_the_current_version_and_existing_commands(repository: Path) -> None:
     from neuroledger.cli import _parser
 
     text = (repository / "CHANGELOG.md").read_text()

@@ -1,4 +1,4 @@
-"""The workflows, step by step, in a small repository with a bare remote: honest, forged and hostile proposals."""
+"""Tests of the workflows, step by step, in a small repository with a bare remote: honest, forged and hostile proposals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from neuroledger.engine.diff_since import review
-from tests.contributing.actions import PINNED, Done, path_of, read
+from tests.contributing.actions import PINNED, JobResult, path_of, read
 from tests.contributing.repository import Remote, remote, scored
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import RIDGE, git, system_as_an_estimator, write
@@ -32,7 +32,7 @@ def small(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Remote:
 
 @pytest.fixture(scope="module")
 def honest(small: Remote, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A proposal of a benchmark with its scores; the commit of it."""
+    """The commit of a proposal of a benchmark with its scores."""
 
     def change(lab: Lab) -> None:
         lab.benchmark(PLS, metric="pls")
@@ -44,7 +44,7 @@ def honest(small: Remote, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """What the network would have to provide: an installer that installs nothing, and an audit that notes its arguments."""
+    """Stubs of programs that need a network: a pip that installs nothing, and a pip-audit that records its arguments."""
     folder = tmp_path / "programs"
     folder.mkdir()
     for name, text in {
@@ -56,7 +56,7 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def texts(done: Done) -> str:
+def texts(done: JobResult) -> str:
     return "\n".join(f"[{step.code}] {step.name}\n{step.text}" for step in done.steps)
 
 
@@ -91,7 +91,7 @@ def git_show(small: Remote, commit: str, path: str) -> str:
 
 @pytest.fixture(scope="module")
 def forged(small: Remote, honest: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same proposal with a better score and hashes that fit; its branch."""
+    """The branch of the same proposal with a higher score and matching hashes."""
 
     def change(lab: Lab) -> None:
         from neuroledger.engine.record import Record
@@ -111,10 +111,10 @@ def test_a_forged_record_passes_the_review_and_fails_the_recomputation(
     small: Remote, forged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "dvc"))
-    code, said = recomputed(small, tmp_path, forged)
+    code, output = recomputed(small, tmp_path, forged)
     assert review(tmp_path / "proposal", "origin/main").verdict == "clean"
-    assert code == 1 and re.search(rf"✗ {RECORD}: .*value", said), said
-    assert f"✓ results/records/{PLS}/noise.json" not in said, (
+    assert code == 1 and re.search(rf"✗ {RECORD}: .*value", output), output
+    assert f"✓ results/records/{PLS}/noise.json" not in output, (
         "records that were not touched are not recomputed"
     )
 
@@ -130,7 +130,7 @@ def test_code_of_a_proposal_with_a_forged_record_is_not_run(
     assert "proposal" not in run.done
 
 
-def test_an_attack_is_refused_before_anything_of_it_runs(
+def test_an_attack_is_refused_before_any_of_its_code_runs(
     small: Remote, programs: Path, tmp_path: Path
 ) -> None:
     def change(lab: Lab) -> None:
@@ -161,7 +161,7 @@ def test_an_attack_is_refused_before_anything_of_it_runs(
     assert "proposal" not in run.done and not (tmp_path / "run" / "CANARY").exists()
 
 
-def test_settings_of_dvc_are_not_obeyed_before_they_are_merged(small: Remote, tmp_path: Path) -> None:
+def test_changed_settings_of_dvc_are_not_used(small: Remote, tmp_path: Path) -> None:
     def change(lab: Lab) -> None:
         write(
             lab,
@@ -172,12 +172,12 @@ def test_settings_of_dvc_are_not_obeyed_before_they_are_merged(small: Remote, tm
         spec.write_text(spec.read_text().replace("title: The", "title: Our"))
 
     small.propose(tmp_path / "clone", "settings", change)
-    code, said = recomputed(small, tmp_path, "settings")
-    assert code == 1 and said.startswith("settings of DVC changed")
+    code, output = recomputed(small, tmp_path, "settings")
+    assert code == 1 and output.startswith("settings of DVC changed")
 
 
 def recomputed(small: Remote, tmp_path: Path, branch: str) -> tuple[int, str]:
-    """What the script that recomputes says of a branch, from a checkout of the base beside it."""
+    """Exit code and output of the recomputation of a branch, by the script in a checkout of the base."""
     base, proposal = (
         small.clone(tmp_path / name, ref).root for name, ref in (("base", "main"), ("proposal", branch))
     )
@@ -196,7 +196,7 @@ def test_the_proposals_own_code_and_tests_run_as_a_clone_would(
     small: Remote, honest: str, programs: Path, tmp_path: Path
 ) -> None:
     run = small.runner("proposal.yml", tmp_path / "run", "honest", programs)
-    run.done["review"] = Done()  # the review has a test of its own
+    run.done["review"] = JobResult()  # the review has a test of its own
     done = run.run("proposal")["proposal"]
     assert done.ok, texts(done)
     text = done.step(".ci/run").text
@@ -204,7 +204,9 @@ def test_the_proposals_own_code_and_tests_run_as_a_clone_would(
     assert (tmp_path / "run" / "proposal" / "site" / "index.html").is_file()
 
 
-def test_two_scoring_proposals_merge_without_a_hand(small: Remote, honest: str, tmp_path: Path) -> None:
+def test_two_proposals_with_scores_merge_without_conflicts(
+    small: Remote, honest: str, tmp_path: Path
+) -> None:
     def change(lab: Lab) -> None:
         lab.benchmark("lab.V4-ridgecv", metric="ridgecv")
         scored(lab, "pixels4", "--benchmark", "lab.V4-ridgecv")
@@ -239,7 +241,7 @@ else:
 
 
 def answers(place: Path, programs: Path, head: str, comments: list[object]) -> Path:
-    """A program that answers as `gh api` does, of two open pull requests on a page each; its state."""
+    """Write a stub of `gh api` with two open pull requests, each on a page of its own, and return its state file."""
     pulls = [{"number": 6, "head": {"sha": "0" * 40}}, {"number": 7, "head": {"sha": head}}]
     state = place / "state.json"
     state.write_text(json.dumps({"pulls": pulls, "comments": comments, "calls": []}))
@@ -256,7 +258,7 @@ OTHERS: list[object] = [
 
 
 @pytest.mark.slow
-def test_the_comment_is_made_and_written_by_the_base(
+def test_the_comment_is_written_by_code_of_the_base(
     small: Remote, honest: str, programs: Path, tmp_path: Path
 ) -> None:
     run = small.runner("summary.yml", tmp_path / "run", "honest", programs)
@@ -270,7 +272,9 @@ def test_the_comment_is_made_and_written_by_the_base(
     assert body.startswith(f"{MARK}\n## Proposal: clean\n") and honest in body and PLS in body
 
 
-def test_a_comment_replaces_its_own_and_no_other(repository: Path, programs: Path, tmp_path: Path) -> None:
+def test_a_comment_replaces_only_its_previous_version(
+    repository: Path, programs: Path, tmp_path: Path
+) -> None:
     head, file = "a" * 40, tmp_path / "summary.md"
     file.write_text("## Proposal: clean\n$(touch CANARY) `touch CANARY`\n")
 
@@ -297,7 +301,7 @@ def test_a_comment_replaces_its_own_and_no_other(repository: Path, programs: Pat
     assert called(str(file), head, comments=[]) == (1, [])
 
 
-def test_what_may_write_runs_no_code_of_a_proposal(repository: Path) -> None:
+def test_jobs_with_write_permission_run_no_code_of_a_proposal(repository: Path) -> None:
     workflow = read(repository / ".github" / "workflows" / "summary.yml")
     assert set(workflow["on"]) == {"workflow_run"} and workflow["permissions"] == {}
     for name, job in workflow["jobs"].items():
@@ -321,7 +325,7 @@ WORKFLOWS = sorted((Path(__file__).parents[2] / ".github" / "workflows").glob("*
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_every_action_is_pinned_and_no_text_of_a_stranger_is_pasted_into_a_script(path: Path) -> None:
+def test_every_action_is_pinned_and_no_expression_is_inserted_into_a_script(path: Path) -> None:
     workflow = read(path)
     assert "pull_request_target" not in workflow["on"]
     for job in workflow["jobs"].values():
@@ -344,7 +348,7 @@ def test_the_pages_are_what_make_repro_and_make_docs_write(
     assert not [path for path in public.rglob("*") if path.is_symlink()]
 
 
-def test_the_emulation_fails_where_it_does_not_know_what_a_workflow_does(
+def test_the_emulation_refuses_what_it_does_not_support(
     tmp_path: Path, small: Remote, honest: str, programs: Path
 ) -> None:
     run = small.runner("proposal.yml", tmp_path / "run", "honest", programs)

@@ -56,7 +56,7 @@ def test_object_task(id, normalise, mean):
 
 
 def test_error_consistency():
-    source, target = naming_task(shown_images=160, people=3)
+    source, target = naming_task(shown_images=160, subjects=3)
     mine = [
         nl.metric("error_consistency", compat="brainscore")(source, target).value,
         nl.ceiling("error_consistency", compat="brainscore")(target).value,

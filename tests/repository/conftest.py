@@ -1,4 +1,4 @@
-"""A repository as a fresh clone sees it: its specs, and the data of the embedded remote."""
+"""The repository as in a fresh clone: its specs, and the data of the embedded remote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 
 @pytest.fixture(scope="session")
 def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Specs and reference data in a folder of their own; every object is taken from ``.dvcstore`` by its name."""
+    """A folder with the specs and the reference data, which are copied from ``.dvcstore`` by their hashes."""
     root = tmp_path_factory.mktemp("clone")
     (root / "specs").symlink_to(repository / "specs")
     shutil.copy(repository / "dvc.yaml", root)
@@ -34,5 +34,5 @@ def catalog(clone: Path) -> Catalog:
 
 @pytest.fixture(scope="session")
 def truth(repository: Path):
-    """What is true, in closed form, of a simulated data set."""
+    """A function that reads the closed-form facts of a simulated data set."""
     return lambda id: json.loads((repository / "data" / id / "truth.json").read_text())
