@@ -75,24 +75,6 @@ class TorchExtract:
         self.inputs.ahead(stimuli, stimulus_ids)
 
 
-def extractor(
-    module: torch.nn.Module,
-    preprocessing: Preprocessing | Callable[..., Any],
-    *,
-    model: str,
-    device: str = "cpu",
-    steps: int | None = None,
-    seed: int = 0,
-    microsaccades: float | None = None,
-) -> TorchExtract:
-    """Return the function that computes activations of ``module`` from stimuli.
-
-    ``preprocessing`` converts images to the module's input: declared steps, or a function of one RGB image that
-    returns a tensor. The other parameters are those of :class:`TorchExtract`.
-    """
-    return TorchExtract(module, Inputs(preprocessing, model), device, steps, seed, microsaccades)
-
-
 def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> None:
     """Check that the module has all ``layers``.
 
@@ -332,7 +314,8 @@ AT_ONCE: Final = 2
 class Inputs:
     """Converts stimuli to the input of ``model``; declared steps run in threads, a user's function in the calling thread.
 
-    A batch prepared by :meth:`ahead` is used once, and only for the same stimuli of the same set.
+    ``preprocessing`` is declared steps, or a function of one RGB image that returns a tensor. A batch prepared by
+    :meth:`ahead` is used once, and only for the same stimuli of the same set.
     """
 
     preprocessing: Preprocessing | Callable[..., Any]

@@ -126,7 +126,7 @@ def assemble(
     ``described`` and ``packages`` identify the module; for a module in memory ``described`` is a function that returns
     its identity.
     """
-    from neuroledger.models.torch_layers import available, check_layers, extractor
+    from neuroledger.models.torch_layers import Inputs, TorchExtract, available, check_layers
     from neuroledger.models.torch_weights import load_weights, weights_identity
 
     if microsaccades and visual_degrees is None:
@@ -153,11 +153,10 @@ def assemble(
     return LayeredModel(
         id=id,
         takes=frozenset({"images"}),
-        extract=extractor(
+        extract=TorchExtract(
             module,
-            preprocessing,
-            model=id,
-            device=device,
+            Inputs(preprocessing, id),
+            device,
             steps=None if times is None else len(times),
             seed=seed,
             microsaccades=visual_degrees if microsaccades else None,
