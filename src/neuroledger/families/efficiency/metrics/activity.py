@@ -12,7 +12,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-NO_SPIKING_LAYER: Final = (
+NONE: Final = (
     "not applicable: no spiking layer was recognised; name the classes of your own with their membrane potential, "
     "`spiking={MyNeuron: 'v'}`"
 )
@@ -50,7 +50,7 @@ def membrane_updates(trace: Trace) -> Reading:
         return failed(trace.failures["membranes"])
     parts = {name: layer.updates / trace.samples for name, layer in trace.layers.items() if layer.membranes}
     if not trace.spiking_layers and trace.mode == "strict":
-        return failed(NO_SPIKING_LAYER)
+        return failed(NONE)
     return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
 
 
@@ -61,13 +61,13 @@ def neuron_operations(trace: Trace) -> Reading:
     The number of updates times the operations per update, as NeuroBench counts them: leaky neurons 4; in snntorch,
     Synaptic 6 (8 with a reset to zero), Lapicque 11, Alpha 18 (24).
     """
-    return _neuron_costs(trace, lambda layer: layer.updates)
+    return _of_neurons(trace, lambda layer: layer.updates)
 
 
 @cost_metric("dense_neuron_operations", version=2, needs=("membranes",))
 def dense_neuron_operations(trace: Trace) -> Reading:
     """Operations per sample of the neurons themselves if every neuron is updated at every step [yik2025]."""
-    return _neuron_costs(trace, lambda layer: layer.membranes)
+    return _of_neurons(trace, lambda layer: layer.membranes)
 
 
 @cost_metric("spikes", version=2, needs=("activations", "membranes"))
@@ -77,17 +77,17 @@ def spikes(trace: Trace) -> Reading:
         return failed(trace.failures["activations"])
     layers = {name: layer for name, layer in trace.layers.items() if layer.neuron}
     if not layers:
-        return failed(NO_SPIKING_LAYER)
+        return failed(NONE)
     parts = {name: (layer.elements - layer.zeros) / trace.samples for name, layer in layers.items()}
     return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
 
 
-def _neuron_costs(trace: Trace, of: Callable[[Layer], int]) -> Reading:
+def _of_neurons(trace: Trace, of: Callable[[Layer], int]) -> Reading:
     if "membranes" in trace.failures:
         return failed(trace.failures["membranes"])
     layers = {name: layer for name, layer in trace.layers.items() if layer.membranes}
     if not layers:
-        return failed(NO_SPIKING_LAYER)
+        return failed(NONE)
     parts = {
         name: of(layer) * layer.per_update / trace.samples
         for name, layer in layers.items()
