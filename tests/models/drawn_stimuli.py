@@ -1,4 +1,4 @@
-"""Stimulus sets that tests draw in memory."""
+"""Stimulus sets of random images in memory, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects in memory become models, or it is said what they lack."""
+"""Objects in memory become models; incomplete objects are refused with a reason."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_objects_of_brain_score_have_the_interface_and_a_name() -> None:
             brainscore(odd)
 
 
-def test_what_is_a_model_stays_as_it_is_and_what_is_none_is_refused() -> None:
+def test_models_are_returned_unchanged_and_other_objects_are_refused() -> None:
     assert wrapped("an-id") == "an-id"
     model = brainscore(Vision())
     assert wrapped(model) is model

@@ -1,4 +1,4 @@
-"""An object written for Brain-Score's interface answers unchanged, and its known defects stay out of the numbers."""
+"""Objects with Brain-Score's interface are used unchanged, and their known defects do not affect the numbers."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_probabilities_and_odd_ones_out() -> None:
         model.perform(Task("probabilities"), stimuli)
 
 
-def test_nothing_that_the_peer_keeps_by_name_can_be_mistaken() -> None:
+def test_caches_with_ambiguous_keys_are_not_used() -> None:
     subject = Submission()
     model = nl.models.brainscore(subject)
     before = os.environ.get("RESULTCACHING_DISABLE")
@@ -197,7 +197,7 @@ def test_answers_that_cannot_be_used_are_refused() -> None:
             nl.models.brainscore(kind()).record(drawn(3), "IT")
 
 
-def test_what_is_no_such_object_is_refused() -> None:
+def test_objects_without_the_interface_are_refused() -> None:
     with pytest.raises(ModelError, match="has no look_at, start_recording, start_task, visual_degrees"):
         nl.models.brainscore(object())  # type: ignore[arg-type]
 
@@ -215,12 +215,12 @@ def test_repeated_answers_become_repetitions() -> None:
     assert np.array_equal(response.values[3:], expected(stimuli))
 
 
-def test_all_imagenet_classes_are_asked_for_by_one_word() -> None:
+def test_all_imagenet_classes_are_requested_by_one_word() -> None:
     labels = nl.models.brainscore(Submission()).perform(Task("label", choices=("imagenet",)), drawn(2))
     assert list(labels.values) == ["n02102040"] * 2
 
 
-def test_the_odd_one_may_be_said_by_its_place() -> None:
+def test_the_odd_one_may_be_given_by_its_index() -> None:
     class Counts(Submission):
         def behaviour(self, stimuli: Any) -> xr.DataArray:
             return xr.DataArray([[0, 2]], dims=("choice", "presentation"))
@@ -232,7 +232,7 @@ def test_the_odd_one_may_be_said_by_its_place() -> None:
         nl.models.brainscore(Counts()).perform(Task("odd_one_out", triplets=triplets[:1]), drawn(4))
 
 
-def test_an_object_that_passes_questions_on_is_made_passive() -> None:
+def test_a_delegating_object_is_set_to_passive_mode() -> None:
     class PassesOn:
         def __init__(self, subject: Submission) -> None:
             self.subject = subject
@@ -297,7 +297,7 @@ def test_decisions_outside_the_choices_are_refused() -> None:
         )
 
 
-def test_files_are_called_what_they_are() -> None:
+def test_file_names_match_the_format_of_the_content() -> None:
     class Looks(Submission):
         def see(self, stimuli: Any, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
             with Image.open(stimuli.get_stimulus(name)) as image:

@@ -67,7 +67,7 @@ def test_labels_do_not_depend_on_an_offset_of_the_logits():
     np.testing.assert_array_equal(plain, shifted)
 
 
-def test_probabilities_sum_to_one_and_find_what_was_planted():
+def test_probabilities_sum_to_one_and_recover_planted_labels():
     rng = np.random.default_rng(1)
     labels = np.repeat(["x", "y", "z"], 40)
     centres = {"x": 0, "y": 4, "z": 8}

@@ -12,7 +12,7 @@ from neuroledger.errors import DataError
 from neuroledger.models.embedder import COLUMNS, Embed, Embedded, Embedder, Shown, grouped_mean
 
 
-def test_a_stimulus_names_its_file_and_misses_it_by_its_name(tmp_path: Path) -> None:
+def test_a_stimulus_reports_its_file_and_names_a_missing_file(tmp_path: Path) -> None:
     file = tmp_path / "a.wav"
     file.write_bytes(b"x")
     assert Shown("s", path=file).file == file and Shown("s", path=file).where == "a.wav"
@@ -25,7 +25,7 @@ def test_a_stimulus_names_its_file_and_misses_it_by_its_name(tmp_path: Path) -> 
         _ = Shown("s", path=tmp_path).file
 
 
-def test_an_embedder_is_asked_for_states_and_tells_how_far_it_is() -> None:
+def test_an_embedder_receives_states_and_reports_progress() -> None:
     told: list[int] = []
 
     def embed(stimuli: Any, states: Any, tell: Any) -> Embedded:

@@ -1,4 +1,4 @@
-"""Weights and graphs of strangers: whatever a file does to its parser is one clear error about that file."""
+"""Untrusted files of weights and answers: every crafted file gives one clear error that names it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_crafted_safetensors_file_is_one_error_that_names_it(name: str, tmp_pa
         safetensors(path)
 
 
-def test_tensors_are_those_that_the_package_reads_and_lie_in_the_file(tmp_path: Path) -> None:
+def test_tensors_equal_those_of_the_package_and_are_memory_mapped(tmp_path: Path) -> None:
     kinds = (
         torch.float64,
         torch.float32,
@@ -84,7 +84,7 @@ def test_tensors_are_those_that_the_package_reads_and_lie_in_the_file(tmp_path: 
     assert path.read_bytes() == before and not torch.equal(found["float32"], same["float32"])
 
 
-def test_a_checkpoint_gives_what_was_saved_in_either_format(tmp_path: Path) -> None:
+def test_a_checkpoint_of_either_format_returns_the_saved_tensors(tmp_path: Path) -> None:
     held = {
         "a": torch.randn(3, 5),
         "b": torch.arange(4),

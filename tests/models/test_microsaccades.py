@@ -1,4 +1,4 @@
-"""Shifts of a fixating eye are the peer's, and a shifted image is the image seen from beside."""
+"""Shifts of a fixating eye equal those of Brain-Score, and images are shifted accordingly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from neuroledger.models.preprocessing import RADIUS_DEGREES, look, shifts
 
 
-def test_shifts_are_the_peers(reference: Path) -> None:
+def test_shifts_equal_those_of_brain_score(reference: Path) -> None:
     table = json.loads((reference / "brainscore_oracle" / "helpers.json").read_text())["microsaccades"]
     assert len(table) == 4
     for name, expected in table.items():

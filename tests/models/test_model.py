@@ -1,4 +1,4 @@
-"""A layered model answers for its committed layers, is watched while it answers, and remembers nothing."""
+"""A layered model answers for its committed layers, its answers are checked, and it has no state between questions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_it_is_a_model() -> None:
     assert isinstance(layered(), Model)
 
 
-def test_responses_carry_the_place_of_every_neuroid() -> None:
+def test_responses_have_the_position_of_every_neuroid() -> None:
     response = layered().record(drawn(3), "V4")
     assert response.dims == ("presentation", "neuroid")
     assert list(response["stimulus_id"].values) == ["s000", "s001", "s002"]
@@ -64,7 +64,7 @@ def test_responses_carry_the_place_of_every_neuroid() -> None:
     assert set(response["region"].values) == {"V4"}
 
 
-def test_several_layers_stand_side_by_side() -> None:
+def test_several_layers_are_concatenated() -> None:
     response = layered(regions={"IT": ("units", "maps")}).record(drawn(2), "IT")
     assert list(response["layer"].values) == ["units"] * 5 + ["maps"] * 24
     assert np.isnan(response["channel"].values[:5]).all()
@@ -162,7 +162,7 @@ def test_stochastic_models_answer_once_per_trial() -> None:
     assert "repetition" not in layered().record(drawn(2), "IT", trials=3).coords
 
 
-def test_a_model_without_time_answers_alike_in_every_bin() -> None:
+def test_a_model_without_time_gives_the_same_answer_in_every_bin() -> None:
     response = layered().record(drawn(2), "IT", time_bins=[(70, 90), (90, 110)])
     assert response.dims == ("presentation", "neuroid", "time_bin")
     assert (response.values[..., 0] == response.values[..., 1]).all()
@@ -170,7 +170,7 @@ def test_a_model_without_time_answers_alike_in_every_bin() -> None:
     assert "dynamics" not in layered().gives
 
 
-def test_a_model_in_time_is_brought_onto_the_bins_asked_for() -> None:
+def test_a_model_in_time_is_resampled_to_the_requested_bins() -> None:
     def extract(
         stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial
     ) -> dict[str, Array]:
@@ -269,7 +269,7 @@ def test_probabilities_are_read_out_from_fitting_stimuli() -> None:
         model.perform(Task("probabilities"), drawn(3), fitting)
 
 
-def test_the_odd_one_out_is_asked_of_the_triplets_and_the_similarity_of_the_task() -> None:
+def test_the_odd_one_out_uses_the_triplets_and_the_similarity_of_the_task() -> None:
     features = np.array([[1.0, 0], [10, 10], [2, 0], [9, 11]])
 
     def extract(stimuli: Any, ids: Sequence[str], layers: Any, trial: Any) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""Each unit of a layer bears its number, its layer and its place; time bins are averaged by overlap."""
+"""Neuroids have a number, a layer and a position; time bins are averaged by overlap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neuroledger.errors import ModelError
 from neuroledger.models.neuroids import PLACES, align_time, labelled, overlap_weights
 
 
-def test_layers_side_by_side_keep_their_own_numbers_and_axes() -> None:
+def test_concatenated_layers_keep_their_own_numbers_and_axes() -> None:
     shapes = {"fc": (2,), "tokens": (2, 2), "maps": (1, 2, 2), "film": (2, 1, 1, 2)}
     values = np.arange(3 * 14.0).reshape(3, 14)
     found = labelled(values, shapes, ["a", "b", "c"], model="m", region="IT", time_bins=None)
@@ -32,7 +32,7 @@ def test_layers_side_by_side_keep_their_own_numbers_and_axes() -> None:
     }
 
 
-def test_a_place_that_no_unit_has_is_no_coordinate() -> None:
+def test_a_position_that_no_unit_has_is_not_a_coordinate() -> None:
     found = labelled(np.ones((2, 3)), {"fc": (3,)}, ["a", "b"], model="m", region="IT", time_bins=None)
     assert not set(PLACES) & set(found.coords)
 
@@ -67,7 +67,7 @@ def test_gaps_are_not_bridged() -> None:
         align_time(values, [(0, 10), (20, 30)], [(5, 25)], "m")
 
 
-def test_blocks_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aligning_in_blocks_equals_aligning_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).standard_normal((50, 6, 7)).astype(np.float32)
     source = [(10.0 * n, 10.0 * (n + 1)) for n in range(6)]
     whole = align_time(values, source, [(0, 15), (20, 50)], "m")

@@ -1,4 +1,4 @@
-"""Torch modules that people bring: lazy layers, batches of one, and answers of a wrong shape."""
+"""Unusual torch modules: lazy layers, batches of one, and answers of a wrong shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses from files are found by stimulus id."""
+"""Responses from files are matched by stimulus id."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def responses(**coords: object) -> xr.DataArray:
     )
 
 
-def test_rows_are_found_by_id_and_layers_by_coordinate(tmp_path: Path) -> None:
+def test_rows_are_matched_by_id_and_layers_by_coordinate(tmp_path: Path) -> None:
     assemblies.write(responses(), tmp_path / "r.nc")
     model = precomputed(id="p", weights={"r.nc": tmp_path / "r.nc"})
     assert np.array_equal(model.record(drawn(3), "IT").values, [[5, 7], [9, 11], [1, 3]])
     assert np.array_equal(model.record(drawn(1), "V4").values, [[4, 6]])
 
 
-def test_layers_that_bear_names_of_regions_are_these_regions() -> None:
+def test_layers_named_like_regions_are_committed_to_them() -> None:
     regions = responses().drop_vars("layer").assign_coords(region=("neuroid", ["V4", "IT", "V4", "IT"]))
     model = nl.models.responses(regions, id="p")
     assert model.layers == ("V4", "IT")
@@ -50,7 +50,7 @@ def test_layers_that_bear_names_of_regions_are_these_regions() -> None:
     assert np.array_equal(alone.record(drawn(1), "V1").values, [[4, 5, 6, 7]])
 
 
-def test_what_a_spec_states_of_a_file_reaches_the_model(tmp_path: Path) -> None:
+def test_the_fields_of_a_spec_reach_the_model(tmp_path: Path) -> None:
     assemblies.write(responses(), tmp_path / "r.nc")
     store = DiskStore(tmp_path / "store")
     given: dict[str, Any] = {"readout": "V4", "visual_degrees": 8.0, "regions": {"PIT": "IT"}, "store": store}
@@ -107,7 +107,7 @@ def test_other_stimuli_and_doubled_rows_are_refused() -> None:
         nl.models.responses(responses(neuroid_id=("neuroid", list("aacd"))), id="p")
 
 
-def test_a_file_of_weights_that_keeps_its_values_elsewhere_is_refused(lab: Lab) -> None:
+def test_a_file_of_weights_that_refers_to_other_files_is_refused(lab: Lab) -> None:
     """The file is as pinned, and its answers would be whatever lies on the machine: the responses to be predicted, say."""
     folder = lab.root / "data" / "models" / "p"
     folder.mkdir(parents=True)

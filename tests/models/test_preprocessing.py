@@ -1,4 +1,4 @@
-"""Preprocessing does what its fields say."""
+"""Each field of Preprocessing has the declared effect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_images_are_stretched_to_a_square_by_the_named_filter(name: str) -> None
     assert np.allclose(made[0].transpose(1, 2, 0), expected / 255)
 
 
-def test_what_is_not_said_is_what_networks_of_imagenet_take() -> None:
+def test_defaults_are_those_of_imagenet_networks() -> None:
     plain = Preprocessing()
     assert plain.model_dump() == {
         "resize": 224, "fit": "stretch", "interpolation": "bilinear", "crop": None, "colour": "rgb",
@@ -58,7 +58,7 @@ def test_what_is_not_said_is_what_networks_of_imagenet_take() -> None:
     }  # fmt: skip
 
 
-def test_the_longer_side_is_cut_to_whole_pixels_and_an_odd_rest_to_the_nearest_ones() -> None:
+def test_the_longer_side_is_rounded_down_and_an_odd_margin_to_the_nearest_pixel() -> None:
     for size, expected in (((31, 20), (15, 10)), ((20, 31), (10, 15))):
         found = Preprocessing(resize=10, fit="shorter")._sized(image(*size))
         assert found.size == expected
@@ -67,7 +67,7 @@ def test_the_longer_side_is_cut_to_whole_pixels_and_an_odd_rest_to_the_nearest_o
 
 
 @pytest.mark.parametrize(("count", "more"), [(4, ""), (5, " …")])
-def test_images_of_several_sizes_are_told_by_the_first_four(count: int, more: str) -> None:
+def test_images_of_several_sizes_are_reported_by_the_first_four(count: int, more: str) -> None:
     images = [image(4 + number, 3) for number in range(count)]
     sizes = ", ".join(f"{width} x 3" for width in range(4, 8))
     with pytest.raises(ModelError, match=rf"images of {count} sizes \({sizes}{more} pixels\); add `resize`"):
@@ -94,7 +94,7 @@ def test_wrong_fields_are_refused(wrong: dict[str, object]) -> None:
         Preprocessing.model_validate(wrong)
 
 
-def test_a_batch_prepared_in_threads_is_what_one_after_the_other_gives() -> None:
+def test_a_batch_prepared_in_threads_equals_one_prepared_sequentially() -> None:
     pytest.importorskip("torch")
     stimuli = drawn(50, size=(40, 30), degrees=4.0)
     steps = Preprocessing(resize=12)
@@ -108,7 +108,7 @@ def test_a_batch_prepared_in_threads_is_what_one_after_the_other_gives() -> None
         assert np.array_equal(inputs(shown_set, shown_set.ids[:20]).numpy(), expected[:20])
 
 
-def test_what_was_prepared_for_other_stimuli_of_the_same_names_is_not_taken() -> None:
+def test_a_batch_prepared_for_other_stimuli_with_the_same_ids_is_not_used() -> None:
     pytest.importorskip("torch")
     one, other = (drawn(6, size=(8, 8), seed=seed) for seed in (0, 1))
     inputs = Inputs(Preprocessing(resize=4), "m")
@@ -131,7 +131,7 @@ def test_the_first_image_that_cannot_be_shown_is_named() -> None:
             inputs(broken, broken.ids)
 
 
-def test_a_function_of_the_user_stays_in_the_thread_that_asks() -> None:
+def test_a_user_function_runs_in_the_calling_thread() -> None:
     pytest.importorskip("torch")
     seen = set()
 
@@ -146,7 +146,7 @@ def test_a_function_of_the_user_stays_in_the_thread_that_asks() -> None:
     assert seen == {threading.get_ident()}
 
 
-def test_only_so_many_images_are_decoded_ahead() -> None:
+def test_the_number_of_images_decoded_ahead_is_limited() -> None:
     made = 0
 
     def make(image: Image.Image) -> int:

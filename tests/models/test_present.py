@@ -1,4 +1,4 @@
-"""Activations are kept by content, whole or not at all, and never held in memory."""
+"""Activations are stored by content, atomically, and without holding all of them in memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_sixty_layers_four_regions_two_assemblies_in_one_pass(tmp_path: Path) ->
     assert counting.shown == 35, "another process finds them too"
 
 
-def test_whatever_determines_activations_is_in_their_name(tmp_path: Path) -> None:
+def test_the_key_contains_everything_that_determines_activations(tmp_path: Path) -> None:
     counting, store = Counting(), DiskStore(tmp_path)
     stimuli = drawn(20, size=(2, 2))
     model_of(counting, store).record(stimuli, "IT")
@@ -92,7 +92,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
-def test_a_file_that_is_not_whole_is_made_anew(tmp_path: Path) -> None:
+def test_an_incomplete_file_is_computed_again(tmp_path: Path) -> None:
     counting, stimuli = Counting(), drawn(20, size=(2, 2))
     model = model_of(counting, DiskStore(tmp_path))
     expected = model.record(stimuli, "V4").values.copy()
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_whole_is_made_anew(tmp_path: Path) -> None:
         assert np.array_equal(model.record(stimuli, "V4").values, expected)
 
 
-def test_what_does_not_fit_on_the_disk_is_refused_before_the_pass(
+def test_activations_that_do_not_fit_on_the_disk_are_refused_before_the_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Usage(NamedTuple):
@@ -161,7 +161,7 @@ def test_large_regions_are_joined_on_disk(tmp_path: Path, monkeypatch: pytest.Mo
     assert not written, "the next benchmark finds it joined"
 
 
-def test_models_in_memory_are_forgotten_with_the_process(tmp_path: Path) -> None:
+def test_entries_of_models_in_memory_are_removed_with_the_process(tmp_path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
@@ -181,7 +181,7 @@ def test_models_in_memory_are_forgotten_with_the_process(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("values.bin"))
 
 
-def test_what_a_killed_process_leaves_is_removed_and_its_pass_done_again(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed_and_its_pass_is_repeated(tmp_path: Path) -> None:
     code = """
         import os, signal, sys
         from pathlib import Path

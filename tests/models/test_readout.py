@@ -1,4 +1,4 @@
-"""Decisions from features equal the peer's, and small cases that can be worked out by hand."""
+"""Decisions from features equal those of Brain-Score, and small cases match results computed by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def oracle(reference: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         return json.loads((folder / "helpers.json").read_text()), dict(arrays)
 
 
-def test_probabilities_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_probabilities_equal_those_of_brain_score(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
     expected, arrays = oracle
     labels = [str(one) for one in arrays["LR_fit_labels"]]
     ids = [str(n) for n in range(20)]
@@ -33,7 +33,9 @@ def test_probabilities_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
-def test_odd_ones_out_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]], similarity: Any) -> None:
+def test_odd_ones_out_equal_those_of_brain_score(
+    oracle: tuple[dict[str, Any], dict[str, Any]], similarity: Any
+) -> None:
     expected, arrays = oracle
     case = expected["odd_one_out/" + similarity]
     features = arrays["OOO_features"]
@@ -48,14 +50,14 @@ def test_odd_ones_out_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]
     assert list(in_threes["stimulus_id"].values) == ["|".join(triplet) for triplet in triplets]
 
 
-def test_labels_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_labels_equal_those_of_brain_score(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
     expected, arrays = oracle
     sixteen = sorted(list(CATEGORIES)[:16])
     given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], sixteen, model="m")
     assert list(given.values) == expected["label/geirhos16"]
 
 
-def test_synsets_are_the_peers(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_synsets_equal_those_of_brain_score(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
     expected, arrays = oracle
     given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], ["imagenet"], model="m")
     assert list(given.values) == expected["label/imagenet synsets"]
@@ -93,7 +95,7 @@ def test_labels_need_logits_of_imagenet_and_known_choices() -> None:
         readout.label(np.zeros((1, 1000)), ["a"], ["dog", "unicorn"], model="m")
 
 
-def test_the_pair_most_alike_stays_and_the_first_of_equals_wins() -> None:
+def test_the_most_similar_pair_is_kept_and_the_first_wins_a_tie() -> None:
     features = np.array([[1.0, 0], [0, 1], [1, 0.1], [1, 0], [1, 0], [1, 0]])
     given = readout.odd_one_out(features, list("abcdef"))
     assert list(given.values) == ["b", "f"]
@@ -108,7 +110,7 @@ def test_a_readout_needs_two_labels() -> None:
         readout.probabilities(np.ones((2, 2)), ["a", "a"], np.ones((1, 2)), ["s"])
 
 
-def test_two_labels_weigh_as_much_as_more() -> None:
+def test_two_labels_are_penalised_like_several() -> None:
     rng = np.random.default_rng(4)
     fitting, shown = rng.normal(size=(60, 12)), rng.normal(size=(9, 12))
     truth = np.where(fitting[:, 0] + rng.normal(size=60) > 0, "a", "b")
@@ -128,7 +130,7 @@ def test_two_labels_weigh_as_much_as_more() -> None:
     assert np.abs(given.values - expected).max() < 1e-4
 
 
-def test_a_model_may_know_other_labels() -> None:
+def test_a_model_may_have_its_own_labels() -> None:
     logits = np.array([[3.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
     names = ["one", "two", "three"]
     assert list(readout.label(logits, ["a", "b"], names, model="m", labels=names).values) == ["one", "three"]

@@ -1,4 +1,4 @@
-"""Every type of tensor that a safetensors file may have comes back as torch has it."""
+"""Every tensor type of safetensors is read as the torch type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of torch modules are what the module computes, recorded once, the same every time."""
+"""Layers of torch modules are recorded as the module computes them, and reproducibly."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_nan_is_refused(module: Branching) -> None:
         nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(drawn(2), "V1")
 
 
-def test_a_module_that_remembers_is_refused() -> None:
+def test_a_module_with_state_is_refused() -> None:
     class Remembers(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -173,7 +173,7 @@ def test_stochastic_modules_draw_from_their_seed() -> None:
     assert np.unique(draw(1)[::2, 0]).size == 3, "trials differ"
 
 
-def test_every_trial_of_a_fixation_is_labelled_as_what_it_shows() -> None:
+def test_every_trial_of_a_fixation_keeps_the_label_of_its_stimulus() -> None:
     """Grey images stay what they are under any shift: rows and labels that were exchanged would show."""
     flat = nn.Sequential(nn.Flatten())
     given = {"id": "f", "layers": ["0"], "preprocessing": PLAIN, "microsaccades": True}
@@ -210,7 +210,7 @@ def test_modules_in_steps_answer_in_time() -> None:
     assert np.allclose(response.values[..., 1], base + 1.5)
 
 
-def test_what_a_module_learns_is_not_taken_for_what_it_knew(module: Branching, tmp_path: Path) -> None:
+def test_activations_are_computed_again_after_training(module: Branching, tmp_path: Path) -> None:
     model = attach(nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN), DiskStore(tmp_path))
     stimuli = drawn(2)
     before = model.record(stimuli, "V1").values.copy()
@@ -220,7 +220,7 @@ def test_what_a_module_learns_is_not_taken_for_what_it_knew(module: Branching, t
     assert np.allclose(model.record(stimuli, "V1").values, before + 1, atol=1e-6)
 
 
-def test_devices_that_are_not_here_are_refused(module: Branching) -> None:
+def test_unavailable_devices_are_refused(module: Branching) -> None:
     with pytest.raises(
         UnavailableError, match="device 'abacus' is not available here; use one of: auto, cpu"
     ):
@@ -231,7 +231,7 @@ def test_devices_that_are_not_here_are_refused(module: Branching) -> None:
     assert model.record(drawn(1), "V1").sizes["neuroid"] == 4 * 14 * 14
 
 
-def test_settings_of_torch_are_put_back() -> None:
+def test_settings_of_torch_are_restored() -> None:
     def settings() -> tuple[bool, ...]:
         cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
         return (
@@ -328,7 +328,7 @@ def test_only_modules_of_trusted_packages_are_built(path: str, words: str) -> No
         torch_module(id="x", module=path)
 
 
-def test_other_packages_can_be_trusted_by_the_one_who_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_can_trust_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "tests")
     model = torch_module(
         id="b",
@@ -341,7 +341,7 @@ def test_other_packages_can_be_trusted_by_the_one_who_runs(monkeypatch: pytest.M
     assert model.record(drawn(2), "V1").sizes["neuroid"] == 4 * 36
 
 
-def test_code_that_is_being_written_answers_anew_when_it_changed(
+def test_activations_of_changed_code_are_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "being_written"
@@ -361,7 +361,7 @@ def test_code_that_is_being_written_answers_anew_when_it_changed(
     assert identity() != before
 
 
-def test_arguments_that_do_not_fit_are_said() -> None:
+def test_wrong_arguments_are_refused_with_a_reason() -> None:
     with pytest.raises(ModelError, match="does not take these arguments"):
         torch_module(id="x", module="torch.nn:Linear", arguments={"inputs": 3})
 
@@ -463,13 +463,13 @@ def test_a_model_that_depends_on_the_batch_is_refused(tmp_path: Path) -> None:
         ("resnet18", {}, "str is not a torch module"),
     ],
 )
-def test_what_is_wrong_with_a_model_is_said(module: Any, options: dict[str, Any], words: str) -> None:
+def test_a_wrong_model_is_refused_with_a_reason(module: Any, options: dict[str, Any], words: str) -> None:
     given = {"layers": ["output"], "regions": {"IT": "output"}, "preprocessing": {"resize": 8}, **options}
     with pytest.raises(ModelError, match=words):
         nl.models.torch(module, id="m", **given).record(drawn(4), "IT")
 
 
-def test_one_number_for_all_stimuli_is_no_answer() -> None:
+def test_one_number_for_all_stimuli_is_refused() -> None:
     class Sum(nn.Module):
         def forward(self, images: Any) -> Any:
             return images.sum()
@@ -486,7 +486,7 @@ LINEAR: dict[str, Any] = {
 }
 
 
-def test_what_a_spec_states_of_a_module_reaches_the_model() -> None:
+def test_the_fields_of_a_module_spec_reach_the_model() -> None:
     stated = {
         "labels": ("cat", "dog"), "batch": 3, "regions": {"IT": "output"}, "readout": "output", "logits": "output",
         "visual_degrees": 8.0, "times": ((0.0, 10.0), (10.0, 20.0)), "stochastic": True, "store": object(),

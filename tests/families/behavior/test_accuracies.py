@@ -1,4 +1,4 @@
-"""Accuracy and everything made of accuracies: golden values, closed forms, and what is refused."""
+"""Accuracy and metrics based on it: golden values, closed forms, refusals."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_golden_confusions():
     assert bind.metric("confusion_similarity")(source, target).value == pytest.approx(expected, abs=1e-12)
 
 
-def test_confusions_are_scikit_learns():
+def test_confusions_equal_those_of_scikit_learn():
     source, target, _ = confused()
     sides = [
         confusion_matrix(side["truth"].values, side.values, labels=list("abcd")) for side in (source, target)

@@ -1,4 +1,4 @@
-"""Error consistency and its relatives: golden values, a plain loop, real people, and what is refused."""
+"""Error consistency and related measures: golden values, a plain loop, published trials, refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_default_error_is_that_of_the_mean_over_people():
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40))
-def test_kappa_is_scikit_learns(answers):
+def test_kappa_equals_that_of_scikit_learn(answers):
     ours, theirs = np.array(answers).T
     ids = [f"s{i}" for i in range(len(ours))]
     truth = np.full(len(ours), "yes")
@@ -180,7 +180,7 @@ def test_kappa_has_no_interval_below_what_these_accuracies_allow():
     assert score.high - score.value > score.value - score.low
 
 
-def test_what_a_model_calls_its_label_is_not_the_truth():
+def test_the_coordinate_label_of_a_model_is_not_the_truth():
     source, target = golden_answers()
     labelled = source.drop_vars("truth").assign_coords(label=("presentation", source.values))
     metric = bind.metric("error_consistency")

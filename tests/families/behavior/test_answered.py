@@ -1,4 +1,4 @@
-"""Errors and accuracies on what both answered: the peer's numbers, and what they are without anybody silent."""
+"""Errors and accuracies with missing answers: Brain-Score's numbers, and the values without missing answers."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def both(name: str) -> tuple[xr.DataArray, xr.DataArray]:
 @pytest.mark.parametrize("indexed", [False, True], ids=["plain", "MultiIndex"])
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", CASES)
-def test_the_number_of_the_peer(name: str, metric: str, indexed: bool) -> None:
+def test_values_equal_those_of_brain_score(name: str, metric: str, indexed: bool) -> None:
     sides = both(name)
     if indexed:
         sides = tuple(side.set_index(presentation=list(side.coords)) for side in sides)
@@ -48,7 +48,7 @@ def test_the_number_of_the_peer(name: str, metric: str, indexed: bool) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_with_an_answer_everywhere_it_is_the_plain_metric(metric: str) -> None:
+def test_without_missing_answers_the_value_is_that_of_the_plain_metric(metric: str) -> None:
     model, people = both("all answer")
     plain = metric.removeprefix("kato_")
     assert nl.metric(metric)(model, people).value == pytest.approx(
@@ -59,7 +59,7 @@ def test_with_an_answer_everywhere_it_is_the_plain_metric(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_missing_values_are_no_answers_whatever_the_labels(metric: str) -> None:
+def test_missing_values_are_missing_answers_for_labels_of_every_type(metric: str) -> None:
     model, people = both("some silent")
     expected = nl.metric(metric)(model, people)
     silent = [side.isin(["", "NaN"]) for side in (model, people)]
@@ -97,7 +97,7 @@ def test_each_pair_is_compared_where_both_answered() -> None:
     assert "the model did not answer 1 of 4 stimuli" in notes
 
 
-def test_numbers_that_are_missing_are_no_answers() -> None:
+def test_missing_numbers_are_missing_answers() -> None:
     ids = np.arange(6)
     right = np.array([1.0, 0.0, np.nan, 1.0, 1.0, 0.0])
     model = trials((right, {"stimulus_id": ids}))

@@ -1,4 +1,4 @@
-"""Tasks with derived labels, several conditions and chosen stimuli; accuracy that changes over blocks and levels."""
+"""Tasks with derived labels, several conditions and selected stimuli; accuracy over blocks and levels."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def asked(data: Dataset, model: Odd | None = None, **parameters: object):
 DERIVE = {"image_label": {"column": "number", "modulo": 2, "values": {"0": "oddball", "1": "same"}}}
 
 
-def test_labels_are_derived_for_what_is_fitted_and_tested() -> None:
+def test_labels_are_derived_for_fitting_and_tested_stimuli() -> None:
     data = Dataset(stimuli("test"), None, extra_stimuli={"fit": stimuli("fit")})
     found = asked(data, fitting="fit", derive=DERIVE)
     assert found.target["truth"].values.tolist() == ["oddball", "same"] * 12

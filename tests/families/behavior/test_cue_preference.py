@@ -1,4 +1,4 @@
-"""Shape bias: by hand, of real people and networks, refusals."""
+"""Shape bias: by hand, of published people and networks, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of discrimination: the reference values, a plain loop, and what is refused."""
+"""Patterns of discrimination: reference values, a plain loop, refusals."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_choices_and_rows_in_any_order_give_the_same_bits():
 
 
 @pytest.mark.parametrize("change", ["objects", "wider", "narrower truth", "not on offer", "swapped"])
-def test_trials_are_read_alike_however_their_labels_lie(change):
+def test_trials_are_read_alike_whatever_the_layout_of_their_labels(change):
     """Shortcuts for text of one width, for truths that repeat the sample, for choices on offer change nothing."""
     _, target = object_trials(np.random.default_rng(3))
     plain = target.copy(deep=True)
@@ -187,7 +187,7 @@ def test_doubled_stimuli_are_refused():
         bind.metric("i1")(source.isel(presentation=[0, *range(12)]), target)
 
 
-def test_an_object_the_model_does_not_know_is_refused():
+def test_an_object_without_a_probability_is_refused():
     source, target = object_trials(np.random.default_rng(0))
     with pytest.raises(MetricError, match="not among the model's choices"):
         bind.metric("i2")(source.isel(choice=slice(0, 3)), target)

@@ -1,4 +1,4 @@
-"""Weights of images move a correlation of patterns as copies of these images do, at every level."""
+"""Weights of images change a correlation of patterns like copies of these images, at every level."""
 
 from __future__ import annotations
 

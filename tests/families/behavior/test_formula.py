@@ -1,4 +1,4 @@
-"""Criteria as formulas: SyntaxGym's by hand, what is refused, and attacks on the parser."""
+"""Criteria as formulas: SyntaxGym's examples by hand, refusals, and attacks on the parser."""
 
 import contextlib
 
@@ -60,7 +60,7 @@ def test_numbers_are_scores_too():
     np.testing.assert_allclose(found.samples.values[0], expected)
 
 
-def test_what_a_formula_names_must_be_there():
+def test_a_place_without_a_value_is_refused():
     data = surprisal()
     with pytest.raises(MetricError, match=r"\(6;%match_sg%\).*did you mean \(6;%match_sing%\)"):
         nl.metric("formula", formulas=["(6;%match_sg%) > 0"])(data, data)
@@ -105,7 +105,7 @@ def test_what_a_formula_names_must_be_there():
         "(6;%a%) > 1 " * 400,
     ],
 )
-def test_what_is_not_in_the_language_is_refused(text):
+def test_text_outside_of_the_language_is_refused(text):
     with pytest.raises(MetricError):
         parse(text)
 

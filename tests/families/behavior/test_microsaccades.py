@@ -1,4 +1,4 @@
-"""Trials of one stimulus are displaced as declared, keep their label, and are decided one by one."""
+"""Trials of a stimulus are displaced as declared, keep their label, and get separate decisions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pixels(content: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), dtype=float)
 
 
-def test_a_trial_is_on_the_spiral_of_the_peer() -> None:
+def test_trials_follow_the_spiral_of_brain_score() -> None:
     stimuli = drawn(2, size=(60, 40), degrees=3.0)
     seen = in_trials(stimuli, 10)
     assert len(seen) == 20 and seen.ids[:2] == stimuli.ids
@@ -138,7 +138,7 @@ def test_a_model_that_knows_stimuli_by_their_ids_decides_once() -> None:
     assert set(found.source["repetition"].values) == {0}
 
 
-def test_what_cannot_be_displaced_is_refused() -> None:
+def test_stimuli_that_cannot_be_displaced_are_refused() -> None:
     with pytest.raises(RequestError, match="leave out `trials` and `alternatives`"):
         asked(Brightness([]), trials=2)
     with pytest.raises(RequestError, match="how many degrees"):

@@ -1,4 +1,4 @@
-"""Object solution times: a model that solves in a planted order, crossings by hand, an independent readout."""
+"""Object solution times: a model with a planted order, crossings by hand, an independent readout."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_models_without_time_are_refused():
         bind.metric("ost")(source, target.drop_vars("i1"))
 
 
-def test_what_is_never_solved_leaves_nothing_to_rank():
+def test_stimuli_that_are_never_solved_cannot_be_ranked():
     source, target = laboratory(stimuli=60)
     hard = target.assign_coords(i1=("presentation", np.full(target.size, 6.0)))
     with pytest.raises(MetricError, match="in no split"):
@@ -105,7 +105,7 @@ def test_what_is_never_solved_leaves_nothing_to_rank():
 
 
 @pytest.mark.parametrize("count", [4, 30, 300])
-def test_each_stimulus_is_left_out_as_if_it_had_not_been_there(count):
+def test_leaving_out_a_stimulus_equals_removing_it(count):
     rng = np.random.default_rng(count)
     x = rng.integers(0, 9, count).astype(float)
     y = x + 3 * rng.normal(size=count)
@@ -120,7 +120,7 @@ def test_the_interval_covers_the_score_and_shrinks_with_stimuli():
     assert many.high - many.low < few.high - few.low
 
 
-def test_what_the_model_never_solves_is_counted():
+def test_stimuli_that_the_model_never_solves_are_counted():
     source, target = laboratory()
     split = {"splits": {"folds": 2}}
     hard = target.assign_coords(i1=("presentation", np.where(np.arange(target.size) % 10 == 0, 9.0, 1.0)))
@@ -184,7 +184,7 @@ def by_hand(source: xr.DataArray, target: xr.DataArray, train: np.ndarray, test:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_score_is_that_of_the_definitions_written_out(seed):
+def test_the_score_follows_the_definitions(seed):
     source, target = laboratory(seed, stimuli=60, bins=5)
     rng = np.random.default_rng(seed)
     target = target.assign_coords(i1=("presentation", rng.uniform(0.3, 1.5, 60)))

@@ -1,4 +1,4 @@
-"""The ceiling of ranks against the rank correlation that a model without error reaches, on simulated times."""
+"""The ceiling of ranks equals the rank correlation of a model without error, on simulated times."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Simulated trials: people who are right as often, and agree as much, as those that they are fitted to."""
+"""Simulated people have the accuracy and agreement of the people that they are fitted to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mean squared differences of accuracies: new people and new stimuli, near people and far from them, skewed as they are."""
+"""Intervals of mean squared differences of accuracies cover new people and new stimuli."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_intervals_cover_new_people_and_new_stimuli(
     assert all(0 <= score.low < score.value < score.high for score in found)
 
 
-def test_a_model_as_right_as_people_gets_the_variance_of_squares_and_no_more() -> None:
+def test_a_model_with_the_accuracy_of_people_has_only_the_variance_of_squares() -> None:
     """Where only noise differs, a first derivative holds the variance twice, and weights hold it three times."""
     rng = np.random.default_rng(2)
     found = []
@@ -77,7 +77,7 @@ def test_a_model_as_right_as_people_gets_the_variance_of_squares_and_no_more() -
     assert claimed / values.std(ddof=1) == pytest.approx(1.1, abs=0.25)
 
 
-def test_stimuli_move_it_as_leaving_them_out_does() -> None:
+def test_the_influence_of_stimuli_equals_leaving_them_out() -> None:
     model, people = experiment(np.random.default_rng(3), 5, 2, 60, 0.4, -1.0)
     influence = scored(model, people).influence()
     left = []

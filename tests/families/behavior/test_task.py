@@ -1,4 +1,4 @@
-"""The task paradigm: what the model is asked, what is refused, and that people and stimuli stay matched."""
+"""The task paradigm: questions to the model, refusals, and matching of people and stimuli."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_labels_default_to_those_of_the_people():
     assert bind.metric("accuracy")(measured.source, measured.target).value == 1.0
 
 
-def test_a_stimulus_without_an_answer_is_a_fault_of_the_model():
+def test_a_stimulus_without_an_answer_is_an_error_of_the_model():
     people = presentations(["cat"], stimulus_id=["s9"], truth=["cat"], subject=["a"])
     with pytest.raises(ModelError, match="no stored answer"):
         task(answered(s1="cat"), Dataset(None, people, id="d"), decide="label")
@@ -293,7 +293,7 @@ def test_stimuli_whose_ids_are_numbers_answer_triplets():
     assert nl.metric("accuracy")(measured.source, measured.target).value == expected
 
 
-def test_right_answers_carry_what_the_table_says_of_the_stimulus():
+def test_right_answers_have_the_columns_of_the_stimulus_table():
     tested = files(["a", "b"], [10, 20])
     tested = replace(tested, table=tested.table.assign(texture=["y", "x"]))
     model = Asked(presentations(["x", "y"], stimulus_id=["a", "b"]))

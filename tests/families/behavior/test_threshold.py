@@ -1,4 +1,4 @@
-"""Psychometric thresholds and elevations: golden values, a planted threshold, failures that say why."""
+"""Psychometric thresholds and elevations: golden values, a planted threshold, failures with a reason."""
 
 from __future__ import annotations
 
@@ -135,13 +135,13 @@ def test_planted_threshold_is_found():
         ),
     ],
 )
-def test_a_model_without_a_threshold_scores_nothing_and_says_why(correct, word):
+def test_a_model_without_a_threshold_scores_zero_with_a_reason(correct, word):
     score = metric()(behaviour(np.repeat(np.arange(11.0), 10), correct), [3.0, 4.0])
     assert score.value == 0
     assert word in score.notes[0]
 
 
-def test_accuracy_that_jumps_leaves_the_threshold_open_and_says_so():
+def test_an_undetermined_threshold_is_noted():
     x = np.repeat(np.arange(6.0), 40)
     correct = (x > 2.5) & (np.arange(x.size) % 20 > 0) | (x < 2.5) & (np.arange(x.size) % 2 == 0)
     score = metric(threshold_accuracy=0.75)(behaviour(x, correct), [2.5])

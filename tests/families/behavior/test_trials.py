@@ -1,4 +1,4 @@
-"""Tables of trials: the traps of the toolbox's files, and tables of our own."""
+"""Trial tables: pitfalls of the toolbox's files, and own tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(folder, name, rows, header=HEADER):
         ("0001_ske_s01_0_boat_00_boat-0068-sketch-23.png", "boat-0068-sketch-23.png"),
     ],
 )
-def test_images_are_known_by_what_all_observers_share(name, key):
+def test_images_are_identified_by_the_part_of_the_name_that_all_observers_share(name, key):
     assert image_key(name) == key
 
 
@@ -37,7 +37,7 @@ def test_texture_is_the_second_word():
     assert texture_of("bird3-clock2.png") == "clock"
 
 
-def test_traps_of_the_tables(tmp_path):
+def test_pitfalls_of_the_tables(tmp_path):
     people = write(
         tmp_path,
         "edge_subject-01_session_1.csv",
@@ -74,7 +74,7 @@ def test_an_image_in_several_conditions_is_several_stimuli(tmp_path):
     assert held["stimulus_id"].values.tolist() == people["stimulus_id"].values.tolist()
 
 
-def test_what_is_no_table_is_refused(tmp_path):
+def test_a_file_that_is_not_a_trial_table_is_refused(tmp_path):
     with pytest.raises(DataError, match="lacks"):
         trial_tables(write(tmp_path, "edge_a.csv", ["1,2"], "a,b\n"))
     row = "net,1,1,NaN,bird,bird,NaN,bird3-dog2.png"
@@ -96,7 +96,7 @@ def test_choices_and_their_coordinates(tmp_path):
         choice_trials(table)
 
 
-def test_a_file_that_is_no_raster_is_refused(tmp_path):
+def test_a_file_that_is_not_a_matlab_raster_is_refused(tmp_path):
     path = tmp_path / "unit.mat"
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match=r"unit\.mat"):
