@@ -142,7 +142,7 @@ def test_a_paradigm_of_somebody_else_keeps_its_controls(plugins: Lab) -> None:
         ),
         ({"takes": {"images"}, "gives": {"responses:"}}, "no channel 'responses:'"),
         ({"takes": {"images:left"}, "gives": {"responses"}}, "no channel 'images:left'"),
-        ({"takes": set(), "gives": {"responses"}}, "builder 'x': no channel is named"),
+        ({"takes": set(), "gives": {"responses"}}, "builder 'x': no channel is declared"),
     ],
 )
 def test_the_vocabulary_is_closed(declared: dict[str, Any], words: str) -> None:

@@ -341,7 +341,7 @@ def test_escapes_that_hide_are_told_wherever_yaml_and_json_have_them() -> None:
 
 def test_addresses_with_secrets_are_told_in_data_pages_and_settings() -> None:
     address = "https://user:word@example.org/a"
-    words = "the address at example.org carries a name or password, which everybody could read"
+    words = "the address at example.org contains a user name or password, which everybody could read"
     for path, text in {
         "docs/a.yaml": f"a: {address}\n",
         "docs/a.json": json.dumps({"a": address}),
@@ -356,7 +356,7 @@ def test_addresses_with_secrets_are_told_in_data_pages_and_settings() -> None:
                 "spec.address",
                 path,
                 words,
-                "remove it, and change the password; settings of the remote keep such things",
+                "remove it, and change the password; store such settings in the remote's configuration",
             )
         ], path
     assert codes({"docs/a.txt": address}) == [("warning", "review.code")]

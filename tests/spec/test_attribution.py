@@ -57,9 +57,9 @@ def test_a_citation_needs_an_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "line", "words"),
     [
-        (ENTRY + "\n" + ENTRY, 3, "the key 'known' is given twice"),
-        ("@article{open, title = {x}\n" + ENTRY, 1, "no BibTeX entry: '@article{open, title = {x}'"),
-        (ENTRY + "@article{title = {x}}\n", 2, "no BibTeX entry: '@article{title ='"),
+        (ENTRY + "\n" + ENTRY, 3, "the key 'known' occurs twice"),
+        ("@article{open, title = {x}\n" + ENTRY, 1, "not a BibTeX entry: '@article{open, title = {x}'"),
+        (ENTRY + "@article{title = {x}}\n", 2, "not a BibTeX entry: '@article{title ='"),
     ],
 )
 def test_a_broken_bibliography_is_named_with_its_line(

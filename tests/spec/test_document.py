@@ -86,10 +86,10 @@ def test_any_text_gives_data_or_one_placed_problem(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n", "x.yaml:2:1: git left two versions"),
-        ("a: 1\nb: 2\n>>>>>>> other\n", "x.yaml:3:1: git left two versions"),
+        ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n", "x.yaml:2:1: conflict marker of git"),
+        ("a: 1\nb: 2\n>>>>>>> other\n", "x.yaml:3:1: conflict marker of git"),
         ("title: V4: the area\n", "in quotes"),
-        ("a: 1\n---\nb: 2\n", "one file holds one spec"),
+        ("a: 1\n---\nb: 2\n", "one file contains one spec"),
     ],
 )
 def test_what_happens_to_files_is_said_in_their_words(text: str, says: str) -> None:

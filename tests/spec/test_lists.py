@@ -78,7 +78,7 @@ def test_recordings_lie_in_a_table_too(tmp_path: Path) -> None:
     assert spec.reader is not None
     assert spec.reader.parameters["recordings"] == rows
     path.write_text(path.read_text().replace("recordings: []", "recordings: [{file: a, subject: b}]"))
-    with pytest.raises(SpecError, match=r"stand both in the reader and in Long\.recordings\.jsonl"):
+    with pytest.raises(SpecError, match=r"are both in the reader and in Long\.recordings\.jsonl"):
         load(path)
 
 
@@ -162,7 +162,7 @@ def test_the_table_is_the_stated_one(tmp_path: Path) -> None:
         load(write(tmp_path, text, f"weights: {{table: Long.files.jsonl, sha256: {digest}, rows: 2}}"))
     path = write(tmp_path, text)
     path.write_text(path.read_text() + f"files: {{a.edf: {{size: 1, sha256: {digest}}}}}\n")
-    with pytest.raises(SpecError, match=r"files stand both here and in Long\.files\.jsonl"):
+    with pytest.raises(SpecError, match=r"files are both here and in Long\.files\.jsonl"):
         load(path)
 
 
@@ -173,7 +173,7 @@ def test_addresses_follow_from_a_template(tmp_path: Path) -> None:
     said = f"files: {{table: Long.files.jsonl, sha256: {digest}, rows: 1, urls: {{annex: 'https://a.org/{{size}}--{{sha256}}{{suffix}}'}}}}"
     pin = load(write(tmp_path, text, said)).files[rows[0]["name"]]
     assert pin.url == f"https://a.org/1--{pin.sha256}.edf"
-    with pytest.raises(SpecError, match="`at` is 'annex', none of the `urls`"):
+    with pytest.raises(SpecError, match="`at` is 'annex'; the `urls` of the list are"):
         load(write(tmp_path, text, said.replace("annex", "other")))
     with pytest.raises(SpecError, match=r"\{key\} is none of"):
         load(write(tmp_path, text, said.replace("{size}", "{key}")))

@@ -63,7 +63,7 @@ def test_a_number_where_text_is_meant_says_to_quote_it(tmp_path: Path) -> None:
 
 def test_one_thing_where_a_list_is_meant_says_how_to_write_it(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, METRIC.format(id="m") + "cite: yamins2014\n")
-    assert "cite: a list belongs here" in found and "write [yamins2014]" in found
+    assert "cite: expected a list" in found and "write [yamins2014]" in found
     (found,) = problems(tmp_path, METRIC.format(id="m") + "cite: {a: b}\n")
     assert "begin each item with a dash" in found
 

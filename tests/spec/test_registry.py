@@ -52,7 +52,7 @@ def test_a_name_belongs_to_one_function_and_a_version_is_positive() -> None:
         @registry.metric("closeness", version=1)
         def other(source: Any, target: Any) -> Any: ...
 
-    with pytest.raises(RequestError, match="'early': a version is an integer from 1"):
+    with pytest.raises(RequestError, match="'early': version 0 is invalid: give an integer of at least 1"):
         registry.metric("early", version=0)
 
 
@@ -78,14 +78,14 @@ def test_an_unknown_name_is_told_with_its_neighbours_and_with_packages_that_are_
             registry._note_broken(Family("theirs", "theirs.parts"), error)
     (line,) = caplog.messages
     words = "the installed package theirs cannot be used: importing theirs.parts raised ImportError: no torch"
-    assert line == f"{words}; fix it, or `pip uninstall theirs`"
+    assert line == f"{words}; fix it, or run `pip uninstall theirs`"
     with pytest.raises(UnknownError, match=r"known: .*pixels.*; the installed package theirs cannot be used"):
         registry.get("builder", "zzzzzz")
 
 
 def test_without_any_family_the_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "families", tuple)
-    with pytest.raises(RequestError, match="the package neuroledger is not installed; `pip install"):
+    with pytest.raises(RequestError, match="the package neuroledger is not installed: run `pip install"):
         registry.discover.__wrapped__("metric")
 
 
@@ -106,7 +106,7 @@ def test_a_reader_knows_its_call_and_nobody_else_does() -> None:
         ("mine", files, {"size": 4, "name": "y"}),
         ("mine", files, {"size": 5, "name": "x"}),
     ]
-    with pytest.raises(RequestError, match="windows are stored by registered readers only"):
+    with pytest.raises(RequestError, match="only registered readers can store windows"):
         registry.current_call()
 
 

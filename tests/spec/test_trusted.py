@@ -237,7 +237,7 @@ def own_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "own_nets" / "latin.py").write_bytes(b"# \xe9\nclass Net: ...\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "own_nets")
-    for cached in (module._source, module._defined):
+    for cached in (module._source, module._find_definition):
         cached.cache_clear()
     return "own_nets"
 
@@ -307,7 +307,7 @@ def test_a_package_that_is_trusted_and_not_installed_is_reported_when_it_is_used
 def test_no_argument_reaches_files_or_downloads_however_deep_it_is(name: str) -> None:
     arguments = TypeAdapter(Arguments)
     for given in ({name: "x"}, {"a": [{"b": {name: True}}]}, {f"step__{name}": 1}, {"_private": 1}):
-        with pytest.raises(ValidationError, match="reaches files or downloads that nothing pins"):
+        with pytest.raises(ValidationError, match="can read files or downloads that are not pinned"):
             arguments.validate_python(given)
     plain = {name: None, "a": {f"b__{name}": False}, "steps": [1, {name: ""}], "_private": 0, f"{name}x": 1}
     assert arguments.validate_python(plain) == plain

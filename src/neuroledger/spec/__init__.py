@@ -1,1 +1,1 @@
-"""Specs: what is declared. The language, its catalogue, and the registry of components."""
+"""Specs: the language of declarations, their catalogue, and the registry of components."""

@@ -1,4 +1,4 @@
-"""The pieces every kind of spec is made of, and a spec's identity: canonical JSON and its SHA-256."""
+"""The parts that all kinds of spec share, and the identity of a spec: the SHA-256 of its canonical JSON."""
 
 from __future__ import annotations
 
@@ -26,31 +26,35 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*")
-# What DVC obeys wherever it lies: a stage is a command that `dvc repro` runs, a pointer says where `dvc pull` writes.
+# Files that DVC acts on in any folder: `dvc repro` runs the commands of stages, `dvc pull` writes where pointers say.
 OBEYED = re.compile(r"(?:.*/)?(?:dvc\.(?:yaml|lock)|[^/]*\.dvc)(?:/.*)?", re.IGNORECASE)
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a pinned file may have this name, which may have folders."""
+    """Whether a pinned file may have this name, which may include folders."""
     return FILE_NAME.fullmatch(name) is not None and OBEYED.fullmatch(name) is None
 
 
-def _held(name: str) -> str:
+def _refuse_dvc_name(name: str) -> str:
     if OBEYED.fullmatch(name):
-        raise ValueError(f"{name!r} is a name that DVC obeys: a stage or a pointer, never data")
+        raise ValueError(
+            f"{name!r} is a name that DVC acts on (a stage or a pointer), not data: rename the file"
+        )
     return name
 
 
-# The same, with `*` and `?`, and what else files elsewhere may be called; never a way out of the folder.
+# Names of downloads may contain `*`, `?` and characters that pinned files may not have.
 DownloadName = Annotated[
     str,
     StringConstraints(pattern=r"^[^\s./\\][^\n\t\\]{0,400}$", strip_whitespace=True),
-    AfterValidator(_held),
+    AfterValidator(_refuse_dvc_name),
 ]
-FileName = Annotated[str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"), AfterValidator(_held)]
+FileName = Annotated[
+    str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"), AfterValidator(_refuse_dvc_name)
+]
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {
-        ID_PATTERN: "an id: letters without accents, digits and . _ + -, first a letter or digit, and no point at its end",
+        ID_PATTERN: "an id: letters without accents, digits and . _ + -, beginning with a letter or digit, no final point",
         URL_PATTERN: "an address: https://… or s3://…, without spaces",
         ENDPOINT_PATTERN: "the address of an S3 service, https://…",
         REGION_PATTERN: "a region such as eu-west-1",
@@ -59,12 +63,12 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
         r"^[0-9a-f]{40}$": "a SHA-1: 40 of the characters 0-9 and a-f, in lower case",
         rf"^{FILE_NAME.pattern}$": "a file name: letters without accents, digits and . _ + -, folders divided by /",
         r"^[0-9a-f]{6,64}$": "the beginning of a SHA-256: at least 6 of the characters 0-9 and a-f, in lower case",
-        r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a class by its place, `package.module.Class`",
+        r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "the import path of a class, `package.module.Class`",
     }
 )
-"""What a text should have been, in words, by the regular expression that it does not match."""
+"""Descriptions of the expected text, by the regular expression that the text does not match."""
 
-# Where an `s3://` address is served, and signed for: of importance for the transport alone, so absent where not given.
+# The server and region of an `s3://` address: they only matter for the transport, so they are omitted if not given.
 Endpoint = Annotated[
     Annotated[str, StringConstraints(pattern=ENDPOINT_PATTERN)] | None,
     Field(exclude_if=lambda value: value is None),
@@ -90,7 +94,7 @@ class Frozen(BaseModel):
 
 
 class Component(BaseModel):
-    """A component by name, with its parameters: data, until the engine binds it to a registered function."""
+    """A component by name, with its parameters; the engine binds it to a registered function."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True, allow_inf_nan=False)
 
@@ -98,7 +102,7 @@ class Component(BaseModel):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The fields beside ``name``."""
+        """All fields except ``name``."""
         return dict(self.model_extra or {})
 
 
@@ -107,12 +111,12 @@ class Override(Component):
 
 
 def id_of(wanted: str | Override) -> str:
-    """The id of a metric or ceiling that is named alone or with overrides."""
+    """The id of a metric or ceiling that is given by id alone or with overrides."""
     return wanted.name if isinstance(wanted, Override) else wanted
 
 
 class SourceFile(Frozen):
-    """One pinned file: its bytes, and where they come from: DVC (a url beside it states the origin), a url, or hands."""
+    """A pinned file: its SHA-256 and size, and its source: DVC (a url then states the origin), a url, or neither."""
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)]
@@ -125,14 +129,14 @@ class SourceFile(Frozen):
 
     @property
     def by_hand(self) -> bool:
-        """Whether no program can bring the file: it has no url, and DVC does not track it."""
+        """Whether the file must be obtained by hand: it has no url, and DVC does not track it."""
         return self.url is None and not self.dvc
 
 
 class Stated(Frozen):
-    """What a publisher says of a file that nobody pinned yet: an address, a size, checksums, or only that it is there.
+    """A publisher's statement about a file that is not pinned yet: address, size and checksums, all optional.
 
-    None of it is a pin: MD5 and SHA-1 can be forged. `neuroledger pin` compares a download with it.
+    It is not a pin, because MD5 and SHA-1 can be forged. `neuroledger pin` compares a download with it.
     """
 
     url: Annotated[str, StringConstraints(pattern=URL_PATTERN)] | None = None
@@ -141,19 +145,19 @@ class Stated(Frozen):
     sha1: Sha1 | None = None
     sha256: Sha256 | None = None
     sha256_begins: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{6,64}$")] | None = None
-    """What of the SHA-256 the publisher states, such as the eight digits in the name of a checkpoint."""
+    """First digits of the SHA-256, if the publisher states no more, as in the name of a checkpoint."""
     version_id: str | None = None
     endpoint: Endpoint = None
     region: Region = None
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name below `downloads` stands for many files: `*` for anything, folders too, `?` for one character."""
+    """Whether a name below `downloads` is a pattern: `*` matches any text, including folders, `?` one character."""
     return "*" in name or "?" in name
 
 
 class Published(Frozen):
-    """A figure from a publication: shown as published, never as a score of this repository."""
+    """A figure from a publication; it is shown as published, never as a score of this repository."""
 
     model: str
     value: float
@@ -165,7 +169,7 @@ class Published(Frozen):
 
 
 class Spec(Frozen):
-    """What every spec file begins with."""
+    """Fields that all kinds of spec share."""
 
     id: Id
     version: Annotated[int, Field(ge=1)]
@@ -175,8 +179,8 @@ class Spec(Frozen):
     tags: tuple[str, ...] = ()
 
 
-# What belongs in a place, by the beginning of the validator's type of error.
-_BELONGS = {
+# The expected kind of value, by the beginning of pydantic's error type.
+_EXPECTED = {
     "string_type": "text", "int": "a whole number", "float": "a number", "finite_number": "a finite number",
     "bool": "true or false", "dict_type": "a mapping of fields", "model": "a mapping of fields",
     "tuple_type": "a list", "list_type": "a list", "set_type": "a list", "is_instance": "another kind of value",
@@ -186,9 +190,9 @@ _BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", 
 
 
 def worded(item: Mapping[str, Any]) -> str:
-    """One of the validator's errors in this project's words."""
-    kind, context, given = item["type"], item.get("ctx", {}), item["input"]
-    shown = repr(given) if isinstance(given, (str, int, float)) else "what is there"
+    """The message for one of pydantic's errors."""
+    kind, context, value = item["type"], item.get("ctx", {}), item["input"]
+    shown = repr(value) if isinstance(value, (str, int, float)) else "the value"
     if kind == "extra_forbidden":
         return "there is no such field"
     if kind == "missing":
@@ -206,14 +210,14 @@ def worded(item: Mapping[str, Any]) -> str:
         return f"the field {str(context['discriminator']).strip(chr(39))} is missing"
     if kind in ("literal_error", "enum"):
         return f"{shown} is not one of {context['expected'].replace(' or ', ', ')}"
-    for begin, what in _BELONGS.items():
-        if kind.startswith(begin):
-            return f"{what} belongs here"
+    for prefix, expected in _EXPECTED.items():
+        if kind.startswith(prefix):
+            return f"expected {expected}"
     return str(item["msg"]).removeprefix("Value error, ").replace("Input should be", "it is not")
 
 
-# What describes a thing without determining any number. What files must be is in their pins, not in `downloads`; and where
-# a list is written is no part of what it says. Which channel `stimuli` belong to decides who can be scored, not the score.
+# Fields that describe without affecting any number. The bytes of files are fixed by their pins, not by `downloads` or by
+# where `lists` are written. The channel of `stimuli` decides which models can be scored, not their scores.
 DESCRIPTIVE = frozenset(
     {
         "title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads", "lists",
@@ -224,7 +228,7 @@ DESCRIPTIVE = frozenset(
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys, no spaces, no NaN: equal content gives equal text."""
+    """JSON with sorted keys, without spaces and NaN, so that equal content gives equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -234,6 +238,6 @@ def sha256_of(value: Any) -> str:
 
 
 def spec_sha256(spec: BaseModel, *, without: frozenset[str] = DESCRIPTIVE) -> str:
-    """Identity of a spec: its validated fields, defaults filled in, without those that only describe."""
+    """Identity of a spec: SHA-256 of its validated fields with defaults, except descriptive fields."""
     data: Mapping[str, Any] = spec.model_dump(mode="json", by_alias=True)
     return sha256_of({key: value for key, value in data.items() if key not in without})

@@ -1,4 +1,4 @@
-"""Every known spec as a read-only catalogue: shipped definitions, those of plugins, and the repository at hand."""
+"""The read-only catalogue of all specs: shipped definitions, those of plugins, and those of the repository."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=Spec)
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One spec with the document it came from."""
+    """A spec and the document that it was read from."""
 
     kind: str
     spec: Spec
@@ -42,7 +42,7 @@ class Entry:
 
 
 class Layer(NamedTuple):
-    """One folder of specs: the distribution that it is part of (empty for the repository at hand), and its path."""
+    """A folder of specs, and the distribution that contains it (empty for the repository)."""
 
     distribution: str
     folder: Path
@@ -50,16 +50,16 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalog:
-    """All specs that are known in one repository; a file is read when it is first asked for.
+    """All specs that are known in one repository; each file is read at its first use.
 
     Attributes
     ----------
     root
-        The repository at hand: data, records and settings are below it.
+        The repository, which contains data, records and settings.
     layers
-        Where specs come from: shipped definitions first, then plugins, then the repository.
+        Folders of specs: shipped definitions first, then plugins, then the repository.
     copies
-        Files of the repository that repeat a definition of another layer byte for byte, each with the original.
+        Files that repeat a definition of another layer byte for byte, each with the original.
     """
 
     root: Path
@@ -74,7 +74,7 @@ class Catalog:
         return sorted(self._files[kind])
 
     def own(self, kind: str) -> list[str]:
-        """Sorted ids of the specs of one kind that the repository itself holds."""
+        """Sorted ids of the repository's own specs of one kind."""
         return sorted(id for id, path in self._files[kind].items() if not self.origin(path))
 
     def has(self, kind: str, id: str) -> bool:
@@ -82,23 +82,23 @@ class Catalog:
         return id in self._files[kind]
 
     def path(self, kind: str, id: str) -> Path | None:
-        """The file of a spec; None where there is no such spec."""
+        """The file of a spec; None if there is no such spec."""
         return self._files[kind].get(id)
 
     def origin(self, path: Path) -> str:
-        """The distribution that a spec file is part of; empty for files of the repository."""
+        """The distribution that contains a spec file; empty for files of the repository."""
         layer = _layer_of(path, self.layers)
         return "" if layer is None else layer.distribution
 
     def entry(self, kind: str, id: str) -> Entry:
-        """The spec with its document.
+        """The spec ``id`` of ``kind`` with its document.
 
         Raises
         ------
         RequestError
-            No such id; near misses are named.
+            There is no such id; the message suggests similar ids.
         SpecError
-            The file is wrong.
+            The file is invalid.
         """
         if kind not in KINDS:
             raise RequestError(f"no kind {kind!r}; kinds are {', '.join(KINDS)}")
@@ -115,7 +115,7 @@ class Catalog:
         return cast(DatasetSpec, self.entry("datasets", id).spec)
 
     def about(self, id: str) -> DatasetSpec:
-        """The dataset spec ``id`` without the files and recordings that it keeps in tables, which are not read."""
+        """The dataset spec ``id`` without the files and recordings in its tables, which are not read."""
         key = ("datasets", id)
         if key not in self._read and key not in self._about:
             path = self._files["datasets"].get(id)
@@ -149,34 +149,30 @@ class Catalog:
     def with_spec(
         self, kind: str, id: str, spec: Spec, document: Document, path: Path | None = None
     ) -> Catalog:
-        """The same catalogue with another spec in the place of one that it has, or a new one; no file is touched."""
-        place = path or self.entry(kind, id).path
-        read = {**self._read, (kind, id): Entry(kind, spec, document, place)}
-        files = {**self._files, kind: {**self._files[kind], id: place}}
+        """A copy of the catalogue in which a spec is replaced or added; no file is changed."""
+        path = path or self.entry(kind, id).path
+        read = {**self._read, (kind, id): Entry(kind, spec, document, path)}
+        files = {**self._files, kind: {**self._files[kind], id: path}}
         return Catalog(self.root, self.layers, files, self.copies, read)
 
     def find(self, id: str) -> list[Entry]:
-        """Every spec called ``id``, of any kind.
+        """The specs of all kinds with this id.
 
         Raises
         ------
         RequestError
-            None is; near misses of all kinds are named.
+            There is none; the message suggests similar ids of all kinds.
         """
-        found = [self.entry(kind, id) for kind in KINDS if id in self._files[kind]]
-        if not found:
-            every = sorted({known for kind in KINDS for known in self._files[kind]})
-            near = difflib.get_close_matches(id, every, 3, 0.5)
-            hint = (
-                f"; did you mean {' or '.join(repr(n) for n in near)}?"
-                if near
-                else "; see `neuroledger list`"
-            )
-            raise UnknownError(f"nothing is called {id!r}{hint}")
-        return found
+        entries = [self.entry(kind, id) for kind in KINDS if id in self._files[kind]]
+        if not entries:
+            known = sorted({other for kind in KINDS for other in self._files[kind]})
+            near = difflib.get_close_matches(id, known, 3, 0.5)
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `neuroledger list`"
+            raise UnknownError(f"nothing is called {id!r}; {hint}")
+        return entries
 
     def files(self) -> Iterator[tuple[str, str, Path]]:
-        """Kind, id and path of every spec file."""
+        """Yield kind, id and path of every spec file."""
         for kind in KINDS:
             for id, path in sorted(self._files[kind].items()):
                 yield kind, id, path
@@ -187,16 +183,15 @@ class Catalog:
         return [layer.folder / "references.bib" for layer in reversed(self.layers)]
 
     def shown(self, path: Path) -> str:
-        """``path`` as messages show it: relative to the repository, or to the distribution that holds it."""
+        """``path`` for messages: relative to the repository, or to the distribution that contains it."""
         return _shown(path, self.root, self.layers)
 
     def suggestion(self, kind: str, id: str) -> str:
-        """What to do where there is no spec ``id`` of ``kind``."""
-        elsewhere = [other[:-1] for other in KINDS if other != kind and id in self._files[other]]
-        if elsewhere:
-            return f"there is a {elsewhere[0]} of that name"
-        function = {"metrics": "metric", "ceilings": "ceiling"}.get(kind)
-        if function is not None and id in registry.names(function):
+        """Advice for the case that there is no spec ``id`` of ``kind``."""
+        other_kinds = [other[:-1] for other in KINDS if other != kind and id in self._files[other]]
+        if other_kinds:
+            return f"there is a {other_kinds[0]} of that name"
+        if kind in ("metrics", "ceilings") and id in registry.names(kind[:-1]):
             return (
                 f"a function {id!r} is registered, but its scale, splits and aggregation are not declared: "
                 f"write specs/{kind}/<id>.yaml with `compare: {{name: {id}}}`"
@@ -206,64 +201,64 @@ class Catalog:
             id.lower(), known, 3, 0.5
         )
         if near:
-            return f"did you mean {' or '.join(repr(n) for n in near)}?"
+            return f"did you mean {' or '.join(map(repr, near))}?"
         return f"see `neuroledger list {kind}`"
 
 
 def find_repository(start: Path | None = None) -> Path:
     """The nearest folder, from ``start`` upwards, that has a ``specs`` folder and a ``dvc.yaml``.
 
-    When ``start`` is not given, the search begins at the working directory, then takes the folder that
-    ``NEUROLEDGER_ROOT`` names, then the checkout that this package runs from.
+    By default the search begins at the working directory, then tries the folder that ``NEUROLEDGER_ROOT`` names, or else
+    the checkout that this package runs from.
 
     Raises
     ------
     RequestError
-        There is none.
+        There is no such folder.
     """
-    here = (start or Path.cwd()).resolve()
-    tried = [here, *here.parents]
+    first = (start or Path.cwd()).resolve()
+    candidates = [first, *first.parents]
     if start is None:
-        named = os.environ.get("NEUROLEDGER_ROOT")
-        tried += [Path(named).resolve()] if named else [Path(__file__).resolve().parents[3]]
-    for folder in tried:
+        root = os.environ.get("NEUROLEDGER_ROOT")
+        candidates.append(Path(root).resolve() if root else Path(__file__).resolve().parents[3])
+    for folder in candidates:
         if (folder / "specs").is_dir() and (folder / "dvc.yaml").is_file():
             return folder
     raise RequestError(
-        f"no NeuroLedger repository (a folder with specs/ and dvc.yaml) at or above {here}; "
-        "cd into your clone, or name it with --root or NEUROLEDGER_ROOT"
+        f"no NeuroLedger repository (a folder with specs/ and dvc.yaml) at or above {first}; "
+        "cd into your clone, or give it with --root or NEUROLEDGER_ROOT"
     )
 
 
 def _yaml_files(folder: Path) -> tuple[str, ...]:
-    """The YAML files at and below ``folder``, sorted, as plain text: every call by id lists them."""
-    found: list[str] = []
-    ahead = [str(folder)] if folder.is_dir() else []
-    while ahead:
-        with os.scandir(ahead.pop()) as entries:
+    """The sorted YAML files at and below ``folder``, as text, because every look-up by id lists them."""
+    paths: list[str] = []
+    pending = [str(folder)] if folder.is_dir() else []
+    while pending:
+        with os.scandir(pending.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(".yaml"):
-                    found.append(entry.path)
+                    paths.append(entry.path)
                 elif entry.is_dir():
-                    ahead.append(entry.path)
-    return tuple(sorted(found))
+                    pending.append(entry.path)
+    return tuple(sorted(paths))
 
 
 def open_catalog(root: Path | None = None) -> Catalog:
-    """The catalogue of the repository at ``root`` (found from the working directory when not given).
+    """Open the catalogue of the repository at ``root``, by default searched from the working directory.
 
     Raises
     ------
     RequestError
         There is no repository.
     SpecError
-        An id is taken twice.
+        Two specs of one kind have the same id.
     """
     return _compose(find_repository(root))
 
 
 def open_definitions() -> Catalog:
-    """The catalogue here or, where there is no repository, of what is installed: shipped definitions and plugins."""
+    """Open the repository's catalogue or, outside a repository, that of installed definitions and plugins."""
     try:
         return open_catalog()
     except RequestError:
@@ -273,35 +268,34 @@ def open_definitions() -> Catalog:
 
 
 def _compose(root: Path) -> Catalog:
-    """Shipped definitions, then plugins, then the repository; an id means one thing, wherever it is declared."""
+    """Compose shipped definitions, plugins and the repository; an id may be declared in one layer only."""
     layers = [*starmap(Layer, registry.plugin_specs()), Layer("", root / "specs")]
-    # A checkout of this package ships what it holds, whichever copy of the package reads it.
+    # A checkout of this package contains the shipped definitions itself, even if another copy of the package reads it.
     if not shipped.is_checkout(root):
         layers.insert(0, Layer(shipped.DISTRIBUTION, shipped.folder()))
     files: dict[str, Mapping[str, Path]] = {}
     copies, problems = [], []
     for kind in KINDS:
-        files[kind], twice = _by_id(tuple((layer.folder, _spec_files(layer, kind)) for layer in layers))
-        for first, second, may_be_copy in twice:
+        files[kind], duplicates = _by_id(tuple((layer.folder, _spec_files(layer, kind)) for layer in layers))
+        for first, second, may_be_copy in duplicates:
             if may_be_copy and first.samefile(second):
                 continue
             if may_be_copy and first.read_bytes() == second.read_bytes():
                 copies.append((second, first))
             else:
-                problems.append(_taken(kind, first, second, root, layers))
+                problems.append(_duplicate_finding(kind, first, second, root, layers))
     if problems:
         raise SpecError(problems)
     return Catalog(root, tuple(layers), files, tuple(copies))
 
 
-def _taken(kind: str, first: Path, second: Path, root: Path, layers: Sequence[Layer]) -> Finding:
-    """An id that two files claim."""
-    holder = _layer_of(first, layers)
+def _duplicate_finding(kind: str, first: Path, second: Path, root: Path, layers: Sequence[Layer]) -> Finding:
+    layer = _layer_of(first, layers)
     message = f"id {second.stem!r} is already taken by {_shown(first, root, layers)}"
     hint = "give one of them another id"
-    if holder is not None and holder.distribution:
+    if layer is not None and layer.distribution:
         message += f" (installed: {first})"
-        hint = f"give this {kind[:-1]} another id, or remove this file to use the {kind[:-1]} of {holder.distribution}"
+        hint = f"give this {kind[:-1]} another id, or remove this file to use the {kind[:-1]} of {layer.distribution}"
     return Finding("spec.duplicate-id", "error", _shown(second, root, layers), message, hint, 1, 1)
 
 
@@ -315,24 +309,24 @@ def _shipped_files(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if shipped.is_shipped(kind, Path(name)))
 
 
-Twice = tuple[Path, Path, bool]
+Duplicate = tuple[Path, Path, bool]
 
 
 @lru_cache(maxsize=64)
-def _by_id(listed: tuple[tuple[Path, tuple[str, ...]], ...]) -> tuple[dict[str, Path], tuple[Twice, ...]]:
-    """The path of each id, and both paths of an id that is taken twice, with whether they are in different layers.
+def _by_id(layers: tuple[tuple[Path, tuple[str, ...]], ...]) -> tuple[dict[str, Path], tuple[Duplicate, ...]]:
+    """The path of each id, and for each repeated id both paths and whether they are in different layers.
 
-    Computed once for the same list of files.
+    Cached by the lists of files.
     """
     by_id: dict[str, tuple[Path, int]] = {}
-    twice: list[Twice] = []
-    for number, (_, names) in enumerate(listed):
+    duplicates: list[Duplicate] = []
+    for number, (_, names) in enumerate(layers):
         for path in map(Path, names):
-            known = by_id.get(path.stem)
-            if known is not None:
-                twice.append((known[0], path, known[1] != number))
+            first = by_id.get(path.stem)
+            if first is not None:
+                duplicates.append((first[0], path, first[1] != number))
             by_id[path.stem] = (path, number)
-    return {id: path for id, (path, _) in by_id.items()}, tuple(twice)
+    return {id: path for id, (path, _) in by_id.items()}, tuple(duplicates)
 
 
 def _layer_of(path: Path, layers: Sequence[Layer]) -> Layer | None:
@@ -347,27 +341,26 @@ def _shown(path: Path, root: Path, layers: Sequence[Layer]) -> str:
 
 
 def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:
-    """What a spec refers to: (kind, id, location in the document)."""
-    spec, found = entry.spec, list[tuple[str, str, tuple[str | int, ...]]]()
-
+    """The specs that a spec refers to, each as kind, id and location in the document."""
+    spec, targets = entry.spec, list[tuple[str, str, tuple[str | int, ...]]]()
     if isinstance(spec, BenchmarkSpec):
-        found.append(("datasets", spec.dataset, ("dataset",)))
+        targets.append(("datasets", spec.dataset, ("dataset",)))
         if spec.metric is not None:
-            found.append(("metrics", id_of(spec.metric), ("metric",)))
-        found += [("metrics", id_of(item), ("metrics", i)) for i, item in enumerate(spec.metrics)]
+            targets.append(("metrics", id_of(spec.metric), ("metric",)))
+        targets += [("metrics", id_of(item), ("metrics", i)) for i, item in enumerate(spec.metrics)]
         if spec.ceiling is not None:
-            found.append(("ceilings", id_of(spec.ceiling), ("ceiling",)))
+            targets.append(("ceilings", id_of(spec.ceiling), ("ceiling",)))
         if spec.floor is not None and isinstance(spec.floor.dummy, str):
-            found.append(("models", spec.floor.dummy, ("floor", "dummy")))
+            targets.append(("models", spec.floor.dummy, ("floor", "dummy")))
         for sign in ("positive", "negative"):
             for i, id in enumerate(getattr(spec.controls, sign)):
-                found.append(("models", id, ("controls", sign, i)))
+                targets.append(("models", id, ("controls", sign, i)))
         if spec.superseded_by is not None:
-            found.append(("benchmarks", spec.superseded_by, ("superseded_by",)))
+            targets.append(("benchmarks", spec.superseded_by, ("superseded_by",)))
     elif isinstance(spec, SuiteSpec):
-        found += [("benchmarks", item.id, ("benchmarks", i)) for i, item in enumerate(spec.benchmarks)]
-        found += [("models", id, ("models", i)) for i, id in enumerate(spec.models)]
-        found += [("suites", id, ("includes", i)) for i, id in enumerate(spec.includes)]
+        targets += [("benchmarks", item.id, ("benchmarks", i)) for i, item in enumerate(spec.benchmarks)]
+        targets += [("models", id, ("models", i)) for i, id in enumerate(spec.models)]
+        targets += [("suites", id, ("includes", i)) for i, id in enumerate(spec.includes)]
     elif isinstance(spec, ModelSpec) and spec.commit is not None and isinstance(spec.commit.get("on"), str):
-        found.append(("benchmarks", str(spec.commit["on"]), ("commit", "on")))
-    return found
+        targets.append(("benchmarks", str(spec.commit["on"]), ("commit", "on")))
+    return targets

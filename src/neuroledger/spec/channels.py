@@ -1,4 +1,4 @@
-"""Channels: the closed vocabulary of what goes into a model and of what is asked back from it."""
+"""Channels: the closed vocabulary of a model's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Sense = Literal["images", "text", "sound", "film"]
 
 Shown = Literal[Sense, "names"]
 STIMULI: Final[Channels] = frozenset({"images", "text", "sound", "film", "names"})
-"""Channels of stimuli, which a data set shows one by one."""
+"""Channels of stimuli, which are presented one by one."""
 INPUTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "images": "images, as RGB files",
         "text": "texts, with their context",
         "sound": "sounds, as files or intervals of files",
         "film": "films, as files",
-        "names": "names of stimuli whose files the data set does not hold, for answers and responses that were stored once",
-        "stimuli": "stimuli of whatever channel the data set names in `stimuli` (paradigms only)",
+        "names": "names of stimuli without files, for stored answers and responses",
+        "stimuli": "stimuli of the channel that the data set states in `stimuli` (paradigms only)",
         "signals": "recordings, counts or series over time",
-        "training": "examples with the answers to be learned",
-        "problems": "problems to be solved, whose best known costs the data set states",
+        "training": "examples with the answers to learn",
+        "problems": "optimisation problems, with the best known costs in the data set",
     }
 )
 OUTPUTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -40,46 +40,46 @@ OUTPUTS: Final[Mapping[str, str]] = MappingProxyType(
             "`decisions:reading_times`, `decisions:next_word`"
         ),
         "embeddings": "one row of features for each stimulus",
-        "decoded": "predictions of an estimator trained anew in each fold, `decoded:classification`",
+        "decoded": "predictions of an estimator that is trained in each fold, `decoded:classification`",
         "answers": "answers of one trained network, `answers:forecast`",
-        "costs": "what a pass of that network costs",
+        "costs": "the cost of one pass of that network",
     }
 )
-# A set of channels, or a function from parameters (and, of a model, `regions`, `layers`, `readout`, `commit`) to one.
+# A set of channels, or a function of the parameters (and of a model's `regions`, `layers`, `readout`, `commit`).
 Declared = Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
 
 
 def channels(names: Iterable[str], known: Mapping[str, str], owner: str) -> Channels:
-    """The channels, each of which must be in the vocabulary; an output may carry an address, ``responses:IT``.
+    """Validate names of channels against the vocabulary; an output may have an address, ``responses:IT``.
 
     Raises
     ------
     RequestError
-        A name is not in the vocabulary, or there is none.
+        A name is not in the vocabulary, or there is no name.
     """
-    found = frozenset([names] if isinstance(names, str) else names)
-    for name in sorted(found):
+    result = frozenset([names] if isinstance(names, str) else names)
+    for name in sorted(result):
         base, colon, address = name.partition(":")
         if base not in known or (colon and (known is INPUTS or not address)):
             near = difflib.get_close_matches(base, known, 1, 0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"channels are {', '.join(known)}"
             raise RequestError(f"{owner}: no channel {name!r}; {hint}")
-    if not found:
-        raise RequestError(f"{owner}: no channel is named; channels are {', '.join(known)}")
-    return found
+    if not result:
+        raise RequestError(f"{owner}: no channel is declared; channels are {', '.join(known)}")
+    return result
 
 
 @dataclass(frozen=True)
 class Interface:
-    """What a model takes and gives, or what a benchmark shows and asks back."""
+    """The input and output channels of a model, or those that a benchmark requires."""
 
     inputs: Channels
     outputs: Channels
 
     def lacking(self, asked: Interface) -> tuple[list[str], list[str]]:
-        """Inputs and outputs of a benchmark that this model does not have; both empty for a compatible pair.
+        """Inputs and outputs that a benchmark requires and this model lacks; both empty for a compatible pair.
 
-        An output without an address includes all of its addresses.
+        An output without an address includes all addresses.
         """
         outputs = {
             name

@@ -1,4 +1,4 @@
-"""The small vocabulary in which a data set says what must be true of it before anything is scored on it."""
+"""The vocabulary of expectations: properties that a data set must have before anything is scored on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neuroledger.spec.base import Frozen, Sha256
 __all__ = ["AssemblyExpectation", "Check", "Expectation", "Expectations", "RowCheck", "StimuliExpectation"]
 
 Value = bool | int | float | str
-"""A single value in YAML; `true`, `1`, `1.0` and `"1"` stay four different things."""
+"""A single value in YAML; `true`, `1`, `1.0` and `"1"` are four different values."""
 
 Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -21,12 +21,12 @@ C = TypeVar("C", bound="Check")
 
 
 class Check(Frozen):
-    """What every expectation has: how grave a breach is, and why the expectation is there."""
+    """Fields that all expectations share: the severity of a violation, and the reason for the expectation."""
 
     severity: Literal["error", "warning"] = Field(
         "error", description="A warning is reported but blocks nothing."
     )
-    why: str = Field("", description="The reason, shown beside a breach.")
+    why: str = Field("", description="The reason, reported with a violation.")
 
 
 class RowCheck(Check):
@@ -34,7 +34,7 @@ class RowCheck(Check):
 
     where: dict[Name, Value | tuple[Value, ...]] = Field(
         default_factory=dict,
-        description="Only rows where each column has this value (or one of these); no such row is a breach.",
+        description="Only rows in which each column has this value (or one of these); it is an error if there are none.",
     )
 
 
@@ -45,13 +45,13 @@ class ColumnCheck(RowCheck):
 
 
 class Unique(ColumnCheck):
-    """No value occurs twice, none is missing."""
+    """No value occurs twice or is missing."""
 
     check: Literal["unique"]
 
 
 class UniqueTogether(RowCheck):
-    """No combination of values occurs twice, none is missing."""
+    """No combination of values occurs twice; no value is missing."""
 
     check: Literal["unique_together"]
     columns: tuple[Name, ...] = Field(min_length=2)
@@ -71,14 +71,14 @@ class InSet(ColumnCheck):
 
 
 class EqualSet(ColumnCheck):
-    """The values that occur are exactly these: no other, each at least once, none missing."""
+    """The values are exactly these: each occurs at least once, no other value occurs, none is missing."""
 
     check: Literal["equal_set"]
     values: tuple[Value, ...] = Field(min_length=1)
 
 
 class Between(ColumnCheck):
-    """Every value lies between `low` and `high`, both included; none is missing."""
+    """Every value is between `low` and `high`, inclusive; none is missing."""
 
     check: Literal["between"]
     low: float | None = None
@@ -106,14 +106,14 @@ class Matches(ColumnCheck):
 
 
 class Distinct(ColumnCheck):
-    """So many different values occur; none is missing."""
+    """The column has `count` different values; none is missing."""
 
     check: Literal["distinct"]
     count: Size
 
 
 class RowCount(RowCheck):
-    """So many rows, or presentations of an assembly: exactly `count`, or between `low` and `high`."""
+    """The number of rows, or of presentations of an assembly: exactly `count`, or between `low` and `high`."""
 
     check: Literal["row_count"]
     count: Count | None = None
@@ -126,7 +126,7 @@ class RowCount(RowCheck):
 
 
 class Columns(Check):
-    """The table has these columns; with `only`, no others."""
+    """The table has these columns, and no others if `only` is true."""
 
     check: Literal["columns"]
     columns: tuple[Name, ...] = Field(min_length=1)
@@ -134,13 +134,13 @@ class Columns(Check):
 
 
 class FilesExist(RowCheck):
-    """Every stimulus has a file that is there and not empty."""
+    """Every stimulus has a file that exists and is not empty."""
 
     check: Literal["files_exist"]
 
 
 class FilesDecode(RowCheck):
-    """Every stimulus file decodes completely as an image, of this mode and size if they are given."""
+    """Every stimulus file decodes completely as an image, with this mode and size if given."""
 
     check: Literal["files_decode"]
     mode: str | None = Field(None, description="Pillow's mode: L, RGB, RGBA, …")
@@ -148,7 +148,7 @@ class FilesDecode(RowCheck):
 
 
 class FilesMatchSha256(ColumnCheck):
-    """Every stimulus file has the SHA-256 that the table gives for it."""
+    """Every stimulus file has the SHA-256 that the table states."""
 
     check: Literal["files_match_sha256"]
     column: Name = "sha256"
@@ -177,14 +177,14 @@ class Shape(Check):
 
 
 class Coords(Check):
-    """Each dimension carries these coordinates, without a missing value."""
+    """Each dimension has these coordinates, without missing values."""
 
     check: Literal["coords"]
     coords: dict[Name, tuple[Name, ...]] = Field(min_length=1)
 
 
 class Dtype(Check):
-    """The values are stored as this NumPy type."""
+    """The values have this NumPy type."""
 
     check: Literal["dtype"]
     dtype: Literal[
@@ -193,14 +193,14 @@ class Dtype(Check):
 
 
 class ValuesFinite(Check):
-    """No value is infinite, and exactly the declared number is missing (NaN, as in padding; else 0)."""
+    """No value is infinite, and exactly `missing` values are NaN (for example padding)."""
 
     check: Literal["values_finite"]
-    missing: Count = Field(0, description="Declared number of NaN values, exactly.")
+    missing: Count = Field(0, description="Exact number of NaN values.")
 
 
 class ValuesBetween(Check):
-    """Every value that is not missing lies between `low` and `high`, both included."""
+    """Every value that is not missing is between `low` and `high`, inclusive."""
 
     check: Literal["values_between"]
     low: float | None = None
@@ -212,21 +212,21 @@ class ValuesBetween(Check):
 
 
 class ValuesVary(Check):
-    """No neuroid (or other site along `over`) gives the same value to every presentation."""
+    """No neuroid (or other position along `over`) has the same value in all presentations."""
 
     check: Literal["values_vary"]
     over: Name = "neuroid"
 
 
 class Content(Check):
-    """The values and coordinates, after reading and all preprocessing, have this SHA-256 (`neuroledger show` tells it)."""
+    """The values and coordinates after reading and preprocessing have this SHA-256 (`neuroledger show` prints it)."""
 
     check: Literal["content"]
     sha256: Sha256
 
 
 class SamplingRate(Check):
-    """Time bins start at even steps, so many to the second."""
+    """Time bins start at equal steps, with `hz` steps per second."""
 
     check: Literal["sampling_rate"]
     hz: float = Field(gt=0)
@@ -241,7 +241,7 @@ class Channels(Check):
 
 
 class Units(Check):
-    """The values are in this unit: attribute `units` of the assembly, or coordinate `units` of every site."""
+    """The values have this unit: attribute `units` of the assembly, or coordinate `units` of every site."""
 
     check: Literal["units"]
     units: Name
@@ -255,7 +255,7 @@ class Aligned(Check):
 
 
 class Repetitions(Check):
-    """Every stimulus was presented so often: exactly `count` times, or between `low` and `high` times."""
+    """Every stimulus was presented exactly `count` times, or between `low` and `high` times."""
 
     check: Literal["repetitions"]
     count: Size | None = None
@@ -282,7 +282,7 @@ Expectation = RowExpectation | RowCount | Columns | FileExpectation | ValueExpec
 
 
 class Expectations(Frozen):
-    """Everything a data set promises: about its stimuli, and about its assembly."""
+    """All expectations of a data set, about its stimuli and about its assembly."""
 
     stimuli: tuple[StimuliExpectation, ...] = ()
     assembly: tuple[AssemblyExpectation, ...] = ()

@@ -33,14 +33,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-# A share of what is divided, or how many of it.
+# A fraction, or a number of items.
 PartSize = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
 
 
 class Disjoint(Frozen):
-    """No value of ``by`` is in both parts: presentations that share one with the test part are not trained on.
+    """No value of ``by`` is in both parts: training presentations that share a value with the test part are left out.
 
-    Presentations with one of the values in ``except`` of another coordinate are exempt, on both sides.
+    Presentations that have one of the values in ``except`` in another coordinate are exempt, in both parts.
     """
 
     by: str
@@ -50,7 +50,7 @@ class Disjoint(Frozen):
 
 
 class SplitsSpec(Frozen):
-    """How presentations are divided into train and test parts."""
+    """Division of presentations into train and test parts."""
 
     name: Literal["shuffle", "kfold", "group", "leave_one_out", "coordinate", "predefined"] = "shuffle"
     folds: Annotated[int, Field(ge=1, le=10_000)] = 10
@@ -69,27 +69,27 @@ class SplitsSpec(Frozen):
 
 
 class Aggregation(Frozen):
-    """Reduce one dimension of the samples, skipping missing values."""
+    """Reduction of one dimension of the samples; missing values are skipped."""
 
     over: str
     with_: Annotated[Literal["mean", "median", "sum", "max", "min", "abs_mean"], Field(alias="with")]
 
 
 class ErrorRule(Frozen):
-    """How the error is computed from the values along one dimension: standard error of the mean, or standard deviation."""
+    """The error along one dimension: standard error of the mean, or standard deviation."""
 
     over: str
     with_: Annotated[Literal["sem", "std"], Field(alias="with")] = "sem"
 
 
 class IntervalRule(Frozen):
-    """Which of what is random the 95 % interval covers; without this rule, all that the metric knows to vary."""
+    """Sources of variation that the 95 % interval covers; without this rule, all that the metric can resample."""
 
     over: tuple[str, ...]
 
 
 class _Comparison(Spec):
-    """What metrics and ceilings have in common: a registered function, its splits, and how samples become one number."""
+    """Fields that metrics and ceilings share: a registered function, its splits, and the aggregation of its samples."""
 
     compare: Component
     splits: SplitsSpec | None = None
@@ -103,9 +103,10 @@ class _Comparison(Spec):
 
 
 class MetricSpec(_Comparison):
-    """A metric: compares what a model gave with what a brain gave, or counts what a run cost.
+    """A metric: compares the outputs of a model with recorded data, or computes the cost of a run.
 
-    ``chance_level`` is what a model without any access scores on average, from 0 to 1: a number, or one over the classes.
+    ``chance_level`` is the expected score, from 0 to 1, of a model without access to the stimuli: a number, or one over
+    the number of classes.
     """
 
     chance_level: Annotated[float, Field(ge=0, lt=1)] | Literal["1/classes"] = 0.0
@@ -116,7 +117,7 @@ class CeilingSpec(_Comparison):
 
 
 class DatasetSpec(Spec):
-    """A data set: pinned files, the reader that turns them into stimuli and an assembly, and what must be true of them."""
+    """A data set: pinned files, the reader that converts them to stimuli and an assembly, and its expectations."""
 
     license: str
     license_note: str | None = None
@@ -135,13 +136,13 @@ class DatasetSpec(Spec):
     expectations: Expectations = Field(default_factory=Expectations)
     unavailable: str | None = None
     unread: str | None = None
-    """Why no reader reads the pinned files as they were published; they can be fetched, and converted by hand."""
+    """Why no reader supports the pinned files as published; they can still be fetched, and converted by hand."""
     defects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def closed(self) -> str | None:
-        """Why nothing can be scored on these data."""
+        """Why these data cannot be scored, or None."""
         return self.unavailable or self.unread
 
     @field_validator("downloads")
@@ -151,7 +152,9 @@ class DatasetSpec(Spec):
             if ".." in name.split("/"):
                 raise ValueError(f"{name!r} leads out of the folder of downloads")
             if is_pattern(name) and stated != Stated():
-                raise ValueError(f"{name!r} stands for many files, so nothing is true of each: write `{{}}`")
+                raise ValueError(
+                    f"{name!r} matches many files, which have no common checksum or address: write `{{}}`"
+                )
         return downloads
 
     @model_validator(mode="after")
@@ -160,9 +163,9 @@ class DatasetSpec(Spec):
         if self.unavailable is not None and self.unread is not None:
             raise ValueError("a data set is `unavailable` or `unread`, not both")
         if self.unread is not None and not has_files:
-            raise ValueError("a data set that is `unread` has `files`")
+            raise ValueError("a data set that is `unread` needs `files`")
         if self.closed is None and (not has_files or self.reader is None):
-            raise ValueError("a data set has `files` and a `reader`, or says why it is `unavailable`")
+            raise ValueError("a data set needs `files` and a `reader`, or the reason why it is `unavailable`")
         sourceless = [name for name, pin in self.files.items() if pin.by_hand]
         if sourceless and not self.access_steps:
             raise ValueError(
@@ -174,9 +177,9 @@ class DatasetSpec(Spec):
 class Controls(Frozen):
     """Models that must reach the ceiling (positive) and models that must stay at the floor (negative).
 
-    The data in the model's place (``itself``) must reach the ceiling and may exceed it by the noise that they share with
-    themselves, which is 1/ρ for a reliability ρ: above ``itself_at_most`` the ceiling is too low to normalise by.
-    ``floor_at_most`` is a score; where it is not given, it is counted from the metric's chance level.
+    The data in place of a model (``itself``) must reach the ceiling. They may exceed it by the noise that they share with
+    themselves, a factor of 1/ρ for a reliability ρ; above ``itself_at_most`` the ceiling is too low for normalisation.
+    ``floor_at_most`` is a score; its default is relative to the metric's chance level.
     """
 
     positive: tuple[Id, ...] = ()
@@ -187,7 +190,7 @@ class Controls(Frozen):
 
 
 class FloorRule(Frozen):
-    """Normalise by what a dummy reaches and what perfection is: (score - dummy) / (perfect - dummy)."""
+    """Normalisation by the score of a dummy and the perfect score: (score - dummy) / (perfect - dummy)."""
 
     dummy: Id | float
     fallback: Id | None = None
@@ -195,7 +198,7 @@ class FloorRule(Frozen):
 
 
 class NormaliseRule(Frozen):
-    """How the score is normalised where the scales of metric and ceiling do not say it, or where it is clipped to [0, 1].
+    """Normalisation of the score, if it does not follow from the scales of metric and ceiling, or is clipped to [0, 1].
 
     ``formula``: ``scales`` follows from the scales; ``ratio`` is r/c, ``square`` (r/c)², ``explained`` r²/c.
     """
@@ -206,7 +209,7 @@ class NormaliseRule(Frozen):
 
 
 class BenchmarkSpec(Spec):
-    """A benchmark: data, selection, paradigm, metric and ceiling, with its place in the hierarchy."""
+    """A benchmark: data, selection, paradigm, metric and ceiling, and its parent in the hierarchy."""
 
     parent: str
     dataset: Id
@@ -217,10 +220,10 @@ class BenchmarkSpec(Spec):
     ceiling: Id | Override | None = None
     floor: FloorRule | None = None
     generalise: tuple[str, ...] | None = None
-    """What the claim generalises over: new stimuli, neuroids, subjects, …; all that the metric knows to vary if absent."""
+    """What the claim generalises over: new stimuli, neuroids, subjects, …; by default all that the metric can resample."""
     normalise: Literal["ceiling", "floor", "none"] | NormaliseRule | None = None
     each: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
-    """A coordinate, such as the subject: each of its values is scored and normalised apart, and the mean is the score."""
+    """A coordinate, such as the subject: each value is scored and normalised separately, and the score is the mean."""
     compat: Literal["brainscore"] | None = None
     controls: Controls = Field(default_factory=Controls)
     unavailable: str | None = None
@@ -248,7 +251,7 @@ class BenchmarkSpec(Spec):
 
     @property
     def normalised_by(self) -> Literal["ceiling", "floor", "none"]:
-        """What the headline is divided or shifted by."""
+        """The normalisation of the headline metric."""
         rule = self.normalise.by if isinstance(self.normalise, NormaliseRule) else self.normalise
         return rule or ("ceiling" if self.ceiling else "floor" if self.floor else "none")
 
@@ -259,14 +262,14 @@ class BenchmarkSpec(Spec):
 
 
 class Pretraining(Frozen):
-    """A data set that a model was trained on, by id and by the SHA-256 of its recordings."""
+    """A data set that a model was trained on, by its id and the SHA-256 of its recordings."""
 
     dataset: str
     recordings: tuple[Sha256, ...] = ()
 
 
 class ModelSpec(Spec):
-    """A model: a registered builder, its parameters and weights, and how its layers map to regions."""
+    """A model: a registered builder, its parameters and weights, and the map from regions to layers."""
 
     builder: Component | None = None
     weights: dict[FileName, SourceFile] = Field(default_factory=dict)
@@ -288,7 +291,7 @@ class ModelSpec(Spec):
     @model_validator(mode="after")
     def _buildable(self) -> ModelSpec:
         if self.builder is None and self.unavailable is None:
-            raise ValueError("a model has a `builder`, or says why it is `unavailable`")
+            raise ValueError("a model needs a `builder`, or the reason why it is `unavailable`")
         sourceless = [name for name, pin in self.weights.items() if pin.by_hand]
         if sourceless:
             raise ValueError(f"{sourceless[0]} has no source: give either `dvc: true` or a `url`")
@@ -304,16 +307,16 @@ class Weighted(Frozen):
 
 
 class SuiteSpec(Spec):
-    """A suite: a named, versioned list of benchmarks, ranked together, and the models that are scored on them.
+    """A suite: a named, versioned list of benchmarks that are ranked together, and the models scored on them.
 
-    It may include other suites, which are scored with it and ranked on their own. With a ``hierarchy`` (group → the
-    group it is part of; a benchmark is in the group that it names as ``parent``) the score is a mean of means.
+    It may include other suites, which are scored with it and ranked separately. With a ``hierarchy`` (group → its parent
+    group; a benchmark belongs to the group in its field ``parent``) the score is a mean of means.
     """
 
     benchmarks: tuple[Weighted, ...] = ()
     hierarchy: dict[str, str] = Field(default_factory=dict)
     family: Literal["suite", "parent"] = "suite"
-    """Comparisons that are corrected together: all of the suite, or those of benchmarks of one parent."""
+    """Comparisons that are corrected together: all of the suite, or those of the benchmarks of one parent."""
     includes: tuple[Id, ...] = ()
     models: tuple[Id, ...] = ()
     released: str | None = None
@@ -331,10 +334,10 @@ class SuiteSpec(Spec):
     def _each_once(self) -> SuiteSpec:
         ids = [item.id for item in self.benchmarks]
         if not ids and not self.includes:
-            raise ValueError("a suite lists `benchmarks`, or `includes` other suites")
-        twice = sorted({i for i in ids if ids.count(i) > 1})
-        if twice:
-            raise ValueError(f"listed twice: {', '.join(twice)}")
+            raise ValueError("a suite needs `benchmarks`, or other suites in `includes`")
+        repeated = sorted({id for id in ids if ids.count(id) > 1})
+        if repeated:
+            raise ValueError(f"listed twice: {', '.join(repeated)}")
         return self
 
     @field_validator("hierarchy")

@@ -1,4 +1,4 @@
-"""A spec file, or params.yaml, to a validated model, with every problem placed at line and column."""
+"""Read and validate a spec file or params.yaml, and report every problem with line and column."""
 
 from __future__ import annotations
 
@@ -23,24 +23,13 @@ __all__ = ["Params", "explain", "load_document", "read_params", "read_spec", "sp
 
 
 def load_document(path: Path, shown: str | None = None) -> Document:
-    """Read one YAML file strictly; ``shown`` is the name used in messages."""
+    """Read one YAML file strictly; messages use the name ``shown``."""
     name = shown or str(path)
     try:
-        text = path.read_text(
-            encoding="utf-8-sig"
-        )  # a byte order mark, which some editors write, says nothing
+        text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except UnicodeDecodeError as error:
-        raise SpecError(
-            [
-                Finding(
-                    "spec.unreadable",
-                    "error",
-                    name,
-                    f"not UTF-8 text (byte {error.start})",
-                    "save the file as UTF-8",
-                )
-            ]
-        ) from None
+        words, hint = f"not UTF-8 text (byte {error.start})", "save the file as UTF-8"
+        raise SpecError([Finding("spec.unreadable", "error", name, words, hint)]) from None
     except OSError as error:
         words = f"cannot be read: {error.strerror}"
         raise SpecError([Finding("spec.unreadable", "error", name, words)]) from None
@@ -50,12 +39,12 @@ def load_document(path: Path, shown: str | None = None) -> Document:
 def read_spec(
     path: Path, kind: str, shown: str | None = None, *, whole: bool = True
 ) -> tuple[Spec, Document]:
-    """Read and validate one spec of ``kind`` (a folder name such as ``metrics``), with the tables beside it if ``whole``.
+    """Read and validate one spec of ``kind`` (a folder name such as ``metrics``), including its tables if ``whole``.
 
     Raises
     ------
     SpecError
-        With every problem of the file.
+        The file is invalid; the error lists every problem.
     """
     document = load_document(path, shown)
 
@@ -66,9 +55,9 @@ def read_spec(
 
 
 def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tables | None = None) -> Spec:
-    """Validate a parsed document as a spec of ``kind``; its id must equal ``stem`` when that is given.
+    """Validate a parsed document as a spec of ``kind``; its id must equal ``stem`` if that is given.
 
-    ``tables`` gives the tables beside the spec in which it keeps long lists; without it, they are left out.
+    ``tables`` reads the tables of the spec's long lists; without it, these lists are omitted.
     """
     model = KINDS[kind]
     if kind == "datasets" and tables is not None:
@@ -92,9 +81,9 @@ def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tabl
 def explain(
     error: ValidationError, document: Document, model: type[BaseModel], prefix: Sequence[str | int] = ()
 ) -> list[Finding]:
-    """Pydantic's errors as problems with positions, near misses and plain words.
+    """Convert pydantic's errors to findings with positions, near misses and plain messages.
 
-    ``prefix`` is where in the document the validated data stand.
+    ``prefix`` is the location of the validated data in the document.
     """
     problems: dict[tuple[int, int, str], Finding] = {}
     for item in error.errors(include_url=False):
@@ -109,14 +98,15 @@ def explain(
             hint = _near(str(location[-1]), _fields_at(model, location[len(prefix) : -1]))
         elif kind == "missing":
             code = "spec.missing-field"
-            wanted = missing or item["loc"][-1]
-            message = f"required field {wanted!r} is missing" + (f" in {name}" if name else "")
+            message = f"required field {missing or item['loc'][-1]!r} is missing" + (
+                f" in {name}" if name else ""
+            )
         else:
             message = f"{name}: {message}" if name else message
             if kind in {"literal_error", "union_tag_invalid"}:
                 context = item.get("ctx", {})
                 known = context.get("expected_tags") or context.get("expected") or ""
-                hint = _near(_given(item["input"]), re.findall(r"'([^']+)'", str(known)))
+                hint = _near(_name_in(item["input"]), re.findall(r"'([^']+)'", str(known)))
             elif kind == "string_pattern_mismatch":
                 words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
                 if words is not None:
@@ -128,8 +118,8 @@ def explain(
             elif kind == "string_type" and isinstance(item["input"], (int, float)):
                 hint = f'quote it: "{item["input"]}"'
             elif kind in {"tuple_type", "list_type"}:
-                plain = isinstance(item["input"], (str, int, float))
-                hint = f"write [{item['input']}]" if plain else "begin each item with a dash"
+                single = isinstance(item["input"], (str, int, float))
+                hint = f"write [{item['input']}]" if single else "begin each item with a dash"
         line, column = document.position(tuple(location), key=key)
         problem = Finding(code, "error", document.path, message, hint, line, column)
         problems.setdefault((line, column, message), problem)
@@ -137,20 +127,23 @@ def explain(
 
 
 def _locate(data: Any, path: Sequence[str | int]) -> tuple[tuple[str | int, ...], str | None]:
-    """The part of pydantic's location that exists in the document; union tags and class names fall out."""
-    found: tuple[str | int, ...] = ()
-    rest: str | None = None
+    """The part of pydantic's location that exists in the document, and the last part that does not.
+
+    Union tags and class names are no part of the document.
+    """
+    location: tuple[str | int, ...] = ()
+    missing: str | None = None
     for part in path:
         inside = isinstance(data, dict) and part in data
         if inside or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
-            data, found, rest = data[part], (*found, part), None
+            data, location, missing = data[part], (*location, part), None
         else:
-            rest = str(part)
-    return found, rest
+            missing = str(part)
+    return location, missing
 
 
 def _fields_at(model: Any, path: Sequence[str | int]) -> list[str]:
-    """Names of the fields that would be right at ``path`` below ``model``."""
+    """Names of the fields that are allowed at ``path`` below ``model``."""
     models = _models_in(model)
     for part in path:
         if isinstance(part, int):
@@ -174,17 +167,15 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return []
 
 
-def _given(value: Any) -> str:
+def _name_in(value: Any) -> str:
     return str(value.get("name", value.get("check", ""))) if isinstance(value, dict) else str(value)
 
 
 def _near(word: str, known: Sequence[str]) -> str:
     matches = difflib.get_close_matches(word, known, 1, 0.55)
-    return (
-        f"did you mean {matches[0]!r}?"
-        if matches
-        else (f"known: {', '.join(known)}" if 0 < len(known) <= 25 else "")
-    )
+    if matches:
+        return f"did you mean {matches[0]!r}?"
+    return f"known: {', '.join(known)}" if 0 < len(known) <= 25 else ""
 
 
 class Params(Frozen):
@@ -197,12 +188,12 @@ class Params(Frozen):
 
 
 def read_params(root: Path) -> Params:
-    """The settings of the repository at ``root``.
+    """The settings of the repository at ``root``, from ``params.yaml`` if it exists.
 
     Raises
     ------
     SpecError
-        The file is wrong.
+        The file is invalid.
     """
     path = root / "params.yaml"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Components by name: a decorated function becomes a metric, ceiling, paradigm, builder or reader."""
+"""The registry of components: decorators that register a function as a metric, ceiling, paradigm, builder or reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "paradigm", "reader", "stimuli",
 ]  # fmt: skip
 
-# What the engine hands to a component; everything else that is keyword-only is a field of the YAML.
+# Arguments that the engine passes to a component; all other keyword-only parameters are YAML fields.
 INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "metric": frozenset({"splits", "rng", "workspace"}),
@@ -46,7 +46,7 @@ INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
         "stimuli": frozenset(),
     }
 )
-# Distributions, this one included, name their families under this entry-point group.
+# The entry-point group under which distributions, including this one, name their families.
 GROUP = "neuroledger.families"
 FOLDERS: Mapping[str, str] = MappingProxyType(
     {
@@ -60,9 +60,9 @@ FOLDERS: Mapping[str, str] = MappingProxyType(
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Of a folder's files, by their names and the reader's parameters: those that the reader reads.
+# From the names of a folder's files and the reader's parameters to the names of the files that the reader reads.
 Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
-# From a catalogue, a data set's spec, its text and what is said about a folder: `neuroledger.data.pin.downloads.Recorded`.
+# From a catalogue, a spec, its text and `neuroledger.data.pin.downloads.Downloads` to `…downloads.Recorded`.
 Pins = Callable[..., Any]
 Simulates = Callable[..., Callable[..., Any]]
 Side = Literal["source", "target"]
@@ -75,29 +75,29 @@ class Registered:
     Attributes
     ----------
     input
-        What a metric or ceiling is computed from: `assemblies`, `behaviour`, `predictions` or `trace`.
+        Input of a metric or ceiling: `assemblies`, `behaviour`, `predictions` or `trace`.
     resampled_by
-        What a metric or ceiling that makes its own replicates draws anew: ``stimulus``, ``subject``, …
+        Units that a metric or ceiling resamples for its own replicates: ``stimulus``, ``subject``, …
     timed
-        Whether a metric needs the dimension of time bins even where there is one bin.
+        Whether a metric needs the dimension of time bins even for a single bin.
     trials
         Whether a metric compares with single trials: the target keeps its repetitions, the source has one row each.
     inputs, outputs
-        Channels that a model takes and gives, or that a paradigm shows and asks back.
+        Input and output channels of a builder's models, or those that a paradigm requires of a model.
     itself
-        Whether a paradigm's data can be put in the model's place: they must then predict themselves.
+        Whether a paradigm can score the data in place of a model; they must then predict themselves.
     permuted
-        Which side of a paradigm's measurement is permuted for the control that must not score.
+        Side of a paradigm's measurement that is permuted for the negative control.
     simulates
-        Draws experiments like a measurement of a paradigm, with known truth.
+        Function that draws simulated experiments with known truth, similar to a measurement of the paradigm.
     reads
-        Which of a folder's files a reader reads.
+        Function that selects a reader's files from a folder.
     pins
-        How a folder of downloads becomes the files and fields of a data set that a reader reads.
+        Function that converts a folder of downloads to the files and fields of a reader's data set.
     together
-        Refuses, by a ValueError, parameters that are valid one by one and not together.
+        Function that raises ValueError on parameters that are valid separately but not together.
     prepares
-        Whether what a reader returns is computed from its files, so that its content is hashed and recorded.
+        Whether a reader computes its result from the files, so that the result is hashed and recorded.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Registered:
         return _parameters(self.kind, self.function, self.together)
 
     def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Validated parameters with defaults filled in (pydantic's ``ValidationError`` passes through)."""
+        """Validated parameters with defaults (raises pydantic's ``ValidationError``)."""
         model = self.parameters.model_validate(dict(values))
         return {name: getattr(model, name) for name in type(model).model_fields}
 
@@ -139,7 +139,7 @@ class Registered:
         Raises
         ------
         RequestError
-            A declared function returns a channel that is not in the vocabulary.
+            The component's function of the parameters returns a channel that is not in the vocabulary.
         """
         owner = f"{self.kind} {self.name!r}"
         inputs, outputs = (
@@ -154,28 +154,27 @@ _BROKEN: dict[str, str] = {}
 
 def _register(kind: str, name: str, version: int, **declared: Any) -> Callable[[F], F]:
     if version < 1:
-        raise RequestError(f"{kind} {name!r}: a version is an integer from 1")
+        raise RequestError(f"{kind} {name!r}: version {version} is invalid: give an integer of at least 1")
 
     def decorate(function: F) -> F:
         known = _REGISTRY.get((kind, name))
-        if known is not None and _place(known.function) != _place(function):
-            where, other = _place(function), _place(known.function)
-            raise RequestError(f"{kind} {name!r} is registered twice: by {other} and by {where}; rename one")
+        if known is not None and (first := _path(known.function)) != (second := _path(function)):
+            raise RequestError(f"{kind} {name!r} is registered twice: by {first} and by {second}; rename one")
         keyword_only = {
             parameter.name
             for parameter in inspect.signature(function).parameters.values()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
         injected = INJECTED[kind] & keyword_only
-        called = _as_call(name, function) if kind == "reader" else function
-        _REGISTRY[kind, name] = Registered(kind, name, version, called, injected, **declared)
-        return called
+        registered = _with_current_call(name, function) if kind == "reader" else function
+        _REGISTRY[kind, name] = Registered(kind, name, version, registered, injected, **declared)
+        return registered
 
     return decorate
 
 
 class Call(NamedTuple):
-    """A call of a reader: its files and all of its parameters, which determine what it returns."""
+    """A call of a reader: its files and all of its parameters, which determine its result."""
 
     reader: Registered
     files: Mapping[str, Path]
@@ -186,35 +185,35 @@ _CALL: ContextVar[tuple[str, Mapping[str, Path], Mapping[str, Any]] | None] = Co
 
 
 def current_call() -> Call:
-    """The call of a reader in which this is asked.
+    """The reader call that is running now.
 
     Raises
     ------
     RequestError
-        No reader is being called.
+        No reader is running.
     """
     call = _CALL.get()
     if call is None:
-        raise RequestError("windows are stored by registered readers only: call one, or use `join`")
+        raise RequestError("only registered readers can store windows: call one, or use `join`")
     return Call(get("reader", call[0]), call[1], call[2])
 
 
-def _as_call(name: str, function: F) -> F:
-    """The reader, during whose calls `current_call` knows its arguments."""
+def _with_current_call(name: str, function: F) -> F:
+    """Wrap a reader so that `current_call` returns its arguments while it runs."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def called(*given: Any, **named: Any) -> Any:
-        bound = signature.bind(*given, **named)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         files, *_ = bound.args
         token = _CALL.set((name, files, bound.kwargs))
         try:
-            return function(*given, **named)
+            return function(*args, **kwargs)
         finally:
             _CALL.reset(token)
 
-    return cast(F, called)
+    return cast(F, wrapper)
 
 
 def metric(
@@ -229,11 +228,11 @@ def metric(
 ) -> Callable[[F], F]:
     """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
 
-    ``input`` says what it is computed from: ``assemblies`` (the default), ``predictions``, or ``trace`` (the
-    counts of one pass of a network). A metric that is ``timed`` needs time bins, even a single one; one that compares with
-    ``trials`` gets the target before repetitions are averaged. ``together`` raises a ValueError on parameters that do not
-    fit together. A metric that returns replicates of its own says what they draw anew (``resampled_by``); replicates of
-    two models are paired draw by draw. ``version`` rises whenever its numbers can change.
+    ``input`` is ``assemblies`` (the default), ``predictions``, or ``trace`` (the counts of one pass of a network). A
+    ``timed`` metric needs time bins, even a single one. A metric of ``trials`` gets the target before repetitions are
+    averaged. ``together`` raises a ValueError on parameters that do not fit together. A metric that returns its own
+    replicates states what they resample in ``resampled_by``; replicates of two models are paired draw by draw. Raise
+    ``version`` whenever the metric's numbers can change.
     """
     return _register(
         "metric", name, version, input=input, timed=timed, trials=trials, together=together,
@@ -252,7 +251,7 @@ def ceiling(
     """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
-    ``together`` as for a metric.
+    For ``resampled_by`` and ``together`` see `metric`.
     """
     return _register("ceiling", name, version, input=input, resampled_by=resampled_by, together=together)
 
@@ -263,30 +262,31 @@ def paradigm(
 ) -> Callable[[F], F]:  # fmt: skip
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
-    Every paradigm declares what it shows to a model, what it asks back and which controls apply to it. None of these has a
-    default, so that a pair of model and benchmark is compatible or not before anything is built, and no control is lost.
+    Every paradigm declares its channels and its controls. None of these has a default, so that the compatibility of a
+    model and a benchmark is known before anything is built, and no control is forgotten.
 
     Parameters
     ----------
     shows
-        Input channels, ``stimuli`` standing for the channel that the data set names; or a function of the parameters.
+        Input channels, or a function of the parameters; ``stimuli`` stands for the channel that the data set states.
     asks
         Output channels, or a function of the parameters: ``lambda values: {f"responses:{values['region']}"}``.
     itself
-        Whether the data can be put in the model's place; scored so, they must reach the ceiling.
+        Whether the data can be scored in place of a model; they must then reach the ceiling.
     permuted
-        The side of the measurement that can be given to the wrong stimuli, `source` (what the model gave) or `target`;
-        scored so, nothing must be left. None where neither can.
+        Side of the measurement that can be assigned to wrong stimuli, `source` (the model's output) or `target`; the
+        score must then vanish. None if neither side can.
     simulates
-        ``(measured, factors)`` to ``(rng, models)``, which draws a :class:`neuroledger.stats.calibration.Experiment` like
-        the measurement, new in each factor; a MetricError where that is unknown. None: intervals cannot be calibrated.
+        Maps ``(measured, factors)`` to a function of ``(rng, models)`` that draws a
+        :class:`neuroledger.stats.calibration.Experiment` similar to the measurement, with new draws of each factor; it
+        raises MetricError if that is impossible. Without it, intervals cannot be calibrated.
 
     Raises
     ------
     RequestError
         A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
-    _known(f"paradigm {name!r}", shows, asks)
+    _require_known_channels(f"paradigm {name!r}", shows, asks)
     declared = {"itself": itself, "permuted": permuted, "simulates": simulates}
     return _register("paradigm", name, version, inputs=shows, outputs=asks, **declared)
 
@@ -304,21 +304,21 @@ def builder(
     Parameters
     ----------
     takes, gives
-        Channels of its models: sets, or functions of the parameters together with the fields ``regions``, ``layers``,
-        ``readout`` and ``commit`` of the spec.
+        Input and output channels of its models: sets, or functions of the parameters together with the fields
+        ``regions``, ``layers``, ``readout`` and ``commit`` of the spec.
     together
-        As for a metric.
+        See `metric`.
 
     Raises
     ------
     RequestError
         A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
-    _known(f"builder {name!r}", takes, gives)
+    _require_known_channels(f"builder {name!r}", takes, gives)
     return _register("builder", name, version, inputs=takes, outputs=gives, together=together)
 
 
-def _known(owner: str, inputs: Declared, outputs: Declared) -> None:
+def _require_known_channels(owner: str, inputs: Declared, outputs: Declared) -> None:
     for declared, known in ((inputs, INPUTS), (outputs, OUTPUTS)):
         if not callable(declared):
             channels(declared, known, owner)
@@ -329,21 +329,19 @@ def reader(
 ) -> Callable[[F], F]:
     """Register a reader: ``(files, *, …) -> Dataset``.
 
-    A reader that ``prepares`` computes what it returns (filters, windows), so that its content is hashed and recorded.
-    ``pins(catalog, spec, text, downloads)`` turns a folder of downloads into files and fields of the spec, where
-    the reader's fields say whose each file is.
-
-    ``reads(names, parameters)`` chooses, among the names of a folder's files, those that the reader reads, so that just
-    these are pinned; it raises where one is missing.
+    A reader that ``prepares`` computes its result from the files (filters, windows); the result is hashed and recorded.
+    ``reads(names, parameters)`` selects the reader's files from the names in a folder, so that only these are pinned; it
+    raises an error if one is missing. ``pins(catalog, spec, text, downloads)`` converts a folder of downloads to files
+    and fields of the spec, for readers whose fields state the subject of each file.
     """
     return _register("reader", name, version, reads=reads, pins=pins, prepares=prepares)
 
 
 def stimuli(name: str) -> Callable[[F], F]:
-    """Register what a reader's stimuli are, under the reader's name: ``(files, *, …) -> pd.DataFrame``, one row each.
+    """Register the table of a reader's stimuli, under the reader's name: ``(files, *, …) -> pd.DataFrame``.
 
-    It needs no recording and no embedding, so that embeddings can be made before windows are read. Keyword-only
-    parameters are some of the reader's, by the same names. Columns: ``stimulus_id``, and ``text`` (and ``context``), or
+    The function reads neither recordings nor embeddings, so that embeddings can be computed before windows are read. Its
+    keyword-only parameters are a subset of the reader's. Columns: ``stimulus_id``, and ``text`` (and ``context``), or
     ``filename`` (and ``start``, ``duration`` in seconds); see docs/signals.md.
     """
     return _register("stimuli", name, 1)
@@ -355,25 +353,25 @@ def get(kind: str, name: str) -> Registered:
     Raises
     ------
     RequestError
-        There is none; near misses are named.
+        There is none; the message suggests similar names.
     """
     discover(kind)
     if (kind, name) not in _REGISTRY:
         known = names(kind)
         near = difflib.get_close_matches(name, known, 3, 0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
-        reasons = "".join(f"; {words}" for words in _BROKEN.values())
+        reasons = "".join(f"; {reason}" for reason in _BROKEN.values())
         raise UnknownError(f"no {kind} is registered as {name!r}; {hint}{reasons}")
     return _REGISTRY[kind, name]
 
 
 def names(kind: str, *, plugins: bool = True) -> list[str]:
-    """Sorted names of the components of ``kind``, those of other distributions too unless ``plugins`` is false."""
+    """Sorted names of the components of ``kind``, including those of other distributions unless ``plugins`` is false."""
     discover(kind)
     return sorted(
-        name
-        for (of, name), one in _REGISTRY.items()
-        if of == kind and (plugins or one.function.__module__.split(".")[0] == DISTRIBUTION)
+        component.name
+        for component in _REGISTRY.values()
+        if component.kind == kind and (plugins or component.function.__module__.split(".")[0] == DISTRIBUTION)
     )
 
 
@@ -386,18 +384,18 @@ class Family(NamedTuple):
 
 @lru_cache
 def families() -> tuple[Family, ...]:
-    """Every installed family, those of this package first."""
-    found = {
+    """All installed families, those of this package first."""
+    installed = {
         Family(entry.dist.name if entry.dist else entry.module.split(".")[0], entry.module)
         for entry in entry_points(group=GROUP)
     }
-    return tuple(sorted(found, key=lambda family: (family.distribution != DISTRIBUTION, family)))
+    return tuple(sorted(installed, key=lambda family: (family.distribution != DISTRIBUTION, family)))
 
 
 @lru_cache
 def plugin_specs() -> tuple[tuple[str, Path], ...]:
-    """Of each family from elsewhere that holds a folder ``specs``: its distribution and that folder; nothing is run."""
-    found = []
+    """Distribution and folder ``specs`` of every plugin that has such a folder; the plugin is not imported."""
+    folders = []
     for family in families():
         if family.distribution != DISTRIBUTION:
             try:
@@ -407,12 +405,12 @@ def plugin_specs() -> tuple[tuple[str, Path], ...]:
                 continue
             for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
                 if (Path(folder) / "specs").is_dir():
-                    found.append((family.distribution, Path(folder).resolve() / "specs"))
-    return tuple(found)
+                    folders.append((family.distribution, Path(folder).resolve() / "specs"))
+    return tuple(folders)
 
 
 def broken() -> dict[str, str]:
-    """What is wrong with each distribution whose components cannot be imported, after all were tried."""
+    """Error messages of all distributions whose components cannot be imported, by distribution."""
     for kind in FOLDERS:
         discover(kind)
     return dict(_BROKEN)
@@ -420,9 +418,9 @@ def broken() -> dict[str, str]:
 
 @lru_cache
 def discover(kind: str) -> None:
-    """Import what every installed family offers for ``kind``: its package, and all modules of the kind's folder in it.
+    """Import every installed family's package and all modules in its folder for ``kind``.
 
-    A distribution from elsewhere that cannot be imported is reported once, by its name; the others are used.
+    A plugin that cannot be imported is reported once, and ignored.
 
     Raises
     ------
@@ -431,7 +429,8 @@ def discover(kind: str) -> None:
     """
     if not families():
         raise RequestError(
-            "no component is registered: the package neuroledger is not installed; `pip install --editable .`"
+            "no component is registered, because the package neuroledger is not installed: run "
+            "`pip install --editable .`"
         )
     for family in families():
         try:
@@ -446,22 +445,22 @@ def _import_family(family: Family, kind: str) -> None:
     package = importlib.import_module(family.module)
     folder = f"{family.module}.{FOLDERS[kind]}"
     if hasattr(package, "__path__") and importlib.util.find_spec(folder) is not None:
-        of_kind = importlib.import_module(folder)
-        for module in pkgutil.walk_packages(getattr(of_kind, "__path__", ()), f"{folder}."):
+        subpackage = importlib.import_module(folder)
+        for module in pkgutil.walk_packages(getattr(subpackage, "__path__", ()), f"{folder}."):
             importlib.import_module(module.name)
 
 
 def _note_broken(family: Family, error: Exception) -> None:
-    """Report once that a distribution cannot be used, and why."""
+    """Log once that a distribution cannot be used, and why."""
     if family.distribution not in _BROKEN:
         _BROKEN[family.distribution] = (
             f"the installed package {family.distribution} cannot be used: importing {family.module} raised "
-            f"{type(error).__name__}: {error}; fix it, or `pip uninstall {family.distribution}`"
+            f"{type(error).__name__}: {error}; fix it, or run `pip uninstall {family.distribution}`"
         )
         logging.getLogger("neuroledger").warning(_BROKEN[family.distribution])
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _path(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
@@ -479,24 +478,23 @@ def _parameters(
     title = "".join(part.title() for part in re.split(r"\W|_", function.__name__)) + "Parameters"
     config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False, validate_default=False)
     with warnings.catch_warnings():
-        # A parameter may well be called `copy` or `validate`: nobody calls the methods of that name on parameters.
+        # A parameter may be called `copy` or `validate`: the methods of these names are not used on parameters.
         warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
         return create_model(
             title,
             __config__=config,
             __doc__=inspect.getdoc(function),
-            __validators__=_whole(together),
+            __validators__=_validators(together),
             **fields,
         )
 
 
-def _whole(together: Callable[[Any], None] | None) -> dict[str, Any]:
-    """The validator of a whole set of parameters, where there is one."""
+def _validators(together: Callable[[Any], None] | None) -> dict[str, Any]:
     if together is None:
         return {}
 
-    def fits(self: BaseModel) -> BaseModel:
+    def validate(self: BaseModel) -> BaseModel:
         together(self)
         return self
 
-    return {"together": model_validator(mode="after")(fits)}
+    return {"together": model_validator(mode="after")(validate)}

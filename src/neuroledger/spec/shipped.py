@@ -1,8 +1,8 @@
-"""Which specs travel with the package, and where they are.
+"""The specs that are part of the package, and their folder.
 
-Metrics and ceilings do, and the models that need no file: a repository of one's own finds them by their ids. Data sets,
-benchmarks and suites do not, because they refer to data that a package does not hold. `setup.py` reads this module before
-anything is installed, so it needs the standard library only.
+The package contains metrics, ceilings and models that need no file, so that other repositories can refer to their ids. It
+does not contain data sets, benchmarks and suites, because they refer to data. `setup.py` imports this module before
+anything is installed, so it only uses the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["DISTRIBUTION", "folder", "is_checkout", "is_shipped"]
 
 DISTRIBUTION = "neuroledger"
 WHOLE = frozenset({"metrics", "ceilings"})
-# Fields, at the margin of a model's file, that refer to files, to a benchmark, or to what is not available.
+# Top-level fields of a model that refer to files or to a benchmark, or state that it is unavailable.
 _NEEDS_MORE = re.compile(r"^(?:weights|downloads|commit|unavailable)\s*:", re.MULTILINE)
 
 
@@ -26,12 +26,12 @@ def is_shipped(kind: str, path: Path) -> bool:
 
 
 def folder() -> Path:
-    """The shipped specs: ``definitions/`` in an installed package, ``specs/`` of the checkout that runs in place."""
+    """The folder of shipped specs: ``definitions/`` in an installed package, ``specs/`` in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "definitions"
     return installed if installed.is_dir() else package.parents[1] / "specs"
 
 
 def is_checkout(root: Path) -> bool:
-    """Whether a repository is a checkout of this package, whose ``specs/`` are the shipped ones."""
+    """Whether a repository is a checkout of this package, whose ``specs/`` contains the shipped specs."""
     return (root / "src" / DISTRIBUTION / "spec" / "shipped.py").is_file()

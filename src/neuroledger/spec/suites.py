@@ -1,4 +1,4 @@
-"""A suite and those it includes, its groups and what each benchmark weighs, what no suite lists, and a suite's faults."""
+"""Suites: included suites, groups and weights of benchmarks, benchmarks that no suite lists, and problems of a suite."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ UNLISTED = "unlisted"
 
 
 def suites_of(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
-    """The suite ``id`` and the suites it includes, each once, those with benchmarks of their own only.
+    """The suite ``id`` and all suites it includes, each once, without suites that have no benchmarks of their own.
 
-    ``unlisted`` names the benchmarks that no suite lists.
+    The id ``unlisted`` stands for the benchmarks that no suite lists.
 
     Raises
     ------
@@ -26,31 +26,30 @@ def suites_of(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
         There is no such suite, or suites include each other in a circle.
     """
     if id == UNLISTED and not catalog.has("suites", id):
-        fresh = unlisted(catalog, ())
-        if fresh is None:
+        suite = unlisted(catalog, ())
+        if suite is None:
             raise RequestError(
-                "every benchmark whose data are here is listed in a suite: name one of `neuroledger list suites`"
+                "every benchmark with data in the repository is listed in a suite: give one of `neuroledger list suites`"
             )
-        return (fresh,)
-    found: dict[str, SuiteSpec] = {}
+        return (suite,)
+    suites: dict[str, SuiteSpec] = {}
 
     def visit(id: str, above: tuple[str, ...]) -> None:
         if id in above:
             raise CircleError(f"suites include each other in a circle: {' → '.join((*above, id))}")
         spec = catalog.suite(id)
-        if id not in found:
-            found[id] = spec
+        suites.setdefault(id, spec)
         for inner in spec.includes:
             visit(inner, (*above, id))
 
     visit(id, ())
-    return tuple(spec for spec in found.values() if spec.benchmarks)
+    return tuple(spec for spec in suites.values() if spec.benchmarks)
 
 
 def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
-    """The benchmarks that no suite lists and whose data travel with the repository, with the given models."""
+    """A suite of the benchmarks that no suite lists and whose data are in the repository, or None if there are none."""
     listed = {item.id for id in catalog.ids("suites") for item in catalog.suite(id).benchmarks}
-    fresh = []
+    new = []
     for id in catalog.own("benchmarks"):
         if id in listed:
             continue
@@ -60,25 +59,25 @@ def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
             spec.unavailable is None
             and dataset.closed is None
             and "files" not in dataset.lists
-            and all(p.dvc for p in dataset.files.values())
+            and all(pin.dvc for pin in dataset.files.values())
         ):
-            fresh.append(Weighted(id=id))
-    if not fresh:
+            new.append(Weighted(id=id))
+    if not new:
         return None
     return SuiteSpec(
         id=UNLISTED,
         version=1,
         title="Benchmarks that no suite lists yet",
-        benchmarks=tuple(fresh),
+        benchmarks=tuple(new),
         models=models,
     )
 
 
 def to_score(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
-    """What a run of suite ``id`` scores when it is the repository's default: the suite, its parts, and what is new.
+    """The suites that a run of the default suite ``id`` scores: the suite, those it includes, and unlisted benchmarks.
 
-    What no suite lists yet is scored on the models of the first of these suites that scores the same data set or
-    paradigm, so that a new benchmark meets the models it can be compared on.
+    An unlisted benchmark is scored on the models of the first of these suites that uses the same paradigm, so that its
+    models can be compared.
     """
     suites = suites_of(catalog, id)
     paradigms: dict[str, tuple[str, ...]] = {}
@@ -100,37 +99,36 @@ def to_score(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
 
 
 def suite_problems(catalog: Catalog, suite: SuiteSpec) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Where in the suite's file something is wrong, what, and what to do."""
+    """Yield location, message and advice for every problem of a suite."""
     try:
         suites_of(catalog, suite.id)
     except CircleError as error:
-        yield ("includes",), str(error), "break it in one of the files"
+        yield ("includes",), str(error), "remove one of the includes"
     except (RequestError, SpecError):
-        pass  # reported where that suite is checked
+        pass  # reported by the check of the included suite
     known = set(catalog.ids("benchmarks"))
     for i, item in enumerate(suite.benchmarks):
         if item.version is not None and item.id in known:
-            now = catalog.benchmark(item.id).version
-            if now != item.version:
-                words = f"the suite froze version {item.version} of {item.id!r}, which is at version {now}"
+            current = catalog.benchmark(item.id).version
+            if current != item.version:
+                words = (
+                    f"the suite states version {item.version} of {item.id!r}, which is at version {current}"
+                )
                 yield ("benchmarks", i), words, "make a new version of the suite"
     parents = sorted({catalog.benchmark(item.id).parent for item in suite.benchmarks if item.id in known})
     for group in suite.hierarchy:
         if group not in parents and group not in suite.hierarchy.values():
             words = f"no benchmark of the suite has the parent {group!r}, and no group is in it"
             near = get_close_matches(group, parents, n=1)
-            yield (
-                ("hierarchy", group),
-                words,
-                f"did you mean {near[0]!r}?" if near else f"the parents are {', '.join(parents)}",
-            )
+            hint = f"did you mean {near[0]!r}?" if near else f"the parents are {', '.join(parents)}"
+            yield ("hierarchy", group), words, hint
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some benchmarks of a suite with the share that each has in the group's mean; shares sum to 1.
+    """A group of benchmarks, each with its share in the group's mean; shares sum to 1.
 
-    ``part_of`` is the group above, empty at the top.
+    ``part_of`` is the parent group, empty at the top.
     """
 
     name: str
@@ -169,7 +167,10 @@ def weights_of(
 def groups_of(
     weights: Mapping[str, float], parents: Mapping[str, str], above: Mapping[str, str]
 ) -> Iterator[Group]:
-    """The groups of a suite with a hierarchy, each before those in it; a single group at the top is the suite itself."""
+    """Yield the groups of a suite with a hierarchy, each before its subgroups.
+
+    A single top group is the suite itself, and is omitted.
+    """
     if not above:
         return
     names = _names(weights, parents, above)
@@ -187,14 +188,14 @@ def groups_of(
 
 
 def _names(weights: Mapping[str, float], parents: Mapping[str, str], above: Mapping[str, str]) -> list[str]:
-    """The groups that hold a benchmark that counts, themselves or through others, in the order they first appear."""
-    found: dict[str, None] = {}
+    """The groups that contain a benchmark with a weight, directly or in a subgroup, in the order of first occurrence."""
+    names: dict[str, None] = {}
     for id in weights:
         name: str | None = parents[id]
         while name is not None:
-            found.setdefault(name)
+            names.setdefault(name)
             name = above.get(name)
-    return list(found)
+    return list(names)
 
 
 def _shares(
@@ -206,4 +207,4 @@ def _shares(
     inner = [group for group in _names(weights, parents, above) if above.get(group) == name]
     parts += [(1.0, _shares(group, weights, parents, above)) for group in inner]
     total = sum(weight for weight, _ in parts)
-    return {id: weight * share / total for weight, held in parts for id, share in held.items()}
+    return {id: weight * share / total for weight, shares in parts for id, share in shares.items()}

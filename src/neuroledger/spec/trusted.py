@@ -1,4 +1,4 @@
-"""Import paths in specs: which classes a spec may name, decided from source text before anything is imported."""
+"""Import paths in specs: decide from source text, before anything is imported, which classes a spec may name."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = [
     "SKLEARN", "TORCH", "UNTRUSTED", "Arguments", "EstimatorPath", "ModulePath", "owner_trusts", "trusted",
 ]  # fmt: skip
 
-# Type of pydantic's error for whatever this module refuses.
+# Pydantic's error type for everything that this module refuses.
 UNTRUSTED: Final = "untrusted"
 VARIABLE: Final = "NEUROLEDGER_TRUSTED"
 PROJECT: Final = "neuroledger"
 SETTING: Final = f"the owner of a machine trusts further packages with {VARIABLE} (docs/models.md)"
 DEPTH: Final = 30
-# Arguments by which classes of trusted packages read or write files, unpickle them, or download code and weights.
+# Arguments that make classes of trusted packages read or write files, unpickle them, or download code and weights.
 REACHING: Final = frozenset(
     {"memory", "cachedir", "cache_dir", "checkpoint", "checkpoint_path", "pretrained", "hf_hub", "name_or_path", "auto_map",
      "pretrained_model_name_or_path", "trust_remote_code", "attn_implementation", "experts_implementation", "backbone"}
@@ -48,11 +48,11 @@ class ImportPath:
     Attributes
     ----------
     kind
-        What the class must be, in words.
+        The required kind of class, in words.
     base
-        The class from which it must be derived, where that class is defined.
+        The required base class, by the module that defines it.
     packages
-        Where such classes may be defined, besides the project and what the owner of the machine trusts.
+        Packages that may define such classes, in addition to the project and to what the owner of the machine trusts.
     """
 
     kind: Literal["torch module", "scikit-learn estimator"]
@@ -69,7 +69,7 @@ class ImportPath:
         return path
 
     def refusal(self, path: str) -> str | None:
-        """Why the path may not be named, or None; sources are read, and nothing is imported."""
+        """Why the path is refused, or None; sources are read, and nothing is imported."""
         module, name = _divided(path)
         if not all(part.isidentifier() for part in [*module.split("."), name]) or not module:
             return f"{path!r} is not an import path: write package.module.Class"
@@ -77,31 +77,31 @@ class ImportPath:
         if not _within(module, allowed):
             return f"{path!r} is outside the trusted packages ({', '.join(allowed)}); {SETTING}"
         if importlib.util.find_spec(module.partition(".")[0]) is None:
-            return None  # reported at run: the package is not installed
-        found = _defined(module, name)
-        if found is None:
+            return None  # the package is not installed, which is reported when the path is resolved
+        definition = _find_definition(module, name)
+        if definition is None:
             return f"{path!r} is not a {self.kind}: {module} defines no class {name!r}"
-        place, node = found
+        place, node = definition
         if not _within(place.module, (*allowed, self.base.module.partition(".")[0])):
             return f"{path!r} is defined in {place.module}, which is not trusted; {SETTING}"
         if isinstance(node, ast.ClassDef):
-            if not _derived(place, node, self.base):
+            if not _is_derived(definition, self.base):
                 return f"{path!r} is not a {self.kind}: its class is not derived from {self.base.module}.{self.base.name}"
             return None
-        # The project's own functions that are declared to build one; a function elsewhere is never called.
+        # Only the project's own functions that are annotated to return such a class are called.
         if _within(place.module, (PROJECT,)) and node.returns is not None:
-            made = _named(place.module, node.returns)
-            if made is not None and (made[0] == self.base or _derives(made, self.base)):
+            returned = _resolve_expression(place.module, node.returns)
+            if returned is not None and _is_derived(returned, self.base):
                 return None
         return f"{path!r} is a function, not a {self.kind}"
 
     def resolve(self, path: str) -> Any:
-        """The class at the path, imported now that it is known to be trusted.
+        """Import the class at the path, after checking that it is trusted.
 
         Raises
         ------
         UntrustedError
-            The path names something that a spec may not name.
+            The path is refused.
         UnavailableError
             The package is not installed.
         """
@@ -113,14 +113,15 @@ class ImportPath:
         if importlib.util.find_spec(package) is None:
             raise UnavailableError(f"{path!r} needs the package {package!r}, which is not installed")
         try:
-            found = getattr(importlib.import_module(module), name)
+            value = getattr(importlib.import_module(module), name)
             base = getattr(importlib.import_module(self.base.module), self.base.name)
         except (ImportError, AttributeError, RuntimeError, OSError) as error:
             raise UnavailableError(f"{path!r} cannot be imported: {error}") from error
-        own = getattr(found, "__module__", "").partition(".")[0] == PROJECT and not isinstance(found, type)
-        if not own and not (isinstance(found, type) and issubclass(found, base)):
+        is_class = isinstance(value, type)
+        own_function = getattr(value, "__module__", "").partition(".")[0] == PROJECT and not is_class
+        if not own_function and not (is_class and issubclass(value, base)):
             raise UntrustedError(f"{path!r} is not a {self.kind}")
-        return found
+        return value
 
 
 TORCH: Final = ImportPath(
@@ -135,35 +136,37 @@ EstimatorPath = Annotated[_Path, SKLEARN]
 
 
 def trusted(path: str, kind: ImportPath, model: str) -> Any:
-    """What a spec's import path names, for ``model``; see :meth:`ImportPath.resolve`."""
+    """Import the class at a spec's import path; errors name ``model``; see :meth:`ImportPath.resolve`."""
     try:
         return kind.resolve(path)
     except (UntrustedError, UnavailableError) as error:
         raise type(error)(f"model {model!r}: {error}") from error
 
 
-def _plain(arguments: Any) -> Any:
-    """Arguments of a trusted class, none of which makes it read files, unpickle or download."""
-    ahead = [arguments]
-    while ahead:
-        value = ahead.pop()
+def _refuse_reaching(arguments: Any) -> Any:
+    """Refuse arguments that make a trusted class read files, unpickle or download."""
+    pending = [arguments]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
             for name, inner in value.items():
-                # Nested parameters are written `step__memory`; names with an underscore in front are private.
+                # Nested parameters are written `step__memory`; names with a leading underscore are private.
                 if inner and (name.startswith("_") or name.rpartition("__")[2] in REACHING):
-                    words = f"the argument {name!r} reaches files or downloads that nothing pins"
+                    words = (
+                        f"the argument {name!r} can read files or downloads that are not pinned: remove it"
+                    )
                     raise PydanticCustomError(UNTRUSTED, "{reason}", {"reason": words})
-                ahead.append(inner)
+                pending.append(inner)
         elif isinstance(value, list):
-            ahead += value
+            pending += value
     return arguments
 
 
-Arguments = Annotated[dict[str, JsonValue], AfterValidator(_plain)]
+Arguments = Annotated[dict[str, JsonValue], AfterValidator(_refuse_reaching)]
 
 
 def owner_trusts() -> tuple[str, ...]:
-    """Packages that the owner of this machine trusts, from the environment; a spec cannot add any."""
+    """Packages that the owner of this machine trusts, from the environment variable; a spec cannot add to them."""
     return tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
 
 
@@ -173,12 +176,12 @@ def _divided(path: str) -> tuple[str, str]:
 
 
 def _within(module: str, packages: tuple[str, ...]) -> bool:
-    return any(module == one or module.startswith(f"{one}.") for one in packages)
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
 @lru_cache(maxsize=2048)
 def _source(module: str) -> tuple[Path, ast.Module] | None:
-    """File and syntax tree of a module, found without importing any package above it."""
+    """File and syntax tree of a module, located without importing its parent packages."""
     parts = module.split(".")
     spec = importlib.util.find_spec(parts[0])
     for count in range(2, len(parts) + 1):
@@ -207,27 +210,28 @@ Definition = tuple[_Place, "ast.ClassDef | ast.FunctionDef"]
 
 
 @lru_cache(maxsize=4096)
-def _defined(module: str, name: str, depth: int = 0) -> Definition | None:
-    """Where a class or function of a module is defined, through imports; None for anything else."""
+def _find_definition(module: str, name: str, depth: int = 0) -> Definition | None:
+    """The definition of a class or function in a module, followed through imports; None for anything else."""
     source = _source(module)
     if source is None or depth > DEPTH:
         return None
     path, tree = source
-    stars: list[str] = []
-    found: Definition | None = None
+    star_imports: list[str] = []
+    definition: Definition | None = None
     for statement in _statements(tree.body):
         if isinstance(statement, (ast.ClassDef, ast.FunctionDef)) and statement.name == name:
-            found = _Place(module, name), statement
+            definition = _Place(module, name), statement
         elif isinstance(statement, ast.ImportFrom):
             origin = _origin(module, path, statement)
             for alias in statement.names:
                 if alias.name == "*":
-                    stars.append(origin)
+                    star_imports.append(origin)
                 elif (alias.asname or alias.name) == name:
-                    found = _defined(origin, alias.name, depth + 1)
-    if found is not None:
-        return found
-    return next((one for star in stars if (one := _defined(star, name, depth + 1)) is not None), None)
+                    definition = _find_definition(origin, alias.name, depth + 1)
+    if definition is not None:
+        return definition
+    candidates = (_find_definition(star, name, depth + 1) for star in star_imports)
+    return next((candidate for candidate in candidates if candidate is not None), None)
 
 
 def _origin(module: str, path: Path, statement: ast.ImportFrom) -> str:
@@ -238,43 +242,36 @@ def _origin(module: str, path: Path, statement: ast.ImportFrom) -> str:
     return ".".join([*package, *([statement.module] if statement.module else [])])
 
 
-def _named(module: str, node: ast.expr) -> Definition | None:
-    """The definition that an expression such as ``Module`` or ``nn.Module`` names in a module."""
+def _resolve_expression(module: str, node: ast.expr) -> Definition | None:
+    """The definition that an expression such as ``Module`` or ``nn.Module`` refers to in a module."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         node = ast.parse(node.value, mode="eval").body
     if isinstance(node, ast.Name):
-        return _defined(module, node.id)
-    words: list[str] = []
+        return _find_definition(module, node.id)
+    attributes: list[str] = []
     while isinstance(node, ast.Attribute):
-        words.insert(0, node.attr)
+        attributes.insert(0, node.attr)
         node = node.value
     source = _source(module)
-    if not isinstance(node, ast.Name) or not words or source is None:
+    if not isinstance(node, ast.Name) or not attributes or source is None:
         return None
     for statement in _statements(source[1].body):
         for alias in statement.names if isinstance(statement, (ast.Import, ast.ImportFrom)) else ():
             if (alias.asname or alias.name.partition(".")[0]) != node.id:
                 continue
-            whole = alias.name if alias.asname or isinstance(statement, ast.ImportFrom) else node.id
+            imported = alias.name if alias.asname else node.id
             if isinstance(statement, ast.ImportFrom):
-                whole = f"{_origin(module, source[0], statement)}.{alias.name}"
-            return _defined(".".join([whole, *words[:-1]]), words[-1])
+                imported = f"{_origin(module, source[0], statement)}.{alias.name}"
+            return _find_definition(".".join([imported, *attributes[:-1]]), attributes[-1])
     return None
 
 
-def _derives(found: Definition, base: _Place) -> bool:
-    place, node = found
-    return isinstance(node, ast.ClassDef) and _derived(place, node, base)
-
-
-def _derived(place: _Place, node: ast.ClassDef, base: _Place, depth: int = 0) -> bool:
+def _is_derived(definition: Definition, base: _Place, depth: int = 0) -> bool:
+    """Whether a class is ``base`` or derived from it, directly or through other classes."""
+    place, node = definition
     if place == base:
         return True
-    if depth > DEPTH:
+    if depth > DEPTH or not isinstance(node, ast.ClassDef):
         return False
-    above = [_named(place.module, each) for each in node.bases]
-    return any(
-        _derived(one[0], one[1], base, depth + 1)
-        for one in above
-        if one is not None and isinstance(one[1], ast.ClassDef)
-    )
+    bases = (_resolve_expression(place.module, expression) for expression in node.bases)
+    return any(parent is not None and _is_derived(parent, base, depth + 1) for parent in bases)
