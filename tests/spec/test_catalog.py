@@ -72,7 +72,7 @@ def test_a_copy_of_a_shipped_definition_is_used_and_reported(lab: Lab, repositor
     assert catalog.entry("metrics", "pls").path == copy
     (problem,) = check(catalog, [copy.parents[1]])[0]
     assert (problem.where, problem.severity) == ("specs/metrics/pls.yaml", "warning")
-    assert "repeats neuroledger:metrics/pls.yaml" in problem.what and "remove it" in problem.fix
+    assert "is a copy of neuroledger:metrics/pls.yaml" in problem.what and "remove it" in problem.fix
     # A later edit makes it another definition of the same id, in the same process too.
     copy.write_text(copy.read_text().replace("components: 25", "components: 24"))
     with pytest.raises(SpecError, match="already taken"):
