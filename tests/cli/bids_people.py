@@ -1,4 +1,4 @@
-"""Simulated recordings of people who react to `go` and `stop`, as a BIDS tree of BrainVision files."""
+"""Simulated recordings of subjects who react to `go` and `stop`, as a BIDS tree of BrainVision files."""
 
 from __future__ import annotations
 

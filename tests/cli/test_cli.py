@@ -1,4 +1,4 @@
-"""Each verb answers in words or JSON, with the right exit code, and says what to do when it cannot."""
+"""Each verb prints text or JSON and returns the right exit code; errors say what to do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     return call
 
 
-def test_the_way_through(run, lab: Lab) -> None:
+def test_the_main_verbs_work_in_sequence(run, lab: Lab) -> None:
     assert run("check")[0] == 0
     code, out, _ = run("validate", "lab")
     assert code == 0 and "✓ lab" in out
@@ -49,7 +49,7 @@ def test_the_way_through(run, lab: Lab) -> None:
 
 
 def test_each_verb_has_its_function() -> None:
-    """Modules are imported when their verb is used: one that moved would be missed only then."""
+    """The module of a verb is imported only when the verb is used."""
     verbs = next(one.choices for one in cli._parser()._actions if one.dest == "verb")
     assert isinstance(verbs, dict) and len(verbs) > 25
     for name, parser in verbs.items():
@@ -63,7 +63,7 @@ def test_scores_in_json_are_the_record(run) -> None:
     assert code == 0 and json.loads(out)["score"]["value"] > 0.5
 
 
-def test_a_benchmark_that_was_asked_for_and_has_no_data_is_named_with_the_reason(run, lab: Lab) -> None:
+def test_a_requested_benchmark_without_data_is_reported_with_the_reason(run, lab: Lab) -> None:
     path = lab.root / "specs" / "benchmarks" / "lab.V4-ridge.yaml"
     path.write_text(path.read_text(encoding="utf-8") + 'unavailable: "the lab is closed"\n', encoding="utf-8")
     code, out, _ = run("run", "--benchmark", "lab.V4-ridge")
@@ -83,7 +83,7 @@ def test_a_failed_job_exits_1_and_a_wrong_request_2(run) -> None:
     assert code == 2 and "at least 4" in err
 
 
-def test_a_failure_is_tried_again_when_its_pair_is_asked_for(run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_score_retries_a_failed_pair(run, monkeypatch: pytest.MonkeyPatch) -> None:
     from neuroledger.engine import run as running
     from neuroledger.errors import ModelError
 
@@ -103,7 +103,7 @@ def test_a_failure_is_tried_again_when_its_pair_is_asked_for(run, monkeypatch: p
     assert code == 0 and "pixels4 on lab.V4-ridge: scored" in out
 
 
-def test_an_interruption_exits_130_and_says_how_to_go_on(run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_exits_130_and_says_how_to_continue(run, monkeypatch: pytest.MonkeyPatch) -> None:
     from neuroledger.engine import run as running
 
     def interrupted(*_: object) -> None:
@@ -115,7 +115,7 @@ def test_an_interruption_exits_130_and_says_how_to_go_on(run, monkeypatch: pytes
     assert code == 130 and "Run the same command again" in err
 
 
-def test_a_request_that_cannot_be_met_leaves_the_records_alone(run, lab: Lab) -> None:
+def test_an_invalid_request_does_not_change_records(run, lab: Lab) -> None:
     run("validate", "lab")
     assert run("run")[0] == 0
     record = lab.root / "results" / "records" / "lab.V4-ridge" / "pixels4.json"
@@ -127,7 +127,7 @@ def test_a_request_that_cannot_be_met_leaves_the_records_alone(run, lab: Lab) ->
     assert record.read_bytes() == before
 
 
-def test_an_interruption_does_not_wait_for_jobs_that_have_not_begun(lab: Lab, tmp_path: Path) -> None:
+def test_an_interruption_does_not_wait_for_unstarted_jobs(lab: Lab, tmp_path: Path) -> None:
     script = (
         "import signal, time\n"
         "from neuroledger.engine.executors import execute\n"
@@ -173,7 +173,7 @@ def test_list_and_show(run) -> None:
     assert code == 2 and "did you mean" in err
 
 
-def test_steps_and_notes_stand_one_below_the_other(run, repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_and_notes_are_printed_as_lists(run, repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository)
     code, out, _ = run("show", "Chang2019Bold5000")
     spec = json.loads(run("show", "Chang2019Bold5000", "--json")[1])
@@ -184,7 +184,7 @@ def test_steps_and_notes_stand_one_below_the_other(run, repository, monkeypatch:
     assert all(f"– {note}" in lines for note in spec["notes"])
 
 
-def test_outside_a_repository_the_checkout_serves_unless_another_is_named(
+def test_outside_a_repository_the_checkout_is_used_by_default(
     run, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = tmp_path / "empty"
@@ -237,7 +237,7 @@ def test_outside_a_repository_the_checkout_serves_unless_another_is_named(
         ),
     ],
 )
-def test_check_tells_what_is_wrong_where_and_what_was_meant(
+def test_check_reports_problem_place_and_near_miss(
     run, lab: Lab, kind: str, id: str, change: tuple[str, str], where: str, what: str
 ) -> None:
     path = lab.root / "specs" / kind / f"{id}.yaml"
@@ -250,7 +250,7 @@ def test_check_tells_what_is_wrong_where_and_what_was_meant(
     assert what in out
 
 
-def test_check_tells_of_layers_that_a_model_does_not_record(run, lab: Lab) -> None:
+def test_check_reports_layers_that_a_model_does_not_record(run, lab: Lab) -> None:
     lab.spec(
         "models",
         "net",
@@ -268,7 +268,7 @@ def test_check_tells_of_layers_that_a_model_does_not_record(run, lab: Lab) -> No
     assert out.count("is not among") == 2
 
 
-def test_check_tells_of_superseding_circles_and_stray_files(run, lab: Lab) -> None:
+def test_check_reports_superseding_circles_and_stray_files(run, lab: Lab) -> None:
     lab.benchmark("one", superseded_by="two")
     lab.benchmark("two", superseded_by="one")
     (lab.root / "specs" / "stray.yaml").write_text("a: 1\n")
@@ -316,7 +316,7 @@ def test_suites_are_scored_with_those_they_include(run, lab: Lab) -> None:
     assert code == 1 and "circle: lab → outer → lab" in out
 
 
-def test_a_new_spec_is_named_by_its_whole_path_from_outside_the_repository(
+def test_new_prints_the_full_path_outside_the_repository(
     run, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, _ = run("new", "metric", "here")
@@ -333,7 +333,7 @@ def test_a_new_spec_is_named_by_its_whole_path_from_outside_the_repository(
     assert run(*advice)[0] == 0
 
 
-def test_a_comparison_needs_nothing_but_the_records(run, lab: Lab) -> None:
+def test_compare_needs_only_records(run, lab: Lab) -> None:
     lab.spec("models", "coarse", builder={"name": "pixels", "size": 2})
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "coarse"])
     run("validate", "lab")

@@ -1,4 +1,4 @@
-"""The doctor names what is missing with the command that mends it, and changes nothing."""
+"""The doctor reports problems with the command that fixes them, and changes nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def by_topic(lab: Lab) -> dict[str, Finding]:
     return {observation.where: observation for observation in examine(lab.open())}
 
 
-def test_data_are_followed_from_missing_to_valid(seen: Lab) -> None:
+def test_the_state_of_data_changes_from_missing_to_valid(seen: Lab) -> None:
     not_validated = by_topic(seen)["data set lab"]
     assert (not_validated.severity, not_validated.fix) == ("error", "`neuroledger validate lab`")
     validate(seen.open(), "lab")
@@ -53,13 +53,13 @@ def test_data_are_followed_from_missing_to_valid(seen: Lab) -> None:
     assert missing.what == "1 of 3 files missing or of the wrong size"
 
 
-def test_what_the_default_suite_does_not_need_is_only_a_note(seen: Lab) -> None:
+def test_data_outside_the_default_suite_are_only_a_note(seen: Lab) -> None:
     fields = {"files": {"x.nc": {"url": "https://example.org/x", "size": 1, "sha256": "0" * 64}}}
     seen.spec("datasets", "other", license="CC0-1.0", reader={"name": "netcdf"}, **fields)
     assert by_topic(seen)["data set other"].severity == "note"
 
 
-def test_every_package_that_the_project_declares_is_looked_at(seen: Lab, repository: Path) -> None:
+def test_every_declared_package_is_checked(seen: Lab, repository: Path) -> None:
     declared = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {requirement.split(">")[0] for requirement in declared["dependencies"]}
     assert set(NEEDED) == needed
@@ -83,12 +83,14 @@ def test_remotes(seen: Lab) -> None:
     assert by_topic(seen)["remote"].severity == "error"
 
 
-def test_a_mirror_that_is_no_folder(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_that_is_not_a_folder(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(seen.root / "nowhere"))
     assert by_topic(seen)["mirror"].fix == "`unset NEUROLEDGER_MIRROR`"
 
 
-def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_are_missing_or_differ_from_their_pins(
+    seen: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (seen.root / "requirements.txt").write_text("numpy==0.0.1\n")
     found = by_topic(seen)
     assert found["versions"].what.startswith("different from requirements.txt: numpy ")
@@ -101,7 +103,7 @@ def test_packages_that_are_missing_or_moved(seen: Lab, monkeypatch: pytest.Monke
     assert found["mne"].fix == '`pip install -e ".[eeg]"`'
 
 
-def test_how_much_of_the_activations_is_kept(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_the_store_is_reported(seen: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NEUROLEDGER_ACTIVATIONS", raising=False)
     folder = seen.root / ".cache" / "neuroledger" / "activations" / "ab" / ("ab" * 32)
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A model of one's own goes through a suite, has a cost, and its checkpoint becomes pinned weights."""
+"""A user's own model is scored on a suite, has a cost, and its checkpoint becomes pinned weights."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def here(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return valid
 
 
-def test_a_bare_module_goes_through_a_suite_with_costs_and_what_does_not_fit_is_skipped(here: Lab) -> None:
+def test_a_module_is_scored_on_a_suite_with_costs_and_unfit_benchmarks_are_skipped(here: Lab) -> None:
     found = nl.evaluate(small(), suite="lab", regions={"V4": "flat"}, preprocessing=GREY)
     assert set(found) == {"lab.V4-ridge"} and found["lab.V4-ridge"].value > 0.8
     assert list(found.skipped) == ["lab.IT-ridge"] and "responses:IT" in found.skipped["lab.IT-ridge"]
@@ -61,7 +61,7 @@ def test_a_bare_module_goes_through_a_suite_with_costs_and_what_does_not_fit_is_
     assert not (here.root / "results" / "records").exists()
 
 
-def test_ids_modules_models_and_scores_are_taken_alike(here: Lab) -> None:
+def test_ids_modules_models_and_scores_are_accepted(here: Lab) -> None:
     by_id = nl.evaluate("pixels4", suite="lab", costs=False)
     module = nl.score(small(), "lab.V4-ridge", regions={"V4": "flat"}, preprocessing=GREY)
     assert module.value == pytest.approx(by_id["lab.V4-ridge"].value, abs=0.05)
@@ -72,7 +72,7 @@ def test_ids_modules_models_and_scores_are_taken_alike(here: Lab) -> None:
     assert costs["effective_macs"].value > 0
 
 
-def test_a_model_that_computes_outside_of_torch_has_no_cost_rather_than_none(here: Lab) -> None:
+def test_a_model_that_computes_outside_torch_has_no_cost(here: Lab) -> None:
     costs = nl.cost("pixels4")
     assert costs
     for score in costs.values():
@@ -82,7 +82,7 @@ def test_a_model_that_computes_outside_of_torch_has_no_cost_rather_than_none(her
     assert "None" not in str(found) and "stimuli · 10 splits" in str(found["lab.V4-ridge"])
 
 
-def test_records_of_objects_are_returned_beside_those_of_ids_and_not_kept(
+def test_records_of_objects_are_returned_but_not_stored(
     here: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = nl.models.torch(small(), id="mine", regions={"V4": "hidden"}, preprocessing=GREY)
@@ -99,7 +99,7 @@ def test_records_of_objects_are_returned_beside_those_of_ids_and_not_kept(
     assert module.model == "small" and set(module.controls) == set(mine.controls)
 
 
-def test_what_a_module_does_not_declare_is_asked_for_with_its_layers(here: Lab) -> None:
+def test_a_module_without_regions_is_refused_with_its_layers(here: Lab) -> None:
     with pytest.raises(RequestError, match=r"regions=.*readout.*its layers are flat, hidden"):
         nl.score(small(), "lab.V4-ridge")
     with pytest.raises(RequestError, match="only a torch module takes declarations"):
@@ -110,7 +110,7 @@ def test_what_a_module_does_not_declare_is_asked_for_with_its_layers(here: Lab) 
         nl.cost("nothing.of.the.kind")
 
 
-def test_a_score_stands_apart_from_a_long_name(here: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_name_is_separated_from_its_score(here: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     name = "lab.V4-a_name_that_is_longer_than_the_column_of_names_in_the_list"
     here.benchmark(name)
     assert main(["run", "pixels4", "--benchmark", name]) == 0
@@ -144,7 +144,7 @@ def test_several_suites_and_all_of_them_are_run_by_one_command(
     assert "no suite 'absent'" in capsys.readouterr().err
 
 
-def test_all_suites_end_well_without_data_that_are_not_here(
+def test_running_all_suites_succeeds_without_missing_data(
     here: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     near = yaml.safe_load((here.root / "specs" / "datasets" / "lab.yaml").read_text(encoding="utf-8"))
@@ -160,7 +160,7 @@ def test_all_suites_end_well_without_data_that_are_not_here(
     assert main(["run", "pixels4", "--suite", "far"]) == 1
 
 
-def test_what_no_suite_lists_is_evaluated_and_compared_by_name(
+def test_benchmarks_in_no_suite_can_be_evaluated_and_compared(
     here: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = here.root / "specs" / "datasets" / "lab.yaml"
@@ -183,7 +183,7 @@ def test_the_command_line_evaluates_and_costs(here: Lab, capsys: pytest.CaptureF
     assert "synaptic_operations" in capsys.readouterr().out
 
 
-def test_a_checkpoint_becomes_pinned_weights_of_a_model_that_scores(
+def test_a_packaged_checkpoint_is_pinned_and_can_be_scored(
     here: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here.root / "mynets.py").write_text(
@@ -220,15 +220,13 @@ def test_a_checkpoint_becomes_pinned_weights_of_a_model_that_scores(
 
 
 class Attack:
-    """What runs code when it is unpickled."""
+    """Runs code when it is unpickled."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return os.system, ("touch attacked",)
 
 
-def test_a_checkpoint_that_would_run_code_and_one_of_another_network_are_refused(
-    here: Lab, tmp_path: Path
-) -> None:
+def test_a_checkpoint_with_code_or_of_another_network_is_refused(here: Lab, tmp_path: Path) -> None:
     here.spec("models", "mine", builder={"name": "small_cnn", "channels": 1, "classes": 10, "seed": 0},
               layers=["conv1"], regions={"V4": "conv1"})  # fmt: skip
     before = (here.root / "specs" / "models" / "mine.yaml").read_text()

@@ -1,4 +1,4 @@
-"""`neuroledger plot` draws every figure it lists, and says what a figure needs."""
+"""`neuroledger plot` writes every listed figure, and reports missing arguments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_figures_of_records_and_of_scores_are_written(
     assert not (tmp_path / "no.svg").exists()
 
 
-def test_a_benchmark_is_drawn_whether_a_suite_lists_it_or_not(
+def test_a_benchmark_in_no_suite_can_be_drawn(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = ledger(tmp_path / "lab", repository)

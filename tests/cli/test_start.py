@@ -1,4 +1,4 @@
-"""A stranger's folder becomes a scored benchmark with one command, whatever the shape of the files; nothing is guessed."""
+"""One command turns folders of many file formats into scored benchmarks; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def images(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A repository without DVC, whose files get no pointers: quick."""
+    """Return a repository without DVC, which is faster because files get no pointers."""
     (tmp_path / "repository" / "specs").mkdir(parents=True)
     (tmp_path / "repository" / "dvc.yaml").write_text("stages: {}\n")
     return tmp_path / "repository"
 
 
 def truth(folder: Path) -> np.ndarray[Any, Any]:
-    """Responses (image, neuroid, repetition), images as in NAMES, linear in the pixels."""
+    """Return responses (image, neuroid, repetition) that are linear in the pixels, with images as in NAMES."""
     rng = np.random.default_rng(1)
     pixels = np.stack([np.asarray(Image.open(folder / "images" / f"{n}.png")) for n in NAMES]) / 255.0
     signal = (pixels.reshape(IMAGES, 4, 4, 4, 4).mean((2, 4)).reshape(IMAGES, 16) - 0.5) @ rng.normal(
@@ -69,7 +69,7 @@ def mean_by_image(root: Path, id: str) -> np.ndarray[Any, Any]:
 
 
 def trials_of(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Shuffled trials (trial, neuroid) and the index of the image of each."""
+    """Return shuffled trials (trial, neuroid) and the index of the image of each."""
     index = np.tile(np.arange(IMAGES), REPETITIONS)
     flat = np.moveaxis(values, 2, 0).reshape(-1, NEUROIDS)
     order = np.random.default_rng(2).permutation(len(index))
@@ -133,7 +133,7 @@ def long(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
 
 
 def long_of_two_people(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
-    """Neurons go by the same names in both people."""
+    """Write a table in which neurons of both subjects have the same names."""
     long(folder, values)
     table = pd.read_csv(folder / "long.csv")
     table["subject"] = np.where(table["neuron"] < "c4", "A", "B")
@@ -176,7 +176,7 @@ SITES = [f"site {k}" for k in range(NEUROIDS)]
 
 
 def mat_struct(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
-    """A struct with an array whose images are in an order of its own, told by a cell array of names."""
+    """Write a struct with an array and a cell array with the names of its images in their order."""
     shown = np.array([f"{NAMES[i]}.png" for i in SHUFFLED], dtype=object)
     held = {
         "resp": values[SHUFFLED].transpose(1, 0, 2),
@@ -189,7 +189,7 @@ def mat_struct(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
 
 
 def mat_struct_new(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
-    """The same as MATLAB 7.3 writes it: a group, axes reversed, and references to text in numbers."""
+    """Write the same as MATLAB 7.3 does: a group, reversed axes, and references to numeric text."""
     with h5py.File(folder / "session.mat", "w", userblock_size=512) as file:
         file["data/resp"] = values[SHUFFLED].transpose(1, 0, 2).T
         for field, texts in {"img": [f"{NAMES[i]}.png" for i in SHUFFLED], "site": SITES}.items():
@@ -221,7 +221,7 @@ def npz(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
 
 
 def netcdf_of_others(folder: Path, values: np.ndarray[Any, Any]) -> dict[str, str]:
-    """Axes have names, so that none of them is asked for."""
+    """Write an array with named axes, which are not asked for."""
     coords = {"stim": np.array(NAMES)[SHUFFLED], "cell": SITES}
     rates = xr.DataArray(values[SHUFFLED].transpose(2, 1, 0), dims=("rep", "cell", "stim"), coords=coords)
     xr.Dataset({"rates": rates, "depth": ("cell", np.arange(7.0))}).to_netcdf(folder / "rates.nc")
@@ -263,7 +263,7 @@ def test_names_and_regions_of_neuroids_are_those_of_the_file(
         assert list(assembly["neuroid_id"].values) == SITES
 
 
-def test_repetitions_and_time_bins_of_one_array_are_kept_apart(
+def test_repetitions_and_time_bins_of_one_array_are_distinguished(
     images: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = truth(images)
@@ -279,7 +279,7 @@ def test_repetitions_and_time_bins_of_one_array_are_kept_apart(
     np.testing.assert_allclose(one[0], values[7, :, 2][:, None] * time, rtol=1e-6)
 
 
-def test_what_was_read_is_shown_where_nothing_can_be_responses(images: Path, tmp_path: Path) -> None:
+def test_a_folder_without_responses_is_refused_with_its_content(images: Path, tmp_path: Path) -> None:
     np.save(images / "weights.npy", np.zeros(9))
     with pytest.raises(RequestError, match=r"no responses \(found weights.npy with weights 9\)"):
         start(images, root=tmp_path / "repository", **ANSWERS)
@@ -325,7 +325,7 @@ def test_one_command_scores_and_a_second_one_changes_nothing(
     assert main(["--root", str(root), "check"]) == 0
 
 
-def test_responses_of_several_people_in_one_column_are_not_averaged(images: Path, tmp_path: Path) -> None:
+def test_responses_of_several_subjects_in_one_column_are_refused(images: Path, tmp_path: Path) -> None:
     wide(images, truth(images))
     table = pd.read_csv(images / "wide.csv")
     table.assign(subject=["A", "B"] * (len(table) // 2)).to_csv(images / "wide.csv", index=False)
@@ -344,7 +344,7 @@ def test_other_files_under_the_same_id_are_refused(
         start(images, root=bare, **ANSWERS)
 
 
-def test_all_that_is_missing_is_listed_at_once_and_nothing_is_written(
+def test_all_missing_answers_are_listed_and_nothing_is_written(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save(images / "responses.npy", truth(images))
@@ -360,7 +360,7 @@ def test_all_that_is_missing_is_listed_at_once_and_nothing_is_written(
         start(images, root=root, dims="stimulus,neuroid,repetition", **ANSWERS)
 
 
-def test_the_terminal_is_asked_and_may_refuse(images: Path, tmp_path: Path) -> None:
+def test_the_user_is_asked_and_may_refuse(images: Path, tmp_path: Path) -> None:
     wide(images, truth(images))
     asked: list[str] = []
     answers = {"licence": "CC0-1.0", "who": "private", "brain": "V4", "write": "n"}
@@ -374,7 +374,7 @@ def test_the_terminal_is_asked_and_may_refuse(images: Path, tmp_path: Path) -> N
     assert len(asked) == 4 and not (tmp_path / "repository" / "data").exists()
 
 
-def test_a_square_array_and_numbers_without_a_first_one_are_not_guessed(images: Path, tmp_path: Path) -> None:
+def test_ambiguous_axes_and_numbers_are_not_guessed(images: Path, tmp_path: Path) -> None:
     np.save(images / "responses.npy", np.zeros((IMAGES, IMAGES)))
     with pytest.raises(RequestError, match="--dims"):
         start(images, root=tmp_path / "repository", order="number", **ANSWERS)
@@ -423,7 +423,7 @@ def test_spikes_of_nwb_are_counted_in_the_window(
     assert data["stimulus_id"].values.tolist() == [NAMES[i] for i in shown]
 
 
-def test_a_bids_tree_becomes_a_decoding_benchmark_with_its_people(
+def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
     tmp_path: Path, bare: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree = tmp_path / "recordings"
@@ -464,7 +464,7 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_with_its_people(
 
 
 @pytest.mark.slow
-def test_choices_of_people_become_a_behavioural_benchmark(images: Path, tmp_path: Path) -> None:
+def test_choices_of_subjects_become_a_behavioural_benchmark(images: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kinds = np.array(["cat", "dog", "car"])[np.arange(IMAGES) % 3]
     shared = np.where(
@@ -493,7 +493,7 @@ def test_parquet_without_its_library_names_it(
         start(images, root=bare, **ANSWERS)
 
 
-def test_layouts_are_those_that_the_sizes_allow() -> None:
+def test_layouts_follow_from_the_shape() -> None:
     assert layouts((200, 40), 200, None) == [("stimulus", "neuroid")]
     assert layouts((40, 1200), 200, 1200) == [("neuroid", "trial")]
     assert len(layouts((200, 200), 200, None)) == 2
@@ -529,7 +529,7 @@ def test_new_then_package_pins_what_was_packaged(
     assert abs(float(score.value)) < 0.5
 
 
-def test_package_asserts_no_licence_that_nobody_stated(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_package_does_not_invent_a_licence(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                        capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
     (tmp_path / "r" / "specs").mkdir(parents=True)
     (tmp_path / "r" / "dvc.yaml").write_text("stages: {}\n")

@@ -1,4 +1,4 @@
-"""Who merges reads on one page what a proposal brings; nothing that a stranger wrote is more than text on it."""
+"""The summary of a proposal contains its changes on one page; untrusted texts are escaped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def proposal(start: Path, tmp_path: Path) -> Lab:
 
 @pytest.fixture
 def told(proposal: Lab, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
-    """Commit the proposal, and give the summary that the command prints."""
+    """Commit the proposal and return the summary that the command prints."""
 
     def say() -> str:
         commit(proposal)
@@ -56,12 +56,12 @@ def told(proposal: Lab, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]
 
 
 def rendered(text: str) -> str:
-    """The page, with HTML let through, which is more than GitHub does."""
+    """Render the page with HTML enabled, which is more permissive than GitHub."""
     return str(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(text))
 
 
 def rows(text: str, title: str) -> list[list[str]]:
-    """The cells of a table below a heading, as a reader of the rendered page sees them."""
+    """Return the cells of the table below a heading of the rendered page."""
     part = re.search(rf"<h3>{re.escape(title)}</h3>\s*<table>(.*?)</table>", rendered(text), re.DOTALL)
     assert part, f"no table {title!r} in\n{text}"
     lines = re.findall(r"<tr>(.*?)</tr>", part.group(1), re.DOTALL)[1:]
@@ -71,7 +71,7 @@ def rows(text: str, title: str) -> list[list[str]]:
     ]
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(proposal: Lab, told: Callable[[], str]) -> None:
+def test_a_file_in_place_of_a_folder_is_reported(proposal: Lab, told: Callable[[], str]) -> None:
     shutil.rmtree(proposal.root / "specs")
     write(proposal, "specs", "a file\n")
     commit(proposal)
@@ -84,7 +84,7 @@ HELD = "2 of 2 passed; noise 0.01 ≤ 0.1; pixels4 0.97 ≥ 0.8"
 SCORES = "Scores, as the records report them"
 
 
-def test_a_score_comes_with_its_interval_its_controls_and_what_it_was(
+def test_a_score_is_listed_with_interval_controls_and_previous_value(
     proposal: Lab, told: Callable[[], str]
 ) -> None:
     proposal.benchmark("lab.V4-pls", metric="pls")
@@ -114,14 +114,14 @@ def test_bytes_and_licences_of_new_data_are_counted(proposal: Lab, told: Callabl
     assert ["data set", "more", "CC0-1.0", "public", "simulated"] in rows(text, "Licences")
 
 
-def test_the_calibration_of_a_touched_benchmark_is_shown(proposal: Lab, told: Callable[[], str]) -> None:
+def test_the_calibration_of_a_changed_benchmark_is_listed(proposal: Lab, told: Callable[[], str]) -> None:
     calibrated(proposal)
     ((benchmark, verdict, runs, coverage, equal, _),) = rows(told(), "Calibration, as reported")
     assert (benchmark, verdict, runs) == (RIDGE, "passed", "100")
     assert coverage.startswith("0.950 [0.88") and equal.startswith("0.050 [")
 
 
-def test_a_record_that_was_edited_shows_no_score(proposal: Lab, told: Callable[[], str]) -> None:
+def test_an_edited_record_has_no_score(proposal: Lab, told: Callable[[], str]) -> None:
     rerecord(proposal, lambda plain: plain["score"].update(value=0.95), seal=False)
     text = told()
     assert text.startswith("## Proposal: refused")
@@ -131,7 +131,7 @@ def test_a_record_that_was_edited_shows_no_score(proposal: Lab, told: Callable[[
     assert rows(text, "Findings that need a person")[0][:2] == ["error", "record.edited"]
 
 
-def test_an_empty_proposal_says_that_it_brings_nothing(told: Callable[[], str]) -> None:
+def test_an_empty_proposal_has_an_empty_summary(told: Callable[[], str]) -> None:
     text = told()
     assert "0 files changed" in text and "0 bytes in 0 objects" in text and "|" not in text
 
@@ -152,7 +152,7 @@ ODD = [
 ]
 
 
-def test_nothing_that_a_stranger_wrote_is_a_link_a_mention_or_markup(
+def test_texts_of_a_proposal_are_never_links_mentions_or_markup(
     proposal: Lab, told: Callable[[], str]
 ) -> None:
     names = [*ODD, "<img src=x onerror=alert(1)>", "\u202eevil", "a&#124;b", "https:evil.example"]
@@ -179,7 +179,7 @@ def test_nothing_that_a_stranger_wrote_is_a_link_a_mention_or_markup(
     assert not re.search(r"@|www\.|://", text), "characters that GitHub makes links or mentions of"
 
 
-def test_a_private_data_set_shows_its_scores_and_nothing_else(proposal: Lab, told: Callable[[], str]) -> None:
+def test_only_scores_of_a_private_data_set_are_shown(proposal: Lab, told: Callable[[], str]) -> None:
     proposal.spec(
         "datasets", "closed", license="LicenseRef-unstated", access="private", access_steps=["Ask the secret clinic."],
         reader={"name": "netcdf"}, files={"patient-7.nc": {"size": 4321, "sha256": "0" * 64}},
@@ -200,7 +200,7 @@ def test_a_private_data_set_shows_its_scores_and_nothing_else(proposal: Lab, tol
 
 
 @pytest.mark.slow
-def test_a_proposal_of_a_thousand_records_still_fits_into_a_comment(
+def test_the_summary_of_a_thousand_records_fits_into_a_comment(
     proposal: Lab, told: Callable[[], str]
 ) -> None:
     for number in range(200):
@@ -222,7 +222,7 @@ def test_a_proposal_of_a_thousand_records_still_fits_into_a_comment(
     ],
 )
 @pytest.mark.slow
-def test_nothing_of_a_proposal_runs(name: str, start: Path, tmp_path: Path, repository: Path) -> None:
+def test_no_code_of_a_proposal_runs(name: str, start: Path, tmp_path: Path, repository: Path) -> None:
     root, log = tmp_path / "clone", tmp_path / "log"
     shutil.copytree(start, root, symlinks=True)
     (one,) = [each for each in PROPOSALS if each.name == name]
@@ -242,12 +242,12 @@ def test_nothing_of_a_proposal_runs(name: str, start: Path, tmp_path: Path, repo
     assert not (root / "CANARY").exists() and not log.exists(), log.read_text()
 
 
-def test_a_commit_that_does_not_exist_is_named(proposal: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_commit_is_refused(proposal: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", "--since", "nosuch", "--root", str(proposal.root)]) == 2
     assert "no commit 'nosuch'" in capsys.readouterr().err
 
 
-def test_the_history_of_a_benchmark_lists_every_commit_that_moved_a_score(
+def test_the_history_of_a_benchmark_lists_every_commit_that_changed_a_score(
     proposal: Lab, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for value in (0.6, 0.6, 0.45):

@@ -1,4 +1,4 @@
-"""Two people, or two shells, give the same command at the same moment: what one alone would leave is what both leave."""
+"""Two processes that run the same command at the same time leave the same files as one process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def begun(root: Path, arguments: Sequence[str], **more: str) -> subprocess.Popen
 
 
 def held(root: Path) -> dict[str, str]:
-    """Hashes of specs and data, and names of what says when it was made; nothing that a tool keeps for itself."""
+    """Return hashes of specs and data, and names of files with times; internal files of tools are ignored."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         if path.relative_to(root).parts[0] in {"specs", "data"}
@@ -57,7 +57,7 @@ WAITS = "waiting for another process that is pinning files of this repository\n"
 def same(
     make: Callable[[Path], Path], arguments: Sequence[str], tmp_path: Path, *, times: int = TIMES, **more: str
 ) -> None:
-    """The command ``times`` at once leaves the files of one alone; whoever comes too late is told so in one line."""
+    """Check that running the command ``times`` at once leaves the files of one run; late processes print one line."""
     alone, shared = make(tmp_path / "alone" / "one"), make(tmp_path / "shared" / "one")
     one = begun(alone, arguments, **more)
     out, err = one.communicate(timeout=300)
@@ -116,7 +116,7 @@ def test_fetch(tmp_path: Path) -> None:
 
 
 class Slowly(http.server.BaseHTTPRequestHandler):
-    """A bucket that sends its objects in pieces, so that whoever asks at the same time is in the middle of it."""
+    """Serves the objects of a bucket slowly in pieces, so that concurrent requests overlap."""
 
     objects: ClassVar[dict[str, bytes]] = {}
 
@@ -140,7 +140,7 @@ class Slowly(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The address of a bucket on this machine, and the folder of the files of Brain-Score's layout that it serves."""
+    """Return the URL of a local bucket and the folder of the Brain-Score files that it serves."""
     files = tmp_path / "served"
     package(files)
     Slowly.objects = {f"bucket/{path.name}": path.read_bytes() for path in files.iterdir()}
@@ -154,7 +154,7 @@ def bucket(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def stated(bucket: tuple[str, Path], *kinds: str) -> Callable[[Path], Path]:
-    """A repository with a data set whose files lie in the bucket, and are not pinned yet."""
+    """Return a repository with a data set whose files are in the bucket and not pinned yet."""
     address, served = bucket
     files = [path for path in sorted(served.iterdir()) if path.suffix in kinds]
 
@@ -185,7 +185,7 @@ def test_import_from_a_bucket(bucket: tuple[str, Path], tmp_path: Path, times: i
     same(stated(bucket, ".nc", ".csv", ".zip"), words, tmp_path, times=times)
 
 
-def test_fetch_of_what_is_not_pinned_yet(bucket: tuple[str, Path], tmp_path: Path) -> None:
+def test_fetch_of_unpinned_files(bucket: tuple[str, Path], tmp_path: Path) -> None:
     same(stated(bucket, ".csv", ".zip"), ["fetch", "mine"], tmp_path)
 
 

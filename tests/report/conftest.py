@@ -1,4 +1,4 @@
-"""The invented ledger that report tests read."""
+"""Fixtures of the report tests."""
 
 from pathlib import Path
 

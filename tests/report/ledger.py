@@ -1,4 +1,4 @@
-"""A repository with invented records: clear and open orders, failures, partial and edited records, hostile texts."""
+"""A repository with invented records: clear and tied orders, failures, partial and edited records, hostile texts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTROLS = {
 
 
 def score(value: float, half: float | None = 0.02, **fields: Any) -> dict[str, Any]:
-    """A plain score as a record holds it."""
+    """Return a score as plain data, as stored in a record."""
     low, high = (None, None) if half is None else (value - half, value + half)
     ceiling = {
         "id": "internal_consistency",
@@ -71,7 +71,7 @@ def record(
 
 
 def ledger(root: Path, repository: Path) -> Lab:
-    """Two benchmarks, a suite of both, four models beside the two controls."""
+    """Return two benchmarks, a suite of both, four models and two controls."""
     lab = build(root, repository)
     lab.spec("models", "pixels4", builder={"name": "pixels", "size": 4}, control="positive")
     for model in ("ant", "bee", "cat", "dog"):

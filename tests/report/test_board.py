@@ -1,4 +1,4 @@
-"""A board in text, Markdown, LaTeX, CSV and JSON is what its rows and columns are, character by character."""
+"""Text, Markdown, LaTeX, CSV and JSON of a board contain its rows and columns exactly."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ bad on other.choice: stale: benchmark changed
 other.choice: unavailable: not public"""
 
 
-def test_the_text_of_a_board() -> None:
+def test_board_as_text() -> None:
     assert leaderboard_text(BOARD, 160) == TEXT
 
 
 @pytest.mark.parametrize(("width", "tables"), [(81, [7]), (80, [6, 3]), (71, [5, 4]), (1, [4, 3, 3, 3])])
-def test_what_does_not_fit_into_the_terminal_goes_into_tables_below(width: int, tables: list[int]) -> None:
-    """Each repeats rank and model; the score is in the first alone."""
+def test_columns_that_do_not_fit_go_into_further_tables(width: int, tables: list[int]) -> None:
+    """Each table repeats rank and model; only the first contains the score."""
     text = leaderboard_text(BOARD, width)
     heads = [line.split() for line in text.splitlines() if line.startswith("rank")]
     assert [len(head) for head in heads] == tables
@@ -102,7 +102,7 @@ def test_what_does_not_fit_into_the_terminal_goes_into_tables_below(width: int, 
     assert [name for head in heads for name in head[2:]] == ["score", "V4", "[1]", "[2]", "[3]"]
 
 
-def test_the_markdown_of_a_board() -> None:
+def test_board_as_markdown() -> None:
     lines = as_markdown(BOARD).splitlines()
     assert lines[:3] == [
         "| rank | model | score | V4 | lab.V4-ridge | lab.V4-cost | other.choice |",
@@ -114,7 +114,7 @@ def test_the_markdown_of_a_board() -> None:
     assert r"| 1 | a\|b |" in as_markdown(named)
 
 
-def test_the_latex_of_a_board() -> None:
+def test_board_as_latex() -> None:
     lines = as_latex(BOARD).splitlines()
     assert lines[:7] == [
         r"\begin{table}",
@@ -146,7 +146,7 @@ def test_csv_and_json_keep_every_digit() -> None:
         as_json(replace(BOARD, rows=(row("nan", [], Cell("scored", float("nan")), None),)))
 
 
-def test_several_boards_follow_one_another() -> None:
+def test_several_boards_are_joined() -> None:
     assert as_text("markdown", [BOARD, BOARD]) == as_markdown(BOARD) + "\n" + as_markdown(BOARD)
     assert json.loads(as_text("json", [BOARD, BOARD])) == [json.loads(as_json(BOARD))] * 2
 
@@ -166,16 +166,16 @@ def test_several_boards_follow_one_another() -> None:
         (123456.7, False, "123,457"),
     ],
 )
-def test_numbers_are_short_and_never_a_negative_nought(value: float | None, counts: bool, text: str) -> None:
+def test_numbers_are_short_and_never_negative_zero(value: float | None, counts: bool, text: str) -> None:
     assert number(value, counts=counts) == text
 
 
-def test_the_short_name_of_a_benchmark_leaves_out_its_data_set() -> None:
+def test_the_short_name_of_a_benchmark_omits_its_data_set() -> None:
     assert [one.short for one in BOARD.columns] == ["V4-ridge", "V4-cost", "other.choice"]
     assert column("lab").short == "lab"
 
 
-def test_an_interval_that_is_open_has_no_width() -> None:
+def test_an_interval_with_one_end_has_no_width() -> None:
     assert GOOD.half_width == pytest.approx(0.105)
     assert (
         Cell("scored", 1.0, low=0.5).half_width is None and Cell("scored", 1.0, high=2.0).half_width is None

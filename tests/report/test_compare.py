@@ -1,4 +1,4 @@
-"""Differences are paired over shared items, corrected for how many were tested, and honest when there are none."""
+"""Differences are paired over shared items and corrected for the number of tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def scored(values: np.ndarray, population: str = "lab") -> Score:
     )
 
 
-def test_interval_p_and_effect_are_those_of_a_paired_t_test() -> None:
+def test_interval_p_and_effect_agree_with_a_paired_t_test() -> None:
     rng = np.random.default_rng(0)
     common = rng.normal(0.5, 1.0, 40)
     a, b = common + rng.normal(0.1, 0.1, 40), common + rng.normal(0.0, 0.1, 40)
@@ -51,7 +51,7 @@ def test_interval_p_and_effect_are_those_of_a_paired_t_test() -> None:
     assert found.detectable == pytest.approx((stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)) * error, rel=0.1)
 
 
-def test_p_has_no_floor_that_a_correction_cannot_pass() -> None:
+def test_p_can_be_small_enough_for_any_correction() -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(0, 1, 50)
     found = difference("x", scored(values + rng.normal(1, 0.1, 50)), scored(values))
@@ -66,7 +66,7 @@ def test_equal_models_do_not_differ() -> None:
     assert found.effect is None and found.better == ""
 
 
-def test_p_is_uniform_when_nothing_differs() -> None:
+def test_p_is_uniform_for_equal_models() -> None:
     rng = np.random.default_rng(2)
     found = [difference("x", scored(rng.normal(size=30)), scored(rng.normal(size=30))).p for _ in range(400)]
     assert 0.025 < np.mean(np.array(found) < 0.05) < 0.08
@@ -82,7 +82,7 @@ def test_scores_of_other_items_are_not_paired() -> None:
     assert corrected([difference("x", scored(a, "one"), scored(b, "other"))])[0].better == ""
 
 
-def test_holm_within_the_families_that_were_declared() -> None:
+def test_holm_correction_within_declared_families() -> None:
     given = [
         Difference("a", p=0.01),
         Difference("b", reason="failed"),
@@ -97,7 +97,7 @@ def test_holm_within_the_families_that_were_declared() -> None:
     assert corrected([]) == ()
 
 
-def test_lower_is_better_is_known() -> None:
+def test_the_direction_of_a_metric_is_respected() -> None:
     assert Difference("x", value=-1.0, p_corrected=0.01, direction="lower").better == "a"
     assert Difference("x", value=-1.0, p_corrected=0.01).better == "b"
     assert Difference("x", value=-1.0, p_corrected=0.2).better == ""
@@ -124,7 +124,7 @@ def test_scores_and_mappings_of_scores_are_compared_without_a_repository() -> No
 
 @pytest.fixture
 def run_lab(lab: Lab) -> Lab:
-    """Two models really scored: the one whose pixels drive the neurons, and one that sees two by two of them."""
+    """Score two models: one with the pixels that drive the neurons, and one with two by two of them."""
     lab.spec("models", "coarse", builder={"name": "pixels", "size": 2})
     lab.spec("models", "pixels4", builder={"name": "pixels", "size": 4})
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "coarse"])
@@ -169,7 +169,7 @@ def test_records_without_draws_are_scored_again(run_lab: Lab) -> None:
     assert again.low == pytest.approx(found.low, rel=0.01)
 
 
-def test_what_cannot_be_compared_says_why(run_lab: Lab) -> None:
+def test_invalid_comparisons_are_refused_with_a_reason(run_lab: Lab) -> None:
     catalog = run_lab.open()
     [missing] = compare("pixels4", "ant", catalog=catalog).differences
     assert missing.value is None

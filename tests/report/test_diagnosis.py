@@ -1,4 +1,4 @@
-"""A suite is diagnosed from records, published figures and tables of others, as text, JSON and a page."""
+"""A suite is diagnosed from records, published figures and tables, as text, JSON and a page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ mobile,.3,.2,.05
 """
 
 
-def test_a_table_tells_failed_from_never_run(tmp_path: Path) -> None:
+def test_a_table_distinguishes_failed_from_never_run(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(TABLE)
     table = from_csv(path)
@@ -66,7 +66,7 @@ def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.Cap
     assert main(["diagnose", "core", "--table", str(path)]) == 2
 
 
-def test_published_figures_are_turned_where_lower_is_better_and_have_no_intervals(lab: Lab) -> None:
+def test_published_figures_change_sign_if_lower_is_better_and_have_no_intervals(lab: Lab) -> None:
     def figures(**values: float) -> list[dict[str, object]]:
         return [{"model": model, "value": value, "source": "a paper"} for model, value in values.items()]
 
@@ -83,7 +83,7 @@ def test_published_figures_are_turned_where_lower_is_better_and_have_no_interval
         from_published(lab.open(), "none")
 
 
-def test_records_that_failed_are_counted_apart_from_pairs_never_run(lab: Lab) -> None:
+def test_failed_records_and_missing_records_are_counted_separately(lab: Lab) -> None:
     records = [
         record("ant", "lab.V4-ridge", 0.5),
         record("bee", "lab.V4-ridge", None),

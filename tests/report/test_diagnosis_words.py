@@ -1,4 +1,4 @@
-"""A diagnosis in words: every part with its sentence, its header and its rows; and tables of others, cell by cell."""
+"""The text of a diagnosis contains every section; tables are read cell by cell."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def diagnosis(loadings: int = 2, *, empty: bool = False) -> Diagnosis:
     )
 
 
-def test_every_part_stands_in_its_table() -> None:
+def test_every_section_is_a_table() -> None:
     assert (
         diagnosis_text("The title", diagnosis())
         == """\
@@ -134,7 +134,7 @@ def test_cells_of_a_table_are_scores_failures_or_never_run(tmp_path: Path) -> No
         ("model,one\nant,1\nant,2\n", "names the model 'ant' twice"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_said_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_table_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "table.csv"
     file.write_text(text)
     with pytest.raises(DataError, match=words):

@@ -1,4 +1,4 @@
-"""Figures of the pages: every mark is where its number is, has its words, and nothing lies outside the axes."""
+"""Figures of the pages: every mark is at its value, has a tooltip, and is inside the axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, s
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 448.0, 14.0, 208.0  # of the plotted area, in units of the picture
 
 
-def test_places_are_percent_of_the_axis_and_stay_inside() -> None:
+def test_positions_are_percentages_clipped_to_the_axis() -> None:
     axis = Axis(-1.0, 3.0, ())
     assert [axis.place(value) for value in (-1.0, 0.0, 1.0, 3.0)] == ["0.00", "25.00", "50.00", "100.00"]
     assert (axis.place(-2.0), axis.place(9.0)) == ("0.00", "100.00")
@@ -33,7 +33,7 @@ def test_places_are_percent_of_the_axis_and_stay_inside() -> None:
         ([], {}, 0.0, 0.02, (0.0, 0.005, 0.01, 0.015, 0.02)),
     ],
 )  # fmt: skip
-def test_an_axis_holds_its_values_and_has_round_ticks(
+def test_an_axis_contains_its_values_and_has_round_ticks(
     values: list[float], options: dict[str, bool], low: float, high: float, ticks: tuple[float, ...]
 ) -> None:
     axis = axis_over(values, **options)
@@ -50,12 +50,12 @@ def number(element: ElementTree.Element, name: str) -> float:
 
 
 def place(x: float, y: float, across: Axis, up: Axis) -> tuple[float, float]:
-    """Where a point must stand, from the edges of the plotted area alone."""
+    """Return the expected position of a point, computed from the edges of the plotted area."""
     share_x, share_y = (x - across.low) / (across.high - across.low), (y - up.low) / (up.high - up.low)
     return LEFT + (RIGHT - LEFT) * share_x, BOTTOM - (BOTTOM - TOP) * share_y
 
 
-def test_points_intervals_and_rules_stand_where_their_numbers_are() -> None:
+def test_points_intervals_and_rules_are_at_their_values() -> None:
     points = [
         Point(1.0, 0.5, "ant: 0.5", "ant", 0.4, 0.6), Point(4.0, 1.0, "<bee>", "<bee>", control=True),
         Point(2.0, 0.2, "cat", low=0.1),
@@ -108,7 +108,7 @@ def test_points_intervals_and_rules_stand_where_their_numbers_are() -> None:
     assert root.find("polyline") is None
 
 
-def test_joined_points_are_joined_in_their_order() -> None:
+def test_points_are_joined_in_their_order() -> None:
     points = [Point(x, y, "") for x, y in ((0.0, 0.0), (2.0, 1.0), (1.0, 0.5))]
     root = drawn(scatter(points, "x", "y", joined=True))
     (line,) = root.findall("polyline")
@@ -117,7 +117,7 @@ def test_joined_points_are_joined_in_their_order() -> None:
 
 
 def below(root: ElementTree.Element) -> list[str | None]:
-    """The words of the ticks of the horizontal axis."""
+    """Return the labels of the ticks of the horizontal axis."""
     return [text.text for text in root.findall("text") if text.attrib.get("y") == "224.0"]
 
 
@@ -150,7 +150,7 @@ def test_many_points_are_small(count: int, radius: str) -> None:
     assert {circle.attrib["r"] for circle in root.findall("circle")} == {radius}
 
 
-def test_bars_are_as_long_as_their_shares_longest_first() -> None:
+def test_bars_have_proportional_lengths_longest_first() -> None:
     root = drawn(bars({"ant": 1.0, "b<c": 4.0, "nil": 0.0, "tie": 1.0}, "joules"))
     assert root.attrib["viewBox"] == "0 0 460 114"
     assert root.attrib["aria-label"] == "joules: b<c 4, ant 1, tie 1, nil 0"
@@ -169,7 +169,7 @@ def marks(markup: object) -> list[str]:
     return re.findall("<title>(.*?)</title>", str(markup))
 
 
-def test_each_dimension_of_samples_but_the_split_is_shown_from_best_to_worst() -> None:
+def test_each_dimension_except_split_is_drawn_from_best_to_worst() -> None:
     values = np.array(
         [[[0.1, np.nan], [0.5, np.nan], [0.3, np.nan]], [[0.3, np.nan], [0.7, np.nan], [0.5, np.nan]]]
     )
@@ -197,7 +197,7 @@ def test_time_bins_stay_in_their_order_and_are_joined() -> None:
     assert "polyline" in str(picture) and ">time bin<" in str(picture)
 
 
-def test_what_is_one_or_nothing_has_no_figure_and_much_is_thinned() -> None:
+def test_single_items_have_no_figure_and_many_points_are_thinned() -> None:
     assert details(xr.DataArray([[0.3]], dims=("neuroid", "split")), "correlation") == []
     assert details(xr.DataArray([np.nan, np.nan], dims=("neuroid",)), "correlation") == []
     assert details(xr.DataArray(np.ones(9), dims=("split",)), "correlation") == []

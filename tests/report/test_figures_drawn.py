@@ -1,4 +1,4 @@
-"""What is drawn where: marks, intervals, stars and words of the figures of boards and of scores."""
+"""Positions of marks, intervals, stars and texts in the figures of boards and scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 
 @pytest.fixture
 def board(lab: Lab) -> Leaderboard:
-    """Two benchmarks, the second a cost of which less is better; three models and two controls."""
+    """Return a board of two benchmarks, the second a cost (lower is better), with three models and two controls."""
     lab.benchmark(PLS, metric="pls", ceiling=None)
     lab.spec("models", "pixels4", builder={"name": "pixels", "size": 4}, control="positive")
     for model in ("ant", "bee", "cat"):
@@ -95,7 +95,7 @@ def test_controls_have_the_colours_of_their_roles(board: Leaderboard) -> None:
         plots.controls("nosuch", board)
 
 
-def test_the_map_has_a_square_for_each_score(board: Leaderboard) -> None:
+def test_the_heat_map_has_a_square_for_each_score(board: Leaderboard) -> None:
     ax: Any = plots.heat_map(board)
     assert ticks(ax)[0] == [RIDGE, PLS]
     rows = [name.split()[-1] for name in ticks(ax)[1]]
@@ -120,7 +120,7 @@ def test_the_map_has_a_square_for_each_score(board: Leaderboard) -> None:
     assert not any(spine.get_visible() for spine in ax.spines.values())
 
 
-def test_a_trade_off_joins_those_whom_nobody_beats(board: Leaderboard) -> None:
+def test_a_trade_off_joins_the_pareto_front(board: Leaderboard) -> None:
     ax: Any = plots.tradeoff(RIDGE, PLS, board)
     assert ax.data == {"ant": (400.0, 0.9), "bee": (100.0, 0.4)}
     assert lines(ax) == [([100.0, 400.0], [0.4, 0.9], LIGHT)] and ax.get_xscale() == "log"
@@ -155,7 +155,7 @@ def test_ranks_are_bars_from_first_to_last(board: Leaderboard) -> None:
     assert ax.get_xlim()[0] > ax.get_xlim()[1] and ax.get_xlabel() == "rank"
 
 
-def test_differences_have_the_colour_and_the_stars_of_their_p() -> None:
+def test_differences_have_colours_and_stars_by_p() -> None:
     found = [
         Difference("a", 0, 0, 0.2, 0.1, 0.3, p_corrected=0.0009), Difference("b", 0, 0, -0.2, -0.3, -0.1, p_corrected=0.009),
         Difference("c", 0, 0, 0.1, None, None, p_corrected=0.049), Difference("d", 0, 0, 0.1, p_corrected=0.05),
@@ -176,7 +176,7 @@ def test_differences_have_the_colour_and_the_stars_of_their_p() -> None:
         plots.differences(Comparison("ant", "bee", "", 0, (Difference("e"),), Difference("suite")))
 
 
-def test_benchmarks_that_agree_stand_together(lab: Lab) -> None:
+def test_benchmarks_that_agree_are_neighbours(lab: Lab) -> None:
     orders: dict[str, list[Any]] = {
         "one": [1, 2, 3, 4],
         "two": [4, 3, 2, 1],
@@ -213,7 +213,7 @@ def sampled(values: Any, dims: tuple[str, ...], **fields: Any) -> Score:
     return Score(0.0, samples=xr.DataArray(np.array(values, float), dims=dims, coords=coords), **fields)
 
 
-def test_scatter_counts_who_is_higher_and_draws_equality() -> None:
+def test_scatter_counts_each_side_and_draws_the_diagonal() -> None:
     one = sampled(
         [[0.1, 0.5, np.nan, 0.3], [0.3, 0.7, np.nan, 0.3]], ("split", "neuroid"), scale="half_reliability"
     )
@@ -236,7 +236,7 @@ def test_scatter_counts_who_is_higher_and_draws_equality() -> None:
         plots.scatter(sampled([np.nan, 1.0], ("neuroid",)), sampled([1.0, np.nan], ("neuroid",)))
 
 
-def test_subjects_are_lines_and_their_median_is_thick() -> None:
+def test_subjects_are_lines_and_the_median_is_thick() -> None:
     first = sampled(
         [[0.1, 0.3], [0.5, 0.7], [0.2, 0.2]],
         ("subject", "split"),
@@ -287,7 +287,7 @@ def test_the_best_that_the_data_allow_is_drawn(scale: str, best: list[float]) ->
         plots.reliability(Score(0.1, id="x"))
 
 
-def test_a_cost_of_nothing_has_no_logarithm(lab: Lab, board: Leaderboard) -> None:
+def test_a_cost_of_zero_has_a_linear_axis(lab: Lab, board: Leaderboard) -> None:
     plain = score(0.0, None, scale="bytes", direction="lower", ceiling=None)
     free = record("ant", PLS, 0.1, score=plain, scores={"footprint": plain})
     ax: Any = plots.tradeoff(RIDGE, PLS, leaderboard([record("ant", RIDGE, 0.9), free], catalog=lab.open()))

@@ -1,4 +1,4 @@
-"""The history of scores is what git's commits hold, oldest first, and only what moved."""
+"""The history of scores lists the commits that changed a score, oldest first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def value(number: object, pad: str = "") -> str:
     return json.dumps({"score": {"value": number}, "pad": pad})
 
 
-def test_each_commit_that_moved_a_score_is_a_step(tmp_path: Path) -> None:
+def test_each_commit_that_changed_a_score_is_a_step(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "other.json").write_text(value(9))
     first = commit(tmp_path, ant=value(0.5), bee=value(0.25))
@@ -60,7 +60,7 @@ def test_each_commit_that_moved_a_score_is_a_step(tmp_path: Path) -> None:
     "text",
     ['{"score": {"value": null}}', '{"score": {"value": "x"}}', "[]", '{"score": {"value": 1e999}}', ""],
 )
-def test_what_is_no_score_is_none(tmp_path: Path, text: str) -> None:
+def test_a_version_without_a_score_is_none(tmp_path: Path, text: str) -> None:
     git(tmp_path, "init", "-q")
     first = commit(tmp_path, ant=text, bee=value(-1.5))
     second = commit(tmp_path, bee=value(-1.75))

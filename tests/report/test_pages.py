@@ -1,4 +1,4 @@
-"""The pages in a browser: what is shown is in the address, keys suffice, texts are readable, large boards open at once."""
+"""The pages in a browser: the address stores the view, the keyboard suffices, texts are readable, large boards are fast."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_contrast_check_sees_faint_text(site: Path) -> None:
     assert any("H1" in line for line in evaluate(site / "models.html", script + "return found;"))
 
 
-def test_names_of_models_break_at_their_joints_only_on_a_phone(site: Path) -> None:
+def test_names_of_models_wrap_only_on_a_phone(site: Path) -> None:
     script = """
     const pieces = Array.from(document.querySelectorAll("tbody .model a")).flatMap((a) => Array.from(a.childNodes));
     const lines = (piece) => {
@@ -96,7 +96,7 @@ def ask(site: Path, script: str, hash: str = "") -> Any:
     return evaluate(site / "index.html", SHOWN + script, hash=hash)
 
 
-def test_the_board_sorts_and_the_address_says_how(site: Path) -> None:
+def test_the_sorting_of_the_board_is_in_the_address(site: Path) -> None:
     press = "document.querySelector('[data-sort^=\"b:lab.V4-pls\"]').click(); const first = rows(), way = said().sort;"
     again = "document.querySelector('[data-sort^=\"b:lab.V4-pls\"]').click(); return [first, way, rows(), said().sort];"
     down, way, up, other = ask(site, press + again)
@@ -106,7 +106,7 @@ def test_the_board_sorts_and_the_address_says_how(site: Path) -> None:
     assert down[3] == up[3] == "dog"  # what has no score stays last
 
 
-def test_words_filter_models_and_benchmarks(site: Path) -> None:
+def test_filters_select_models_and_benchmarks(site: Path) -> None:
     script = (
         "type('filter-benchmarks', 'V4 pls'); type('filter-models', 'ANT'); return [rows(), heads(), said()]"
     )
@@ -133,7 +133,7 @@ def test_columns_are_chosen_and_groups_fold(site: Path) -> None:
     assert {"V4-ridge", "V4-pls"} <= set(opened)
 
 
-def test_models_side_by_side_and_controls_away(site: Path) -> None:
+def test_models_are_compared_and_controls_hidden(site: Path) -> None:
     script = """
     for (const m of ["ant", "cat"]) document.querySelector(`[data-compare=${m}]`).click();
     document.getElementById("show-controls").click();
@@ -146,7 +146,7 @@ def test_models_side_by_side_and_controls_away(site: Path) -> None:
     assert "neuroledger compare ant cat --suite lab" in told
 
 
-def test_everything_is_reached_with_the_keyboard(site: Path) -> None:
+def test_the_page_works_with_the_keyboard(site: Path) -> None:
     script = """
     const all = Array.from(document.querySelectorAll("a, button, input, summary, [tabindex='0']"));
     const able = all.filter((e) => e.checkVisibility() && (e.tagName === "SUMMARY" || !e.closest("details:not([open])")));
@@ -159,7 +159,7 @@ def test_everything_is_reached_with_the_keyboard(site: Path) -> None:
 
 
 def large(models: int, benchmarks: int) -> Leaderboard:
-    """A board with a hierarchy of ten areas, every cell scored."""
+    """Return a large board with a hierarchy of ten areas and a score in every cell."""
     cells = tuple(Cell("scored", (7 * i % 1000) / 1000, 0.1, 0.9, top=i % 50 == 0) for i in range(benchmarks))
     columns = tuple(
         Column(

@@ -1,4 +1,4 @@
-"""Score against cost: where a cost is taken from, what is left out, who is on the front, and how it is drawn."""
+"""Score and cost: the source of costs, exclusions, the Pareto front, and its figure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HERE, ELSEWHERE, LATER = "lab.V4-ridge", "lab.V4-cost", "lab.V4-dear"
 
 
 def costly(model: str, benchmark: str, value: float | None, cost: float | None, **fields: Any) -> Any:
-    """A record whose scores hold a cost in bytes beside the headline."""
+    """Return a record with a headline score and a cost in bytes."""
     made = record(model, benchmark, value)
     scores = made.scores | ({} if cost is None else {"size": {"value": cost, "unit": "B"} | fields})
     return made.model_copy(update={"scores": scores})
 
 
-def test_a_cost_is_of_the_same_benchmark_before_another_and_given_ones_before_both(lab: Lab) -> None:
+def test_given_costs_precede_those_of_the_same_benchmark_and_of_others(lab: Lab) -> None:
     records = [
         costly("ant", LATER, 0.1, 9.0), costly("ant", ELSEWHERE, 0.1, 7.0), costly("ant", HERE, 0.5, 30.0),
         costly("bee", LATER, 0.1, 8.0), costly("bee", ELSEWHERE, 0.1, 20.0), costly("bee", HERE, 0.6, None),
@@ -44,7 +44,7 @@ def test_a_cost_is_of_the_same_benchmark_before_another_and_given_ones_before_bo
     assert table.attrs == {"benchmark": HERE, "cost": "size"}
 
 
-def test_costs_in_part_and_scores_that_failed_are_left_out(lab: Lab) -> None:
+def test_partial_costs_and_failed_scores_are_excluded(lab: Lab) -> None:
     partial = Score(1.0, status="partial", reason="some", unit="B")
     undefined = record("dog", HERE, 0.5).model_copy(update={"score": score(0.5) | {"value": None}})
     records = [
@@ -60,7 +60,7 @@ def test_costs_in_part_and_scores_that_failed_are_left_out(lab: Lab) -> None:
         pareto(HERE, "size", records=[record("ant", HERE, 0.5), failed], costs={"x": 1.0}, catalog=lab.open())
 
 
-def test_what_is_missing_is_said_and_an_unknown_metric_is_named_first(lab: Lab) -> None:
+def test_missing_scores_and_unknown_metrics_are_refused(lab: Lab) -> None:
     catalog = lab.open()
     words = (
         rf"no model has both a score on '{HERE}' \(ridge\) and 'pls': score models on a benchmark that lists"
@@ -79,7 +79,7 @@ def test_lower_scores_may_be_better(lab: Lab) -> None:
     assert pareto(HERE, "size", records=lower, catalog=lab.open())["front"].tolist() == [False, True]
 
 
-def test_the_front_is_of_those_whom_nobody_beats() -> None:
+def test_the_front_contains_the_models_that_no_other_dominates() -> None:
     assert front([], []) == [] and front([0.1], [5.0]) == [True]
     assert front([0.5, 0.5, 0.4], [1.0, 1.0, 1.0]) == [True, True, False]  # equals do not beat each other
     assert front([0.5, 0.5], [1.0, 2.0]) == [True, False]
@@ -123,7 +123,7 @@ def test_the_figure_shows_each_model_its_interval_and_the_front() -> None:
     assert (beaten.get_xlabel(), beaten.get_ylabel()) == ("cost (B)", "score")
 
 
-def test_the_axis_of_costs_is_linear_below_the_least_that_is_not_zero() -> None:
+def test_the_cost_axis_is_linear_below_the_smallest_positive_cost() -> None:
     ax: Any = pareto_figure(table([0.0, 2.0, 4.0], unit=["", "", ""]))
     assert ax.get_xscale() == "symlog" and ax.xaxis.get_transform().linthresh == 2.0
     assert ax.get_xlabel() == "cost"

@@ -1,4 +1,4 @@
-"""Figures show the numbers of the board, and are the same bytes for the same numbers."""
+"""Figures contain the numbers of the board, and equal numbers give equal bytes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def board(lab: Lab) -> Leaderboard:
     return leaderboard(records, catalog=lab.open())
 
 
-def test_bars_hold_the_values_with_floor_and_ceiling(board: Leaderboard) -> None:
+def test_bars_have_values_floor_and_ceiling(board: Leaderboard) -> None:
     ax = plots.bars(RIDGE, board)
     assert ax.data == {"ant": 0.9, "bee": 0.4, "noise": 0.0}
     assert {line.get_label() for line in ax.lines} >= {"floor", "ceiling"}
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["noise", "2  bee", "1  ant"]  # best on top
 
 
-def test_the_map_marks_failures_and_the_best(board: Leaderboard) -> None:
+def test_the_heat_map_marks_failures_and_the_best(board: Leaderboard) -> None:
     ax = plots.heat_map(board)
     assert set(ax.data) == {"ant", "bee", "cat", "dog"}
     assert ax.data["cat"][RIDGE] is None
@@ -60,7 +60,7 @@ def test_controls(board: Leaderboard) -> None:
         plots.controls(PLS, board)
 
 
-def test_tradeoff_joins_what_nothing_beats(board: Leaderboard) -> None:
+def test_tradeoff_draws_the_pareto_front(board: Leaderboard) -> None:
     ax = plots.tradeoff(RIDGE, PLS, board)
     assert ax.data == {"ant": (4e6, 0.9), "bee": (1e6, 0.4)}
     assert ax.get_xscale() == "log"
@@ -82,7 +82,7 @@ def test_scatter_pairs_neuroids() -> None:
         plots.scatter(Score(0.1), Score(0.1))
 
 
-def test_svg_keeps_text_and_is_the_same_twice(board: Leaderboard, tmp_path: Path) -> None:
+def test_svg_contains_text_and_is_reproducible(board: Leaderboard, tmp_path: Path) -> None:
     first = plots.save(plots.bars(RIDGE, board), tmp_path / "a.svg").read_bytes()
     second = plots.save(plots.bars(RIDGE, board), tmp_path / "b.svg").read_bytes()
     assert first == second
@@ -102,7 +102,7 @@ def test_ranks_are_intervals(lab: Lab) -> None:
         plots.ranks(leaderboard([], catalog=lab.open()))
 
 
-def test_benchmarks_agree_when_they_order_the_models_alike(lab: Lab) -> None:
+def test_benchmarks_agree_if_they_rank_models_in_the_same_order(lab: Lab) -> None:
     values = {"ant": (0.9, 0.1), "bee": (0.5, 0.2), "cat": (0.4, 0.3)}
     records = [record(m, b, v) for m, both in values.items() for b, v in zip((RIDGE, PLS), both, strict=True)]
     ax = plots.agreement(leaderboard(records, catalog=lab.open()))
@@ -138,7 +138,7 @@ def test_time_shows_the_median_of_each_bin_beside_its_ceiling() -> None:
         plots.time(Score(0.1))
 
 
-def test_reliability_sets_each_neuroid_against_its_own_ceiling() -> None:
+def test_reliability_draws_each_neuroid_against_its_ceiling() -> None:
     def sites(values: list[float]) -> xr.DataArray:
         return xr.DataArray([values, values], dims=("split", "neuroid"))
 
@@ -227,7 +227,7 @@ def test_confusion_counts_the_true_class() -> None:
         plots.confusion(Score(0.5))
 
 
-def test_the_map_of_layers_and_regions_boxes_the_committed_layer() -> None:
+def test_the_layer_map_marks_the_committed_layer() -> None:
     scores = {region: {"a": Score(0.2), "b": Score(0.6)} for region in ("V4", "IT")}
     ax = plots.layer_map(scores, committed={"IT": "b"})
     assert ax.data == {"V4": {"a": 0.2, "b": 0.6}, "IT": {"a": 0.2, "b": 0.6}}

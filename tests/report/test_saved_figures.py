@@ -1,4 +1,4 @@
-"""Figures are written whole, in formats that there are."""
+"""Figures are written atomically, in supported formats only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neuroledger.errors import DataError, RequestError
 from neuroledger.report.plots import style
 
 
-def test_a_figure_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_figure_is_written_atomically(tmp_path: Path) -> None:
     ax = style.axes()
     with pytest.raises(RequestError, match=r"use one of \.svg, \.pdf, \.png"):
         plots.save(ax, tmp_path / "a.bmp")

@@ -1,4 +1,4 @@
-"""The pages open from disk, ask for nothing, escape everything, and are the same for the same records."""
+"""The pages need no network, escape all texts, and are reproducible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VOID = {"meta", "link", "br", "input", "hr", "img"}
 
 
 class Reader(HTMLParser):
-    """Collects links, ids and scripts, and complains of tags that are not closed in order."""
+    """Collects links, ids and scripts, and reports tags that are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -92,13 +92,13 @@ def pages(site: Path) -> dict[str, str]:
 
 
 def board(site: Path) -> Any:
-    """The data that the front page draws."""
+    """Return the data of the front page."""
     found = re.search(r'id="board-lab">(.*?)</script>', pages(site)["index.html"], re.DOTALL)
     assert found
     return json.loads(found.group(1))
 
 
-def test_every_kind_of_page_is_there(site: Path) -> None:
+def test_every_kind_of_page_exists(site: Path) -> None:
     assert {
         "index.html", "benchmarks.html", "models.html", "datasets.html", "references.html",
         f"benchmarks/{RIDGE}.html", f"records/{RIDGE}/ant.html", "models/ant.html", "datasets/lab.html",
@@ -106,7 +106,7 @@ def test_every_kind_of_page_is_there(site: Path) -> None:
     assert {"style.css", "site.js", "lab.csv", "lab.json"} <= {p.name for p in site.iterdir()}
 
 
-def test_pages_are_well_formed_and_every_link_leads_somewhere(site: Path) -> None:
+def test_pages_are_well_formed_and_links_have_targets(site: Path) -> None:
     found = pages(site)
     read = {name: Reader(text) for name, text in found.items()}
     for name, reader in read.items():
@@ -123,7 +123,7 @@ def test_pages_are_well_formed_and_every_link_leads_somewhere(site: Path) -> Non
                 )
 
 
-def test_nothing_is_asked_of_a_network(site: Path) -> None:
+def test_pages_need_no_network(site: Path) -> None:
     for path in sorted(site.rglob("*")):
         if path.suffix in {".css", ".js"}:
             assert not re.search(r"https?:|//[a-z]+\.|@import|url\(|fetch\(|XMLHttp", path.read_text()), (
@@ -148,7 +148,7 @@ def test_texts_are_escaped_everywhere(site: Path) -> None:
     assert shown >= 8
 
 
-def test_commands_in_the_words_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
+def test_commands_in_texts_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
     steps = ["Sign <it>, then `aws s3 sync <there> .`", "`neuroledger pin elsewhere --from FOLDER`"]
     lab.spec(
         "datasets", "elsewhere", license="CC0-1.0", access_steps=steps, unavailable="not here: run `get it`"
@@ -160,7 +160,7 @@ def test_commands_in_the_words_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> N
     assert "not here: run <code>get it</code>" in shown
 
 
-def test_same_records_same_bytes_and_old_pages_go(site: Path, lab: Lab) -> None:
+def test_a_build_is_reproducible_and_removes_old_pages(site: Path, lab: Lab) -> None:
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     build_site(lab.open(), "lab", site)
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
@@ -172,14 +172,14 @@ def test_same_records_same_bytes_and_old_pages_go(site: Path, lab: Lab) -> None:
     assert (site / "mine.txt").read_text() == "kept"
 
 
-def test_a_folder_with_other_things_is_left_alone(lab: Lab) -> None:
+def test_a_folder_with_other_files_is_refused(lab: Lab) -> None:
     with pytest.raises(RequestError, match="contains files that are not part of a site"):
         build_site(lab.open(), "lab", lab.root)
     with pytest.raises(RequestError, match="is a file"):
         build_site(lab.open(), "lab", lab.root / "dvc.yaml")
 
 
-def test_a_manifest_that_points_outside_removes_nothing_there(lab: Lab, tmp_path: Path) -> None:
+def test_a_manifest_cannot_remove_files_outside_the_site(lab: Lab, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     victim = tmp_path / "victim.txt"
@@ -189,7 +189,7 @@ def test_a_manifest_that_points_outside_removes_nothing_there(lab: Lab, tmp_path
     assert victim.read_text() == "here"
 
 
-def test_failures_ranks_and_controls_are_told(site: Path) -> None:
+def test_failures_ranks_and_controls_are_on_the_pages(site: Path) -> None:
     rows = {row["model"]: row for row in board(site)["rows"]}
     assert rows["bee"]["cells"][0].startswith("f") and rows["bee"]["why"] == "without lab.V4-ridge"
     assert rows["pixels4"]["role"] == "positive"
@@ -205,7 +205,7 @@ def test_failures_ranks_and_controls_are_told(site: Path) -> None:
     assert "simulated" in dataset and "✓ structure" in dataset and "repetitions" in dataset
 
 
-def test_an_invalid_data_set_says_what_and_what_to_do(lab: Lab) -> None:
+def test_the_page_of_an_invalid_data_set_lists_problems_and_fixes(lab: Lab) -> None:
     (lab.data / "stimuli.zip").write_bytes(b"not a zip")
     catalog = lab.open()
     validate(catalog, "lab")
@@ -226,7 +226,7 @@ def test_private_data_are_never_shown(lab: Lab) -> None:
     assert "0.900" in shown and "private data" in shown
 
 
-def test_thumbnails_and_samples_are_of_public_data_alone(lab: Lab) -> None:
+def test_only_public_data_have_thumbnails_and_samples(lab: Lab) -> None:
     for access, shown in (("public", True), ("private", False)):
         lab.dataset(access=access, access_steps=["ask the lab"])
         catalog = lab.open()
@@ -241,7 +241,7 @@ def test_thumbnails_and_samples_are_of_public_data_alone(lab: Lab) -> None:
         assert ("stimulus im" in pages(lab.root / "site")["datasets/lab.html"]) is shown
 
 
-def test_the_board_is_the_page(site: Path, lab: Lab) -> None:
+def test_the_front_page_contains_the_board(site: Path, lab: Lab) -> None:
     shown = {row["model"]: row["cells"] for row in board(site)["rows"]}
     for row in leaderboard(catalog=lab.open()).rows:
         for cell, packed in zip(row.cells, shown[row.model], strict=True):
@@ -249,7 +249,7 @@ def test_the_board_is_the_page(site: Path, lab: Lab) -> None:
                 assert packed[:4] == pytest.approx([cell.value, cell.low, cell.high, int(cell.top)], rel=1e-4)
 
 
-def test_axes_hold_what_they_show() -> None:
+def test_axes_contain_their_values() -> None:
     cells = [Cell("scored", 0.4, 0.3, 1.2), Cell("scored", -0.1, -0.2, 0.0)]
     held = axis(cells, [])
     assert held.low < -0.2 and held.high > 1.2

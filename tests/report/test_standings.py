@@ -1,4 +1,4 @@
-"""Ranks of a suite from its records: failures last and never skipped, weights and tasks counted, agreement of two suites."""
+"""Ranks of a suite: failures are last, weights and tasks are used, and two suites are compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def row(benchmark: str, values: dict[str, float | None]) -> list[Record]:
 
 @pytest.fixture
 def suites(lab: Lab) -> Lab:
-    """A core of one benchmark and a full suite of three, the last of which has no data."""
+    """Return a core suite of one benchmark and a full suite of three, the last of which has no data."""
     lab.benchmark(OTHER)
     lab.spec("datasets", "gone", license="CC0-1.0", unavailable="not here")
     lab.benchmark("gone.V4-ridge", dataset="gone")
@@ -57,7 +57,7 @@ def test_a_failed_or_missing_score_is_last_and_never_skipped(suites: Lab) -> Non
     assert found.dummies == ("noise",)
 
 
-def test_failing_never_helps(suites: Lab) -> None:
+def test_a_failure_never_improves_a_rank(suites: Lab) -> None:
     worst = [item for item in RECORDS if (item.model, item.benchmark) != ("dog", PLS)] + row(
         PLS, {"dog": None}
     )
@@ -65,7 +65,7 @@ def test_failing_never_helps(suites: Lab) -> None:
     assert standings("full", catalog=suites.open(), records=worst).ranks["dog"] >= before
 
 
-def test_agreement_of_core_and_full_is_that_of_scipy(suites: Lab) -> None:
+def test_agreement_of_core_and_full_equals_scipy(suites: Lab) -> None:
     core, full = of(suites, "small"), of(suites, "full")
     whole, without = agreement_of(core, full)
     names = sorted(core.ranks)
@@ -76,7 +76,7 @@ def test_agreement_of_core_and_full_is_that_of_scipy(suites: Lab) -> None:
     assert without.tau < whole.tau
 
 
-def test_what_an_agreement_rests_on_is_counted(suites: Lab) -> None:
+def test_the_benchmarks_behind_an_agreement_are_counted(suites: Lab) -> None:
     basis = basis_of(of(suites, "small"), of(suites, "full"))
     assert (basis.first_scored, basis.first_all, basis.second_scored, basis.second_all) == (1, 1, 3, 4)
     assert (basis.shared, basis.trivial) == (1, False)
@@ -96,7 +96,7 @@ def test_several_sets_of_one_task_count_as_one(suites: Lab) -> None:
     assert of(suites, "full").ranks["ant"] == pytest.approx((0 + 1) / 2)
 
 
-def test_the_weights_of_a_suite_count(suites: Lab) -> None:
+def test_the_weights_of_a_suite_are_used(suites: Lab) -> None:
     weighted = [{"id": RIDGE, "weight": 3.0}, PLS]
     suites.spec("suites", "heavy", benchmarks=weighted, models=list(MODELS))
     assert of(suites, "heavy").ranks["bee"] == pytest.approx((3 * 1 + 1) / 4 / 3)
@@ -111,7 +111,7 @@ def test_the_lowest_cost_is_first_and_a_cost_after_its_floor_is_a_score(suites: 
         assert next(iter(standings("costs", catalog=suites.open(), records=held).ranks)) == first
 
 
-def test_nothing_scored_is_said_with_the_command(suites: Lab) -> None:
+def test_a_suite_without_scores_is_refused_with_the_command(suites: Lab) -> None:
     with pytest.raises(RequestError, match="ranks need two: `neuroledger run --suite full`"):
         standings("full", catalog=suites.open(), records=[])
     with pytest.raises(RequestError, match="published figures of 0 models"):

@@ -1,4 +1,4 @@
-"""The board ranks what was scored, shares ranks where the order is open, and ranks nothing else."""
+"""The board ranks scored models, with shared ranks if their order is not determined."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -
     assert [row.model for row in board.rows] == ["ant", "bee", "cat", "dog"], "those with most scores first"
 
 
-def test_a_model_that_is_not_meant_for_a_benchmark_is_not_awaited_there(lab: Lab) -> None:
+def test_a_model_that_does_not_fit_a_benchmark_is_not_expected_there(lab: Lab) -> None:
     lab.spec("models", "cat", builder={"name": "pixels", "size": 8}, benchmarks=[RIDGE])
     by_model = rows(board_of(lab, full("ant", 0.9)))
     assert [cell.reason for cell in by_model["cat"].cells] == [
@@ -92,7 +92,7 @@ def test_a_model_that_is_not_meant_for_a_benchmark_is_not_awaited_there(lab: Lab
     assert {cell.status for cell in by_model["cat"].cells} == {"missing"}
 
 
-def test_costs_alone_have_no_score_and_the_lowest_share_the_mark(lab: Lab) -> None:
+def test_a_suite_of_costs_has_no_score_and_the_lowest_costs_are_marked(lab: Lab) -> None:
     cost = {"scale": "bytes", "direction": "lower", "ceiling": None}
     plain = {value: score(value, None, **cost) for value in (1e6, 2e6)}
     held = [
@@ -106,7 +106,7 @@ def test_costs_alone_have_no_score_and_the_lowest_share_the_mark(lab: Lab) -> No
     assert by_model["ant"].score.status == "missing" and by_model["ant"].rank is None
 
 
-def test_controls_are_shown_apart_and_never_ranked(lab: Lab) -> None:
+def test_controls_are_shown_separately_and_never_ranked(lab: Lab) -> None:
     board = board_of(lab, [*full("ant", 0.5), *full("pixels4", 0.97), *full("noise", 0.0)])
     assert [row.role for row in board.rows][-2:] == ["positive", "negative"]
     by_model = rows(board)
@@ -115,7 +115,7 @@ def test_controls_are_shown_apart_and_never_ranked(lab: Lab) -> None:
     assert board.columns[0].floor == 0.01 and board.columns[0].ceiling == 0.8
 
 
-def test_lower_is_better_where_the_metric_says_so(lab: Lab) -> None:
+def test_lower_is_better_for_metrics_with_that_direction(lab: Lab) -> None:
     cost = {"scale": "bytes", "direction": "lower", "ceiling": None}
 
     def priced(model: str, value: float) -> Record:
@@ -132,7 +132,7 @@ def test_lower_is_better_where_the_metric_says_so(lab: Lab) -> None:
     assert number(2e6) == "2,000,000"
 
 
-def test_without_an_interval_there_is_none_to_show_and_no_clear_rank(lab: Lab) -> None:
+def test_a_score_without_an_interval_has_no_clear_rank(lab: Lab) -> None:
     records = [record(m, b, v, half=None) for m, v in (("ant", 0.9), ("bee", 0.1)) for b in (RIDGE, PLS)]
     board = board_of(lab, records)
     by_model = rows(board)
@@ -168,7 +168,7 @@ def test_records_are_read_from_the_repository(lab: Lab) -> None:
 
 
 def drawn(values: np.ndarray, population: str) -> dict[str, Any]:
-    """The draws of the mean of one value per stimulus, as a record holds them."""
+    """Return the draws of the mean of one value per stimulus, as stored in a record."""
     ids = [f"s{i}" for i in range(len(values))]
     return pack(
         Influence({"stimulus": moved(ids, (values - values.mean()) / len(values))}).spread(population)
@@ -183,7 +183,7 @@ def shared(model: str, values: dict[str, np.ndarray], population: str) -> list[R
     return [record(model, id, 0.0, score=each, scores={"ridge": each}) for id, each in plain.items()]
 
 
-def test_models_with_the_same_errors_are_told_apart_and_benchmarks_of_one_data_set_vary_together(
+def test_shared_errors_of_models_and_of_benchmarks_are_taken_into_account(
     lab: Lab,
 ) -> None:
     rng = np.random.default_rng(0)
@@ -230,7 +230,7 @@ def test_tidy_has_one_row_per_metric(lab: Lab) -> None:
     assert frame["reason"].tolist()[2] == "it did not work"
 
 
-def test_every_format_holds_every_model(lab: Lab) -> None:
+def test_every_format_contains_every_model(lab: Lab) -> None:
     board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5), *full("noise", 0.0)])
     for name, write in FORMATS.items():
         text = write(board)
@@ -273,7 +273,7 @@ def test_a_hierarchy_makes_the_score_a_mean_of_means_and_shows_each_group(lab: L
     assert list(board.to_frame().columns[6:8]) == ["V4", "IT"]
 
 
-def test_check_names_a_group_that_holds_nothing(lab: Lab) -> None:
+def test_check_reports_an_empty_group(lab: Lab) -> None:
     lab.spec("suites", "lab", benchmarks=[RIDGE], hierarchy={"V44": "neural"})
     problems, _ = check(lab.open())
     assert [problem.fix for problem in problems if "V44" in problem.what] == ["did you mean 'V4'?"]

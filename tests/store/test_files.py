@@ -1,4 +1,4 @@
-"""A file is replaced whole or not at all, and what a killed process left is removed, never what a running one writes."""
+"""Files are replaced atomically; temporary files of killed processes are removed, those of running ones are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from neuroledger.store.files import alive, owner, replacing, sweep, write_json, 
 
 @pytest.fixture(scope="module")
 def dead() -> int:
-    """The number of a process that has ended."""
+    """Return the id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
@@ -30,30 +30,32 @@ def not_swept_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def test_the_temporary_files_of_ended_processes_go_and_all_others_stay(tmp_path: Path, dead: int) -> None:
-    gone = [f".a.json.{files.HOST}-{dead}-0123abcd-7.tmp", f".a.json.{dead}.tmp"]
-    kept = [
+def test_sweep_removes_only_temporary_files_of_ended_processes(tmp_path: Path, dead: int) -> None:
+    stale = [f".a.json.{files.HOST}-{dead}-0123abcd-7.tmp", f".a.json.{dead}.tmp"]
+    others = [
         f".a.json.{owner()}-1.tmp",
         f".a.json.{files.HOST}-{os.getppid()}-0123abcd-7.tmp",
         f".a.json.elsewhere-{dead}-0123abcd-7.tmp",
-        f"a.json.{files.HOST}-{dead}-0123abcd-7.tmp",  # no dot in front: somebody's own file
+        f"a.json.{files.HOST}-{dead}-0123abcd-7.tmp",  # not hidden: a file of the user
         f".a.json.{files.HOST}-{dead}-0123abcd-7.tmp.json",
         ".a.json.tmp",
     ]
-    for name in (*gone, *kept):
+    for name in (*stale, *others):
         (tmp_path / name).write_text("x")
     sweep(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == set(kept)
-    (tmp_path / gone[0]).write_text("x")
+    assert {path.name for path in tmp_path.iterdir()} == set(others)
+    (tmp_path / stale[0]).write_text("x")
     sweep(tmp_path)
-    assert (tmp_path / gone[0]).exists(), "a folder is looked at once"
+    assert (tmp_path / stale[0]).exists(), "a folder is swept once per process"
     sweep(tmp_path / "no such folder")
 
 
-def test_a_process_runs_if_the_system_says_so_and_one_elsewhere_for_a_day(tmp_path: Path, dead: int) -> None:
+def test_a_process_is_alive_if_it_runs_here_or_wrote_elsewhere_within_a_day(
+    tmp_path: Path, dead: int
+) -> None:
     here = files.HOST
     assert alive(owner(), tmp_path) and alive(str(os.getppid()), tmp_path)
-    assert not alive(f"{here}-{os.getpid()}-00000000", tmp_path), "the number was given to another"
+    assert not alive(f"{here}-{os.getpid()}-00000000", tmp_path), "the process id was reused"
     assert not alive(str(os.getpid()), tmp_path) and not alive(str(dead), tmp_path)
     assert not alive(f"{here}-{10**30}-00000000", tmp_path)
     assert alive("elsewhere-1-00000000", tmp_path)
@@ -62,7 +64,7 @@ def test_a_process_runs_if_the_system_says_so_and_one_elsewhere_for_a_day(tmp_pa
     assert not alive("elsewhere-1-00000000", tmp_path / "gone")
 
 
-def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_block_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "deeper" / "a.txt"
     write_text(path, "old")
     with pytest.raises(KeyError), replacing(path) as temporary:
@@ -75,37 +77,35 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert path.read_text() == "new" and list(path.parent.iterdir()) == [path]
 
 
-def test_two_writers_of_one_file_do_not_share_a_temporary_one(tmp_path: Path) -> None:
+def test_two_writers_of_one_file_have_different_temporary_files(tmp_path: Path) -> None:
     with replacing(tmp_path / "a") as one, replacing(tmp_path / "a") as other:
         assert one != other
         one.write_text("one")
         other.write_text("other")
-    assert (tmp_path / "a").read_text() == "one", "the last to end"
+    assert (tmp_path / "a").read_text() == "one", "the block that ended last"
     with replacing(tmp_path / ("n" * 250)) as temporary:
         assert len(temporary.name) < 255
         temporary.write_text("")
 
 
-def test_what_is_written_is_on_the_disk_before_it_takes_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
+def test_a_file_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
     fsync, rename = os.fsync, Path.replace
-    monkeypatch.setattr(files.os, "fsync", lambda number: done.append("sync") or fsync(number))
-    monkeypatch.setattr(Path, "replace", lambda self, to: done.append("name") or rename(self, to))
+    monkeypatch.setattr(files.os, "fsync", lambda number: calls.append("sync") or fsync(number))
+    monkeypatch.setattr(Path, "replace", lambda self, to: calls.append("rename") or rename(self, to))
     write_text(tmp_path / "a", "x")
-    assert done == ["sync", "name"]
+    assert calls == ["sync", "rename"]
 
 
-def test_an_error_of_the_disk_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("a file, and no folder")
+def test_a_disk_error_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file, not a folder")
     with pytest.raises(
         DataError, match=r"a/b cannot be written \(.+\); check free space and permissions there"
     ):
         write_text(tmp_path / "a" / "b", "x")
 
 
-def test_a_text_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+def test_an_unchanged_text_is_not_written_again(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     assert write_text(path, "ü\nö\n") is True
     assert path.read_bytes() == "ü\nö\n".encode()

@@ -1,4 +1,4 @@
-"""An entry of the store is complete, as it was written, and computed once, whatever happens beside it."""
+"""Entries of the store are complete and verified, and each is computed by one process only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(folder: Path) -> Written:
 
 
 def refuse(folder: Path) -> Written:
-    raise AssertionError("it is there and may not be computed again")
+    raise AssertionError("the entry exists and must not be recomputed")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def entry(store: Store) -> Iterator[Entry]:
     yield store.keep("things", MADE_OF, write)
 
 
-def test_an_entry_is_found_by_what_it_was_made_of(store: Store, entry: Entry) -> None:
+def test_an_entry_is_found_by_its_inputs(store: Store, entry: Entry) -> None:
     again = store.keep("things", dict(reversed(MADE_OF.items())), refuse)
     assert (again.place / "values.bin").read_bytes() == b"0123456789"
     assert again.about["shape"] == [2, 5] and again.about["missing"] != again.about["missing"]
@@ -84,7 +84,7 @@ def listed(place: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [rolled, cut, lost, relabelled, emptied, listed])
-def test_a_damaged_entry_is_computed_again_with_one_line(
+def test_a_damaged_entry_is_recomputed_with_one_warning(
     damage, store: Store, entry: Entry, caplog: pytest.LogCaptureFixture
 ) -> None:
     damage(entry.place)
@@ -96,18 +96,18 @@ def test_a_damaged_entry_is_computed_again_with_one_line(
     assert store.keep("things", MADE_OF, refuse).sha256 == again.sha256
 
 
-def test_an_entry_in_the_place_of_another_is_not_taken_for_it(store: Store, entry: Entry) -> None:
+def test_an_entry_in_the_folder_of_another_is_rejected(store: Store, entry: Entry) -> None:
     def other(folder: Path) -> Written:
         (folder / "values.bin").write_bytes(b"of something else")
         return Written()
 
-    theirs = store.keep("things", {"of": "that"}, other)
+    other_entry = store.keep("things", {"of": "that"}, other)
     shutil.rmtree(entry.place)
-    shutil.copytree(theirs.place, entry.place)
+    shutil.copytree(other_entry.place, entry.place)
     assert store.get("things", MADE_OF) is None
 
 
-def test_a_file_is_hashed_once_in_a_process_until_it_is_touched(
+def test_a_file_is_hashed_once_per_process_until_it_changes(
     store: Store, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
@@ -122,7 +122,7 @@ def test_a_file_is_hashed_once_in_a_process_until_it_is_touched(
     assert [path.name for path in read] == ["values.bin"]
 
 
-def test_a_writer_that_fails_leaves_nothing(store: Store) -> None:
+def test_a_failed_writer_leaves_no_files(store: Store) -> None:
     def fail(folder: Path) -> Written:
         (folder / "half").write_text("half")
         raise KeyboardInterrupt
@@ -133,23 +133,23 @@ def test_a_writer_that_fails_leaves_nothing(store: Store) -> None:
     assert not list(store.folder.rglob("half"))
 
 
-def test_of_threads_that_ask_at_once_one_computes(store: Store) -> None:
-    meet, computed = Barrier(4, timeout=60), []
+def test_only_one_of_several_threads_computes_an_entry(store: Store) -> None:
+    barrier, computed = Barrier(4, timeout=60), []
 
     def slow(folder: Path) -> Written:
         computed.append(folder)
         return write(folder)
 
     def ask(_: int) -> Entry:
-        meet.wait()
+        barrier.wait()
         return store.keep("things", MADE_OF, slow)
 
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(ask, range(4)))
-    assert len(computed) == 1 and len({one.place for one in found}) == 1
+        entries = list(pool.map(ask, range(4)))
+    assert len(computed) == 1 and len({entry.place for entry in entries}) == 1
 
 
-def test_of_processes_that_ask_at_once_one_computes_and_a_killed_one_frees_its_lock(tmp_path: Path) -> None:
+def test_only_one_of_several_processes_computes_and_a_killed_one_releases_its_lock(tmp_path: Path) -> None:
     code = """
         import os, signal, sys, time
         from pathlib import Path
@@ -184,7 +184,7 @@ def test_of_processes_that_ask_at_once_one_computes_and_a_killed_one_frees_its_l
     assert not list((tmp_path / "store" / "processes").glob("*/*.tmp"))
 
 
-def test_a_store_that_came_with_the_repository_is_refused(tmp_path: Path) -> None:
+def test_a_store_tracked_by_git_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / ".cache" / "neuroledger")
     store.keep("things", MADE_OF, write)
     git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=n@example.org"]
@@ -196,25 +196,25 @@ def test_a_store_that_came_with_the_repository_is_refused(tmp_path: Path) -> Non
         store.get("things", MADE_OF)
 
 
-def test_every_file_of_an_entry_is_on_the_disk_before_it_has_its_name(
+def test_every_file_of_an_entry_is_synced_before_the_entry_is_renamed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done: list[str] = []
+    calls: list[str] = []
     fsync, rename = os.fsync, Path.rename
-    monkeypatch.setattr(os, "fsync", lambda number: done.append("sync") or fsync(number))
-    monkeypatch.setattr(Path, "rename", lambda self, to: done.append("name") or rename(self, to))
+    monkeypatch.setattr(os, "fsync", lambda number: calls.append("sync") or fsync(number))
+    monkeypatch.setattr(Path, "rename", lambda self, to: calls.append("rename") or rename(self, to))
     store.keep("things", MADE_OF, write)
-    assert done == ["sync"] * 3 + ["name"]
+    assert calls == ["sync"] * 3 + ["rename"]
 
 
-def test_what_has_no_identity_beyond_this_process_is_found_by_it_alone(store: Store) -> None:
+def test_an_own_entry_is_found_by_this_process_only(store: Store) -> None:
     mine = store.put("things", MADE_OF, write, own=True)
     assert store.get("things", MADE_OF) is None and store.get("things", MADE_OF, own=True) == mine
     assert mine.place.is_relative_to(store.folder / "processes" / owner())
     assert [entry.place for entry in store.entries()] == [mine.place]
 
 
-def test_an_entry_may_be_replaced(store: Store, entry: Entry) -> None:
+def test_put_replaces_an_entry(store: Store, entry: Entry) -> None:
     def other(folder: Path) -> Written:
         (folder / "values.bin").write_bytes(b"later")
         return Written(sha256={"values.bin": hashlib.sha256(b"later").hexdigest()})
@@ -225,16 +225,18 @@ def test_an_entry_may_be_replaced(store: Store, entry: Entry) -> None:
     assert store.get("things", MADE_OF) == again
 
 
-def test_entries_are_listed_from_the_least_recently_used_on_with_all_their_bytes(store: Store) -> None:
+def test_entries_are_listed_in_order_of_use_with_their_sizes(store: Store) -> None:
     keys = {used: store.keep("things", {"number": used}, write).place for used in (30, 10, 20)}
     for used, place in keys.items():
         os.utime(place / "index.json", (used, used))
     listed = store.entries()
-    assert [(one.place, one.used) for one in listed] == [(keys[used], float(used)) for used in (10, 20, 30)]
+    assert [(entry.place, entry.used) for entry in listed] == [
+        (keys[used], float(used)) for used in (10, 20, 30)
+    ]
     assert listed[0].size == sum(path.stat().st_size for path in listed[0].place.iterdir()) > 16
 
 
-def test_room_is_what_the_limit_and_the_disk_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_room_respects_the_limit_and_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SPARE_BYTES", 1000)
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=3500))
     monkeypatch.setattr(module, "RECOUNT_SECONDS", 0.0)
@@ -246,13 +248,13 @@ def test_room_is_what_the_limit_and_the_disk_leave(tmp_path: Path, monkeypatch: 
         os.utime(place / "index.json", (used, used))
     size = store.entries()[0].size
     assert store.make_room(2500) == 2500 and len(store.entries()) == 3
-    assert store.make_room(2501) == 2500 + size and [one.place for one in store.entries()] == places[1:]
+    assert store.make_room(2501) == 2500 + size and [entry.place for entry in store.entries()] == places[1:]
     tight = Store(tmp_path / "b", limit=2 * size + 10)
     assert tight.make_room(10) == tight.limit and len(tight.entries()) == 2
-    assert tight.make_room(11) == tight.limit and [one.place for one in tight.entries()] == places[2:]
+    assert tight.make_room(11) == tight.limit and [entry.place for entry in tight.entries()] == places[2:]
 
 
-def test_the_store_is_in_the_repository_unless_a_folder_is_named(
+def test_the_store_is_in_the_repository_unless_a_variable_names_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(module.FOLDER, raising=False)
@@ -263,9 +265,7 @@ def test_the_store_is_in_the_repository_unless_a_folder_is_named(
     assert module.open_store(tmp_path).folder == tmp_path / "named"
 
 
-def test_an_error_of_the_disk_names_the_folder_and_what_to_do(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_error_names_the_folder_and_what_to_do(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(folder: Path) -> Written:
         raise OSError(28, "No space left on device")
 
@@ -276,31 +276,29 @@ def test_an_error_of_the_disk_names_the_folder_and_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("count", "words"),
+    ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1024**2 - 1, "1024.0 KiB"),
      (1024**3, "1.0 GiB"), (1024**4, "1.0 TiB"), (3 * 1024**5, "3072.0 TiB")],
 )  # fmt: skip
-def test_sizes_are_read_in_units_of_1024(count: int, words: str) -> None:
-    assert module.size_in_words(count) == words
+def test_sizes_are_in_units_of_1024(count: int, text: str) -> None:
+    assert module.size_in_words(count) == text
 
 
-def test_what_another_process_hashed_is_remembered_and_read_by_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hashes_are_shared_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, memory = tmp_path / "a.bin", tmp_path / "memory"
     path.write_bytes(b"abc")
     digest = hashlib.sha256(b"abc").hexdigest()
     assert hashes.recalled(path, memory) is None and hashes.recalled(path, tmp_path / "a.bin") is None
     with hashes.remembering(memory):
         hashes.remember(path, digest, memory)
-        assert hashes.recalled(path, memory) == digest, "before it was written"
+        assert hashes.recalled(path, memory) == digest, "within the batch, before it is written"
     monkeypatch.setattr(hashes, "_KNOWN", {})
-    monkeypatch.setattr(hashes, "hashed", lambda _: pytest.fail("it was read"))
+    monkeypatch.setattr(hashes, "hashed", lambda _: pytest.fail("the file was read"))
     assert hashes.recalled(path, memory) == digest == hashes.sha256_of(path)
     with hashes.remembering(memory):
         assert hashes.recalled(path, memory) == digest
         path.write_bytes(b"abcd")
-        assert hashes.recalled(path, memory) is None, "it was touched"
+        assert hashes.recalled(path, memory) is None, "the file changed"
     with hashes.remembering(None):
         hashes.remember(path, "here alone")
     assert hashes.sha256_of(path) == "here alone" and hashes.recalled(path, memory) is None

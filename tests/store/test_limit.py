@@ -1,4 +1,4 @@
-"""The store keeps to its limit, removes what was used least recently, and nothing that a running process uses."""
+"""The store respects its limit and removes the least recently used entries, but none that a running process uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from neuroledger.errors import RequestError
 from neuroledger.models.activation_store import DiskStore
 from neuroledger.store import files
-from neuroledger.store import store as kept
+from neuroledger.store import store as store_module
 from neuroledger.store.store import Store, limit_bytes
 from tests.models.drawn_stimuli import drawn
 from tests.models.test_present import LAYERS, Counting, model_of
@@ -23,8 +23,8 @@ from tests.models.test_present import LAYERS, Counting, model_of
 STIMULI = drawn(20, size=(2, 2))
 
 
-def present_to(store: DiskStore, name: str, shows: Counting | None = None) -> Any:
-    model = model_of(shows or Counting(), store, identity={"builder": name})
+def present_to(store: DiskStore, name: str, network: Counting | None = None) -> Any:
+    model = model_of(network or Counting(), store, identity={"builder": name})
     return model.record(STIMULI, "IT")
 
 
@@ -34,7 +34,7 @@ def size_of(folder: Path) -> int:
 
 @pytest.fixture(scope="module")
 def one_pass(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Bytes of one pass: 60 layers of 20 stimuli × 4 features in single precision, and the index of each."""
+    """Return the bytes of one pass: 60 layers of 20 stimuli × 4 features in single precision, each with an index."""
     folder = tmp_path_factory.mktemp("one")
     present_to(DiskStore(folder), "first")
     return size_of(folder)
@@ -42,21 +42,21 @@ def one_pass(tmp_path_factory: pytest.TempPathFactory) -> int:
 
 @pytest.fixture(autouse=True)
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept is counted at every pass, as after a minute."""
-    monkeypatch.setattr(kept, "RECOUNT_SECONDS", 0.0)
+    """Count the size of the store at every pass instead of once a minute."""
+    monkeypatch.setattr(store_module, "RECOUNT_SECONDS", 0.0)
 
 
-def used(folder: Path, hours_ago: float) -> None:
-    """Everything kept so far was last used so long ago."""
+def age(folder: Path, hours_ago: float) -> None:
+    """Set the time of the last use of all entries."""
     for path in folder.glob("activations/??/*/index.json"):
         os.utime(path, (time.time() - 3600 * hours_ago,) * 2)
 
 
-def test_the_limit_holds_and_the_least_recently_used_goes_first(tmp_path: Path, one_pass: int) -> None:
+def test_the_least_recently_used_entries_are_removed_at_the_limit(tmp_path: Path, one_pass: int) -> None:
     store = DiskStore(tmp_path, limit=int(2.5 * one_pass))
     for number, name in enumerate(("first", "second")):
         present_to(store, name)
-        used(tmp_path, hours_ago=10 - number) if number == 0 else None
+        age(tmp_path, hours_ago=10 - number) if number == 0 else None
     again = Counting()
     present_to(store, "first", again)
     assert again.shown == 0, "both fit"
@@ -72,28 +72,28 @@ def test_the_limit_holds_and_the_least_recently_used_goes_first(tmp_path: Path, 
     assert shows["second"].shown == 20
 
 
-def test_what_is_open_here_is_not_removed(tmp_path: Path, one_pass: int) -> None:
+def test_an_entry_that_this_process_has_open_is_not_removed(tmp_path: Path, one_pass: int) -> None:
     store = DiskStore(tmp_path, limit=int(1.2 * one_pass))
     model = model_of(Counting(), store, identity={"builder": "first"})
-    held = model.activations(STIMULI, LAYERS)
-    used(tmp_path, hours_ago=5)
+    activations = model.activations(STIMULI, LAYERS)
+    age(tmp_path, hours_ago=5)
     present_to(store, "second")
-    assert store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS).keys() == held.keys()
-    views = [held[layer][3:5].reshape(-1) for layer in LAYERS]
-    del held
+    assert store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS).keys() == activations.keys()
+    views = [activations[layer][3:5].reshape(-1) for layer in LAYERS]
+    del activations
     present_to(store, "third")
     assert len(store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)) == len(LAYERS), (
         "views count too"
     )
     del views
-    used(tmp_path, hours_ago=5)
+    age(tmp_path, hours_ago=5)
     present_to(store, "fourth")
     assert not store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)
 
 
-def test_what_another_process_has_open_is_not_removed(tmp_path: Path, one_pass: int) -> None:
+def test_an_entry_that_another_process_has_open_is_not_removed(tmp_path: Path, one_pass: int) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.store.test_kept import *\n"
+        "import sys; from pathlib import Path; from tests.store.test_limit import *\n"
         "store = DiskStore(Path(sys.argv[1]))\n"
         "held = model_of(Counting(), store, identity={'builder': 'theirs'}).activations(STIMULI, LAYERS)\n"
         "print('ready', flush=True); sys.stdin.readline()"
@@ -103,10 +103,12 @@ def test_what_another_process_has_open_is_not_removed(tmp_path: Path, one_pass: 
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], **pipes) as other:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == "ready\n"
-        used(tmp_path, hours_ago=5)
+        age(tmp_path, hours_ago=5)
         store = DiskStore(tmp_path, limit=int(1.2 * one_pass))
         present_to(store, "ours")
-        assert len(Store(tmp_path).entries()) == 2 * len(LAYERS), "theirs was left alone"
+        assert len(Store(tmp_path).entries()) == 2 * len(LAYERS), (
+            "the entry of the other process was not removed"
+        )
         other.stdin.write("\n")
         other.stdin.flush()
         other.wait()
@@ -114,26 +116,26 @@ def test_what_another_process_has_open_is_not_removed(tmp_path: Path, one_pass: 
     assert not store.get({"builder": "theirs", "trials": 1}, STIMULI, LAYERS)
 
 
-def test_a_pass_beyond_the_limit_is_refused_before_it_begins(tmp_path: Path) -> None:
+def test_a_pass_larger_than_the_limit_is_refused_before_it_starts(tmp_path: Path) -> None:
     counting = Counting()
     with pytest.raises(RequestError) as caught:
         present_to(DiskStore(tmp_path, limit=1000), "large", counting)
-    for words in ("60 layers", "At most", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
-        assert words in str(caught.value)
+    for part in ("60 layers", "At most", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
+        assert part in str(caught.value)
     assert counting.shown == 0
 
 
-def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_are_removed_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = DiskStore(tmp_path)
     present_to(store, "first")
-    monkeypatch.setattr(kept, "SPARE_BYTES", 0)
-    monkeypatch.setattr(kept.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 12_000})())
+    monkeypatch.setattr(store_module, "SPARE_BYTES", 0)
+    monkeypatch.setattr(store_module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 12_000})())
     present_to(store, "second")
     assert len(Store(tmp_path).entries()) < 2 * len(LAYERS)
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ("", 50 * 1024**3),
         ("200 GiB", 200 * 1024**3),
@@ -143,16 +145,18 @@ def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_the_limit_is_read_from_the_environment(
-    said: str, expected: int, monkeypatch: pytest.MonkeyPatch
+    text: str, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", said)
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", text)
     assert limit_bytes() == expected
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "much")
     with pytest.raises(RequestError, match="200 GiB"):
         limit_bytes()
 
 
-def test_folders_of_dead_processes_go_those_of_other_machines_stay_a_day(tmp_path: Path) -> None:
+def test_folders_of_ended_processes_are_removed_and_those_of_other_machines_after_a_day(
+    tmp_path: Path,
+) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     names = {
@@ -166,17 +170,17 @@ def test_folders_of_dead_processes_go_those_of_other_machines_stay_a_day(tmp_pat
         (tmp_path / "processes" / name).mkdir(parents=True)
     os.utime(tmp_path / "processes" / names["long ago"], (time.time() - 2 * 24 * 3600,) * 2)
     Store(tmp_path).scratch()
-    left = {path.name for path in (tmp_path / "processes").iterdir()}
-    assert left == {names["alive"], names["elsewhere"], files.owner()}
+    remaining = {path.name for path in (tmp_path / "processes").iterdir()}
+    assert remaining == {names["alive"], names["elsewhere"], files.owner()}
 
 
-def test_a_store_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_store_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = present_to(DiskStore(tmp_path), "first").values.copy()
 
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError("read-only")
 
-    monkeypatch.setattr(kept.os, "utime", refuse)
+    monkeypatch.setattr(store_module.os, "utime", refuse)
     monkeypatch.setattr(Path, "mkdir", refuse)
     counting = Counting()
     assert np.array_equal(present_to(DiskStore(tmp_path), "first", counting).values, expected)
