@@ -120,7 +120,7 @@ def test_a_pass_larger_than_the_limit_is_refused_before_it_starts(tmp_path: Path
     counting = Counting()
     with pytest.raises(RequestError) as caught:
         present_to(DiskStore(tmp_path, limit=1000), "large", counting)
-    for part in ("60 layers", "At most", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
+    for part in ("60 layers", "limit", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
         assert part in str(caught.value)
     assert counting.shown == 0
 
