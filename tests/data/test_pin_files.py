@@ -207,7 +207,9 @@ def test_what_the_reader_or_an_expectation_refuses_is_said_before_anything_is_wr
 
 def test_what_only_recordings_need_is_refused(place: Path, folder: Path) -> None:
     write(place, folder)
-    with pytest.raises(RequestError, match="--label only applies to recordings, but Cells is read by numpy_repetitions"):
+    with pytest.raises(
+        RequestError, match="--label only applies to recordings, but Cells is read by numpy_repetitions"
+    ):
         pin(open_catalog(place), "Cells", Downloads(folder=folder, label="x"))
 
 

@@ -89,8 +89,11 @@ def test_training_and_test_windows_are_those_of_the_folds():
     first = np.float32(assembly.values[:, 0, 0])
     for i, subject in enumerate(["S0", "S1", "S2", "S3"]):
         own = assembly["subject"].values == subject
-        np.testing.assert_array_equal(np.float32(seen[2 * i][1]), first[~own])
-        np.testing.assert_array_equal(np.float32(seen[2 * i + 1][1]), first[own])
+        fitted, tested, recalled = seen[3 * i : 3 * i + 3]
+        np.testing.assert_array_equal(np.float32(fitted[1]), first[~own])
+        np.testing.assert_array_equal(np.float32(tested[1]), first[own])
+        assert recalled[0] == "predict" and len(recalled[1]) == own.sum()
+        assert set(recalled[1]) <= set(fitted[1])
 
 
 def test_validation_windows_are_learnt_by_who_does_not_watch_them():

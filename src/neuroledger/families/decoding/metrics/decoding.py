@@ -11,6 +11,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Measure, Rows
+from neuroledger.families.decoding.protocols.decoder import TRAINED, TrainingAnswers
 from neuroledger.families.rare_outcomes import unseen
 from neuroledger.spec.registry import metric
 from neuroledger.stats.spread import Influence, Items, from_left_out, moved
@@ -20,8 +21,9 @@ __all__ = ["decoding"]
 
 FEW_CLUSTERS = 6
 # Additional variance by the correlation of folds that train on each other's clusters, as a share of the variance of the
-# tested clusters: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME if
-# chance is unknown. The values were determined with simulated subjects.
+# tested clusters: 1 for a decoder that has learnt only noise. Without the scores of training windows it follows from the
+# score: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME
+# if chance is unknown. The constants were determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
@@ -77,8 +79,9 @@ def decoding(
         attrs["influence"]: the influence of each cluster on the mean over splits and seeds, from the measure without it
         (Tukey's jackknife); a split is weighted by its clusters. Splits that train on each other's clusters are correlated
         [bengio2004]: for a decoder that has learnt only noise, each pair of clusters contributes the same product,
-        whichever of the two is tested, so that the variance is twice that of the tested clusters. This effect decreases
-        with the score. Recalls and accuracies near 0 or 1 have at least the variance of
+        whichever of the two is tested, so that the variance is twice that of the tested clusters. A decoder
+        whose training generalises fully has no such term: the share of the training score that tested windows lack
+        determines it. Recalls and accuracies near 0 or 1 have at least the variance of
         :func:`~neuroledger.families.rare_outcomes.unseen`.
         attrs["notes"]: the unit, the cluster and their numbers.
 
@@ -118,6 +121,10 @@ def decoding(
         samples.attrs["limits"] = (0.0, 1.0)
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
         level = _chance(measure, rows, k)
+        trained = source.attrs.get(TRAINED)
+        noise = 0.0 if TRAINED in source.attrs and trained is None else None
+        if trained is not None and level is not None and measure != "retrieval":
+            noise = _noise_share(source, target, trained, level, measure, options)
         samples.attrs["influence"] = lambda: _influence(
             cells,
             scorers,
@@ -126,6 +133,7 @@ def decoding(
             cluster,
             folds,
             None if level is None else float(np.nanmean(values)) - level,
+            noise,
             _rare(measure, rows, cells, clusters),
         )
     else:
@@ -151,19 +159,50 @@ def _influence(
     factor: str,
     folds: int,
     gain: float | None,
+    noise: float | None,
     rare: Floats,
 ) -> Influence:
     """The influence of each cluster on the mean over splits and seeds.
 
-    ``gain`` is the score minus chance, if chance is known; ``rare`` (cluster,) is added to the deviations of the clusters.
+    ``gain`` is the score minus chance, if chance is known; ``noise`` is the share of the learnt that does not generalise, if
+    known; ``rare`` (cluster,) is added to the deviations of the clusters.
     """
     left = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
     items = moved(names, from_left_out(left))
     paired = 0.0
-    if folds > 1 and items.variance > 0:
+    if folds > 1 and noise is not None:
+        paired = noise
+    elif folds > 1 and items.variance > 0:
         far = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
         paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + far / FAR)
     return Influence({factor: Items(items.ids, np.sqrt(1 + paired) * items.deviation + rare)})
+
+
+def _noise_share(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    trained: TrainingAnswers,
+    level: float,
+    measure: str,
+    options: dict[str, Any],
+) -> float:
+    """The share of the training windows' score above chance that the tested windows lack, 0 to 1; 1 at chance."""
+    learnt = _window_score(trained.source, trained.target, measure, options) - level
+    if learnt <= 0:
+        return 1.0
+    return float(np.clip(1 - (_window_score(source, target, measure, options) - level) / learnt, 0.0, 1.0))
+
+
+def _window_score(source: xr.DataArray, target: xr.DataArray, measure: str, options: dict[str, Any]) -> float:
+    """The measure over single windows, averaged over seeds and splits; 0 if it is undefined in all of them."""
+    rows, seeds, splits, _ = _units(source, target, "window", "split", measure)
+    values = []
+    for seed in np.unique(seeds):
+        for split in np.unique(splits[seeds == seed]):
+            at = np.flatnonzero((seeds == seed) & (splits == split))
+            values.append(MEASURES[measure](_take(rows, at), **options)(np.ones(len(at))))
+    defined = [value for value in values if np.isfinite(value)]
+    return float(np.mean(defined)) if defined else 0.0
 
 
 def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], clusters: Array) -> Floats:
@@ -333,6 +372,8 @@ def _notes(unit: str, cluster: str, clusters: int, folds: int) -> list[str]:
 
 def _predictions(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     """The predictions, with the true values as coordinate `truth`."""
+    source = source.copy(deep=False)
+    source.attrs = {name: value for name, value in source.attrs.items() if name != TRAINED}
     truth = (target.dims, np.asarray(target.values))
     if target.dims == ("presentation",):
         return source.assign_coords(truth=truth)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,12 @@ from neuroledger.engine.measurement import Measurement, recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.protocols.decoder import (
     FIT_ERRORS,
+    TRAINED,
     Decoder,
     Objective,
     Signature,
     StoppedEarly,
+    TrainingAnswers,
     answer,
     decoded,
     failure,
@@ -32,12 +34,21 @@ from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Trai
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.signals import recording_digests
-from neuroledger.families.simulated_predictions import simulated_predictions
+from neuroledger.families.simulated_predictions import Draw, simulated_predictions
 from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["decoding", "measure_folds", "people_left_out"]
+
+# Objectives whose measures have a known chance level, so that training and test can be compared above chance.
+COMPARED = ("classification", "multilabel", "regression")
+
+
+def _simulated(measured: Measurement, factors: Collection[str]) -> Draw:
+    """Experiments with predictions like these, which no training relates to one another."""
+    source = measured.source.assign_attrs({TRAINED: None})
+    return simulated_predictions(replace(measured, source=source), factors)
 
 
 @paradigm(
@@ -47,7 +58,7 @@ __all__ = ["decoding", "measure_folds", "people_left_out"]
     asks=lambda values: decoded(values["objective"]),
     itself=False,
     permuted=None,
-    simulates=simulated_predictions,
+    simulates=_simulated,
 )
 def decoding(
     model: Decoder,
@@ -96,8 +107,9 @@ def decoding(
     -------
     Measurement
         source: (presentation, choice) scores, or (presentation,) numbers, or (presentation, neuroid) embeddings, with
-        `seed`, `split` and `row`; target: the targets. Notes state the SHA-256 of the partition and of the prepared
-        signals, and waived gates.
+        `seed`, `split` and `row`; target: the targets. Its attribute `trained` contains the predictions
+        and targets of as many training windows, which show how much of the training generalises. Notes state the SHA-256
+        of the partition and of the prepared signals, and waived gates.
 
     Raises
     ------
@@ -241,6 +253,7 @@ def measure_folds(
     trained: list[Any] = []
     seconds: list[float] = []
     columns: dict[str, list[Array]] = defaultdict(list)
+    recalled: dict[str, list[Array]] = defaultdict(list)
     adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
@@ -250,8 +263,9 @@ def measure_folds(
             part = fold
             if labelled:
                 part = fold._replace(train=np.sort(np.concatenate([fold.train, fold.calibration])))
+            taught = _training_truth(model, targets, part, rng)
             started = time.perf_counter()
-            _fit(estimator, windows, _training_truth(model, targets, part, rng), part, people, model.id)
+            _fit(estimator, windows, taught, part, people, model.id)
             seconds.append(time.perf_counter() - started)
             if getattr(estimator, "adapts", False):
                 adapted = True
@@ -274,6 +288,14 @@ def measure_folds(
             columns["split"].append(np.full(len(fold.test), number))
             columns["seed"].append(np.full(len(fold.test), seed))
             columns["trained"].append(np.full(len(fold.test), len(part.train) + len(part.validation)))
+            if objective in COMPARED:
+                rows = _sample(part.train, len(fold.test), seed, number)
+                _set_subjects(estimator, people[rows])
+                shown = windows.for_estimator(rows, estimator, model.id)
+                recalled["answers"].append(answer(estimator, shown, objective, choices, id=model.id))
+                recalled["targets"].append(taught[rows])
+                recalled["split"].append(np.full(len(rows), number))
+                recalled["seed"].append(np.full(len(rows), seed))
     if calibrating:
         uses = ["joined the training part"] if labelled else []
         uses += ["were shown without labels to the steps that adapt"] if adapted else []
@@ -296,7 +318,21 @@ def measure_folds(
         coords["decoder"] = ("presentation", np.array([" ".join(name) for name in names]))
     source = _labelled(np.concatenate(columns["answers"]), choices, coords)
     source.encoding["seconds"] = seconds
+    if recalled:
+        own = {name: ("presentation", np.concatenate(recalled[name])) for name in ("split", "seed")}
+        source.attrs[TRAINED] = TrainingAnswers(
+            _labelled(np.concatenate(recalled["answers"]), choices, own),
+            _labelled(np.concatenate(recalled["targets"]), np.empty(0), own),
+        )
     return _Measured(source, target, tuple(notes))
+
+
+def _sample(rows: Array, count: int, seed: int, fold: int) -> Array:
+    """At most ``count`` of the rows, the same for every decoder."""
+    if len(rows) <= count:
+        return rows
+    rng = np.random.default_rng([abs(seed), fold, len(rows)])
+    return np.sort(rng.choice(rows, count, replace=False))
 
 
 def _set_subjects(estimator: Any, people: Array) -> None:

@@ -1,0 +1,86 @@
+"""Intervals of decoders allow for what folds share by training, as far as the training does not generalise."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import ttest_1samp
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import KNeighborsClassifier
+
+import neuroledger as nl
+from neuroledger.stats.differences import difference
+from neuroledger.stats.score import Score
+
+Floats = npt.NDArray[np.float64]
+
+
+def experiment(run: int, subjects: int, trials: int, features: int, effect: float) -> tuple[Floats, ...]:
+    """Simulated windows (window, feature) of subjects whose class differs along a direction that most of them share."""
+    rng = np.random.default_rng([run, subjects, features])
+    side = np.tile([-1.0, 1.0], (subjects, trials // 2))
+    own = effect * (1 + 0.6 * rng.standard_normal((subjects, 1, features))) / np.sqrt(features)
+    x = side[..., None] * own + rng.standard_normal((subjects, trials, features))
+    names = np.repeat([f"{run}p{i}" for i in range(subjects)], trials)
+    return x.reshape(-1, features), np.where(side.ravel() > 0, "a", "b"), names
+
+
+def two_models(
+    run: int, subjects: int, trials: int, features: int, effect: float, more: float = 0
+) -> list[Score]:
+    """Scores of two decoders that see the windows through noise of their own; ``more`` is added to that of the second."""
+    x, y, names = experiment(run, subjects, trials, features, effect)
+    rng = np.random.default_rng([7, run])
+    seen = (x + (0.7 + extra) * rng.standard_normal(x.shape) for extra in (0.0, more))
+    return [
+        nl.decode(LinearDiscriminantAnalysis(), each, y, groups=names).replace(population=f"lab{run}")
+        for each in seen
+    ]
+
+
+def shared_variance(score: Score) -> float:
+    """Variance of the interval over that of the scores of the subjects, less one."""
+    each = score.samples.values[0]
+    return float(score.spread.variance / (each.var(ddof=1) / len(each))) - 1
+
+
+@pytest.mark.parametrize(("subjects", "features", "effect"), [(6, 8, 0.6), (9, 60, 0.6), (20, 8, 0.0)])
+def test_coverage_and_equal_decoders(subjects: int, features: int, effect: float) -> None:
+    scores = [two_models(run, subjects, 20, features, effect) for run in range(60)]
+    truth = np.mean([score.value for pair in scores for score in pair])
+    covered = np.mean([score.low <= truth <= score.high for pair in scores for score in pair])
+    false = np.mean([difference("b", *pair).p < 0.05 for pair in scores])
+    assert covered >= 0.88 and false <= 0.12
+
+
+def test_a_better_decoder_is_found_nearly_as_often_as_by_a_paired_t_test() -> None:
+    ours, paired = [], []
+    for run in range(60):
+        first, second = two_models(run, 20, 30, 8, 0.6, more=1.2)
+        ours.append(difference("b", first, second).p < 0.05)
+        paired.append(ttest_1samp((first.samples - second.samples).values[0], 0).pvalue < 0.05)
+    assert np.mean(paired) > 0.5
+    assert np.mean(ours) >= 0.8 * np.mean(paired)
+
+
+def test_what_was_learnt_of_noise_counts_in_full_and_what_generalises_does_not() -> None:
+    def variance(effect: float, estimator: object) -> float:
+        x, y, names = experiment(1, 9, 30, 20, effect)
+        return shared_variance(nl.decode(estimator, x, y, groups=names))
+
+    assert variance(0.0, KNeighborsClassifier(1)) > 0.9  # all training windows right, chance on the others
+    assert variance(1.6, LinearDiscriminantAnalysis()) < 0.1
+
+
+def test_training_windows_change_neither_the_value_nor_the_predictions() -> None:
+    x, y, names = experiment(3, 6, 20, 8, 0.6)
+    score = nl.decode(LinearDiscriminantAnalysis(), x, y, groups=names)
+    kept = score.samples.attrs["predictions"]
+    assert kept.sizes["presentation"] == len(y) and "trained" not in kept.attrs
+    values = []
+    for name in np.unique(names):
+        test = names == name
+        fitted = LinearDiscriminantAnalysis().fit(x[~test], y[~test])
+        values.append((fitted.predict(x[test]) == y[test]).mean())
+    assert score.value == pytest.approx(np.mean(values))
