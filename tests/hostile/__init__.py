@@ -1,1 +1,1 @@
-"""Attacks and faults: what a stranger or a failing machine may do to a repository."""
+"""Tests of attacks and faults: hostile proposals, odd arguments, damaged files and failing file operations."""

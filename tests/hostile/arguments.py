@@ -1,4 +1,4 @@
-"""Every verb with odd values for every argument, each call in a process of its own: an answer in time, and no traceback."""
+"""Call every verb with odd values for every argument, each in its own process; it must end in time without a traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from neuroledger.cli import _parser, main
 from tests.engine.lab import build
 
-__all__ = ["Call", "calls", "odd_values", "tried"]
+__all__ = ["Call", "calls", "odd_values", "run_call"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 60
@@ -37,7 +37,7 @@ LIBRARIES = (
     "xarray",
 )
 BYTES = 6 << 30
-# What asks a question or serves for ever, and what reaches other machines.
+# Options that open a browser or serve forever.
 LEFT_OUT = {("report", "--serve"), ("report", "--open")}
 FAILED = {
     -signal.SIGALRM: f"no answer in {SECONDS} s",
@@ -47,23 +47,23 @@ FAILED = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the command line, with the argument that is odd."""
+    """One call of the command line, with a description of its odd argument."""
 
     odd: str
     words: tuple[str, ...]
 
 
 def odd_values(place: Path) -> dict[str, str]:
-    """Values that nobody means, by what they are; files of them are made in ``place``."""
+    """Odd values by description; files are written to ``place``."""
     place.mkdir(parents=True, exist_ok=True)
-    made = {
+    contents = {
         "empty.csv": b"", "binary.csv": bytes(range(256)) * 40, "binary.npy": b"\x93NUMPY" + bytes(range(256)),
         "binary.nc": b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 9, "binary.zip": b"PK\x03\x04" + bytes(99),
         "binary.json": b"\xff\xfe{", "deep.json": b"[" * 100_000, "binary.yaml": b"\x00\x01a: b", "notes.md": b"\xff# x\n",
         "binary.png": b"\x89PNG\r\n\x1a\n" + bytes(99), "binary.pt": b"\x80\x04cos\nsystem\n.", "binary.mat": b"MATLAB" * 40,
         "binary.safetensors": bytes(range(256)), "nan.csv": b"stimulus_id,a\nx,nan\nx,1e999\n", "binary.onnx": b"\x08" * 99,
     }  # fmt: skip
-    for name, content in made.items():
+    for name, content in contents.items():
         (place / name).write_bytes(content)
     (place / "folder").mkdir(exist_ok=True)
     (place / "closed").mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ def odd_values(place: Path) -> dict[str, str]:
     (place / "loop").symlink_to("loop")
     if not (place / "pipe.csv").exists():
         os.mkfifo(place / "pipe.csv")
-    values = {name: str(place / name) for name in (*made, "folder", "loop", "pipe.csv", "missing.csv")}
+    values = {name: str(place / name) for name in (*contents, "folder", "loop", "pipe.csv", "missing.csv")}
     return values | {
         "nothing": "", "a blank": " ", "a dash": "-", "two dashes": "--", "zeros": "/dev/zero", "nowhere": "/dev/null",
         "the terminal": "/dev/stdin", "root": "/", "up": "../../..", "long": "x" * 5000, "a long path": "a/" * 3000,
@@ -83,53 +83,62 @@ def odd_values(place: Path) -> dict[str, str]:
 
 
 def calls(values: dict[str, str]) -> Iterator[Call]:
-    """Every argument of every verb with each odd value; what else a verb needs is plain."""
+    """Calls of every argument of every verb with each odd value, and plain values for other required arguments."""
     plain = {"ID": "lab", "BENCHMARK": "lab.V4-ridge", "MODEL": "pixels4"}
     for verb, parser in _verbs(_parser()):
         required = [
-            one
-            for one in parser._actions
-            if one.required or (not one.option_strings and one.nargs not in ("*", "?"))
+            required_action
+            for required_action in parser._actions
+            if required_action.required
+            or (not required_action.option_strings and required_action.nargs not in ("*", "?"))
         ]
         for action in parser._actions:
             if isinstance(action, argparse._HelpAction | argparse._SubParsersAction) or action.nargs == 0:
                 continue
             if any((verb[0], name) in LEFT_OUT for name in action.option_strings):
                 continue
-            for what, value in values.items():
+            for description, value in values.items():
                 words = list(verb)
-                for one in required:
-                    if one is not action:
-                        known = str(
-                            next(iter(one.choices)) if one.choices else plain.get(str(one.metavar), "lab")
+                for required_action in required:
+                    if required_action is not action:
+                        plain_value = str(
+                            next(iter(required_action.choices))
+                            if required_action.choices
+                            else plain.get(str(required_action.metavar), "lab")
                         )
-                        words += [one.option_strings[-1], known] if one.option_strings else [known]
+                        words += (
+                            [required_action.option_strings[-1], plain_value]
+                            if required_action.option_strings
+                            else [plain_value]
+                        )
                 words += [f"{action.option_strings[-1]}={value}"] if action.option_strings else [value]
-                yield Call(f"{' '.join(verb)} {action.option_strings or action.dest}: {what}", tuple(words))
+                yield Call(
+                    f"{' '.join(verb)} {action.option_strings or action.dest}: {description}", tuple(words)
+                )
 
 
 def _verbs(
     parser: argparse.ArgumentParser, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    nested = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
-    for one in nested:
-        for name, inner in one.choices.items():
+    nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for action in nested:
+        for name, inner in action.choices.items():
             yield from _verbs(inner, (*above, name))
     if not nested:
         yield above, parser
 
 
-def tried(one: Call, root: Path) -> str:
-    """What went wrong with a call in a copy of the repository ``root``; nothing if it was answered."""
+def run_call(call: Call, root: Path) -> str:
+    """Run a call in a copy of the repository ``root``; return the problem, or an empty text if there is none."""
     with tempfile.TemporaryDirectory() as place:
         work = Path(place) / "lab"
         shutil.copytree(root, work)
-        said = Path(place) / "said"
+        output = Path(place) / "said"
         child = os.fork()
         if child == 0:
-            _answer(one, work, said)
+            _answer(call, work, output)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        text = said.read_text(errors="replace") if said.exists() else ""
+        text = output.read_text(errors="replace") if output.exists() else ""
     if status in FAILED:
         return f"{FAILED[status]}: {text[-1500:]}"
     if status < 0:
@@ -137,8 +146,8 @@ def tried(one: Call, root: Path) -> str:
     return f"a traceback: {text[-1500:]}" if "Traceback (most" in text else ""
 
 
-def _answer(one: Call, work: Path, said: Path) -> None:
-    """Answer in this process, and end it."""
+def _answer(call: Call, work: Path, output: Path) -> None:
+    """Run the call in this process, and exit."""
     code = 70
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -146,7 +155,7 @@ def _answer(one: Call, work: Path, said: Path) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
         os.chdir(work)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        written = os.open(said, os.O_WRONLY | os.O_CREAT)
+        written = os.open(output, os.O_WRONLY | os.O_CREAT)
         os.dup2(written, 1)
         os.dup2(written, 2)
         sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", 0, closefd=False), "utf-8", write_through=True)
@@ -154,7 +163,7 @@ def _answer(one: Call, work: Path, said: Path) -> None:
             os.fdopen(2, "wb", 0, closefd=False), "utf-8", "backslashreplace", write_through=True
         )
         try:
-            code = main(["--root", str(work), *one.words])
+            code = main(["--root", str(work), *call.words])
         except SystemExit as stopped:
             code = stopped.code if isinstance(stopped.code, int) else 1
         except BaseException:
@@ -164,8 +173,8 @@ def _answer(one: Call, work: Path, said: Path) -> None:
 
 
 def enumerate_calls(sample: int | None = None, seed: int = 0) -> tuple[int, list[str]]:
-    """How many calls were tried, and what went wrong."""
-    for name in LIBRARIES:  # once, not in every call
+    """The number of calls, and their problems."""
+    for name in LIBRARIES:  # import once, instead of in every call
         importlib.import_module(name)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "lab"
@@ -173,8 +182,8 @@ def enumerate_calls(sample: int | None = None, seed: int = 0) -> tuple[int, list
         chosen: Sequence[Call] = list(calls(odd_values(Path(place) / "odd")))
         if sample is not None:
             chosen = random.Random(seed).sample(chosen, sample)
-        wrong = [f"{one.odd}: {said}" for one in chosen if (said := tried(one, root))]
-    return len(chosen), wrong
+        problems = [f"{call.odd}: {problem}" for call in chosen if (problem := run_call(call, root))]
+    return len(chosen), problems
 
 
 if __name__ == "__main__":

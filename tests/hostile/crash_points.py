@@ -1,8 +1,7 @@
-"""Every file operation of every writer fails once: by death, a full disk, refusal, a broken disk, an interruption.
+"""Let every file operation of every writer fail once: by process death, a full disk, a denial, an I/O error, an interrupt.
 
-After each failure, what was there holds the old bytes or the new ones; the next run, in another process, succeeds; and no
-file is left that a run without a failure does not leave. ``python -m tests.hostile.crash_points`` tries all of them and
-prints how many there were.
+After each failure, every file must have its old or its new bytes; the next run, in another process, must succeed; and no
+additional file may remain. ``python -m tests.hostile.crash_points`` tries all crash points and prints their number.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Point:
 
 
 class _File:
-    """A file opened for writing, whose writes are operations too."""
+    """A file opened for writing, whose writes count as operations."""
 
     def __init__(self, file: Any, happens: Callable[[str, Callable[[], object]], None]) -> None:
         self._file, self._happens = file, happens
@@ -76,14 +75,14 @@ class _File:
 
 
 class _Injector:
-    """Counts the operations on files below a folder, and lets one of them fail."""
+    """Counts the operations on files in a folder, and lets one of them fail."""
 
     def __init__(self, root: Path, at: int | None = None, failure: str = "") -> None:
         self.root, self.at, self.failure = str(root), at, failure
         self.names: list[str] = []
 
     def happens(self, name: str, half: Callable[[], object] = lambda: None) -> None:
-        """Operation number ``len(names)``: it may fail, a write after half of its bytes."""
+        """Count an operation, and fail if it is the selected one; a write fails after half of its bytes."""
         number = len(self.names)
         self.names.append(name)
         if self.at is None or number < self.at:
@@ -102,31 +101,31 @@ class _Injector:
         raise OSError(code, os.strerror(code))
 
     def concerns(self, path: Any) -> bool:
-        """Whether an operation is on something below the folder."""
+        """Whether a path is in the folder."""
         return isinstance(path, (str, Path)) and str(path).startswith(self.root)
 
     @contextmanager
     def installed(self) -> Iterator[_Injector]:
-        """The file operations of Python, replaced."""
-        plain: dict[str, Any] = {name: getattr(os, name) for name in CALLS}
-        opened, lowly = io.open, os.open
+        """Replace Python's file operations within the context."""
+        originals: dict[str, Any] = {name: getattr(os, name) for name in CALLS}
+        io_open, os_open = io.open, os.open
 
-        def opening(path: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
+        def opening(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             if not self.concerns(path) or not set(mode) & set("wax+"):
-                return opened(path, mode, *given, **named)
+                return io_open(path, mode, *args, **kwargs)
             self.happens("open")
-            return _File(opened(path, mode, *given, **named), self.happens)
+            return _File(io_open(path, mode, *args, **kwargs), self.happens)
 
-        def low(path: Any, flags: int, *given: Any, **named: Any) -> int:
+        def low(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
             if self.concerns(path) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
                 self.happens("os.open")
-            return lowly(path, flags, *given, **named)
+            return os_open(path, flags, *args, **kwargs)
 
         def wrapped(name: str) -> Callable[..., Any]:
-            def call(*given: Any, **named: Any) -> Any:
-                if name in ("fsync", "sendfile") or any(map(self.concerns, given[:2])) or "dir_fd" in named:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if name in ("fsync", "sendfile") or any(map(self.concerns, args[:2])) or "dir_fd" in kwargs:
                     self.happens(name)
-                return plain[name](*given, **named)
+                return originals[name](*args, **kwargs)
 
             return call
 
@@ -137,14 +136,14 @@ class _Injector:
                 setattr(os, name, wrapped(name))
             yield self
         finally:
-            builtins.open = io.open = opened
-            os.open = lowly
+            builtins.open = io.open = io_open
+            os.open = os_open
             for name in CALLS:
-                setattr(os, name, plain[name])
+                setattr(os, name, originals[name])
 
 
 def _in_another_process(work: Callable[[], object]) -> int:
-    """Exit status of a forked process that does the work: 0, `DEAD`, or 1 after an error."""
+    """Run the work in a forked process, and return its exit status: 0, `DEAD`, or 1 after an error."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -160,7 +159,7 @@ def _in_another_process(work: Callable[[], object]) -> int:
 
 
 def _files(root: Path, writer: Writer) -> dict[str, bytes]:
-    """The content of every file that the writer answers for, by its place."""
+    """The content of every file of the writer, by its relative path."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
@@ -169,40 +168,40 @@ def _files(root: Path, writer: Writer) -> dict[str, bytes]:
 
 
 def _prepared(writer: Writer, folder: Path) -> tuple[Path, dict[str, bytes], dict[str, bytes]]:
-    """The writer's folder before, and the files before and after a run without a failure."""
+    """The prepared folder of a writer, and its files before and after a run without a failure."""
     before = folder / "before"
     before.mkdir(parents=True)
     if _in_another_process(lambda: writer.prepare(before)) != 0:
-        raise RuntimeError(f"{writer.name}: it cannot be prepared")
+        raise RuntimeError(f"{writer.name}: the preparation fails")
     after = folder / "after"
     shutil.copytree(before, after)
     if _in_another_process(lambda: writer.run(after)) != 0:
-        raise RuntimeError(f"{writer.name}: it fails without a failure")
+        raise RuntimeError(f"{writer.name}: the run fails without an injected failure")
     return before, _files(before, writer), _files(after, writer)
 
 
 def operations_of(writer: Writer, before: Path, folder: Path) -> list[str]:
     """The names of the file operations of a run without a failure."""
     shutil.copytree(before, folder)
-    told = folder.with_suffix(".operations")
+    operations_file = folder.with_suffix(".operations")
 
     def run() -> None:
         with _Injector(folder).installed() as injector:
             writer.run(folder)
-        told.write_text("\n".join(injector.names))
+        operations_file.write_text("\n".join(injector.names))
 
     if _in_another_process(run) != 0:
-        raise RuntimeError(f"{writer.name}: it fails without a failure")
-    names = told.read_text().split("\n")
+        raise RuntimeError(f"{writer.name}: the run fails without an injected failure")
+    names = operations_file.read_text().split("\n")
     shutil.rmtree(folder)
-    told.unlink()
+    operations_file.unlink()
     return names if names != [""] else []
 
 
 def try_point(
     point: Point, writer: Writer, before: Path, old: dict[str, bytes], new: dict[str, bytes], folder: Path
 ) -> str:
-    """What is wrong after one failure; nothing where all is well."""
+    """Run a writer with one failure; return the problem, or an empty text if there is none."""
     shutil.copytree(before, folder)
     try:
 
@@ -211,18 +210,18 @@ def try_point(
                 writer.run(folder)
 
         _in_another_process(run)
-        there = _files(folder, writer)
+        files = _files(folder, writer)
         for name in sorted(old.keys() | new.keys()):
             fine = (old.get(name), new.get(name), *((None,) if writer.worthless else ()))
-            if there.get(name) not in fine:
-                return f"{name} holds neither the old nor the new bytes"
+            if files.get(name) not in fine:
+                return f"{name} has neither the old nor the new bytes"
         if _in_another_process(lambda: writer.run(folder)) != 0:
             return "the next run fails"
-        there = _files(folder, writer)
-        if wrong := sorted(name for name in new if there.get(name) != new[name]):
-            return f"after the next run {wrong[0]} is not as it should be"
-        if left := sorted(there.keys() - new.keys()):
-            return f"{left[0]} is left behind"
+        files = _files(folder, writer)
+        if differing := sorted(name for name in new if files.get(name) != new[name]):
+            return f"after the next run {differing[0]} is not as it should be"
+        if additional := sorted(files.keys() - new.keys()):
+            return f"{additional[0]} is left behind"
         return ""
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -231,11 +230,11 @@ def try_point(
 def enumerate_points(
     only: tuple[str, ...] = (), *, sample: int | None = None, seed: int = 0
 ) -> tuple[Counter[str], list[tuple[Point, str]]]:
-    """How many points of each writer were tried, and those after which something was wrong.
+    """The number of tested points of each writer, and the points with problems.
 
-    ``sample`` is how many points of each writer are drawn with ``seed``; all of them unless given.
+    ``sample`` is the number of points of each writer that are drawn with ``seed``; default: all.
     """
-    tried: Counter[str] = Counter()
+    tested: Counter[str] = Counter()
     wrong: list[tuple[Point, str]] = []
     rng = random.Random(seed)
     for writer in writers.all_writers():
@@ -247,37 +246,37 @@ def enumerate_points(
             count = len(operations_of(writer, before, folder / "counted"))
             points = [Point(writer.name, at, failure) for at in range(count) for failure in FAILURES]
             for point in points if sample is None else rng.sample(points, min(sample, len(points))):
-                said = try_point(point, writer, before, old, new, folder / "tried")
-                tried[writer.name] += 1
-                if said:
-                    wrong.append((point, said))
-    return tried, wrong
+                problem = try_point(point, writer, before, old, new, folder / "tried")
+                tested[writer.name] += 1
+                if problem:
+                    wrong.append((point, problem))
+    return tested, wrong
 
 
 def main() -> int:
-    """Try all points and print the counts."""
+    """Test all points and print the counts."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("writers", nargs="*", help="only these")
     parser.add_argument("--sample", type=int, help="this many points of each writer")
     options = parser.parse_args()
     started = time.perf_counter()
     if os.access("/dev/shm", os.W_OK):
-        tempfile.tempdir = "/dev/shm"  # death is simulated, so that no disk has to keep anything
-    logging.disable(logging.WARNING)  # that an entry is damaged is what is tried
-    tried: Counter[str] = Counter()
+        tempfile.tempdir = "/dev/shm"  # process death is simulated, so that data need not reach a disk
+    logging.disable(logging.WARNING)  # warnings about damaged entries are expected
+    tested: Counter[str] = Counter()
     wrong: list[tuple[Point, str]] = []
     names = options.writers or [writer.name for writer in writers.all_writers()]
     with multiprocessing.get_context("fork").Pool((os.cpu_count() or 1) + 1) as pool:
         parts = [pool.apply_async(enumerate_points, ((name,),), {"sample": options.sample}) for name in names]
         for name, part in zip(names, parts, strict=True):
             counted, found = part.get()
-            tried += counted
+            tested += counted
             wrong += found
             print(f"{name:<30}{counted[name]:>7}", flush=True)
-    for point, said in wrong[:40]:
-        print(f"WRONG {point.writer}, operation {point.operation}, {point.failure}: {said}")
+    for point, problem in wrong[:40]:
+        print(f"WRONG {point.writer}, operation {point.operation}, {point.failure}: {problem}")
     print(
-        f"{sum(tried.values()):,} crash points in {time.perf_counter() - started:.0f} s, {len(wrong)} wrong"
+        f"{sum(tested.values()):,} crash points in {time.perf_counter() - started:.0f} s, {len(wrong)} wrong"
     )
     return 1 if wrong else 0
 

@@ -1,17 +1,17 @@
-"""Damaged files: every parser and every registered reader is given mutated bytes, and answers or gives one clear error.
+"""Fuzz every parser and every registered reader with damaged files; they must succeed or raise one clear error.
 
-    python -m tests.hostile.fuzz --minutes 7.5        # prints what became of them
+    python -m tests.hostile.fuzz --minutes 7.5        # prints the outcomes
     python -m tests.hostile.fuzz --each 2000 --seed 5 --only yaml --only reader:netcdf
 
-Each parser and reader gets the same time, so that quick ones try more inputs, but none more than ``--each``. An input
-follows from the seed, the name of its case and its number alone.
+Each parser and reader gets the same time, and at most ``--each`` inputs. An input depends only on the seed, the name of its
+case and its number.
 
-Text and table parsers that run in the program's own process may raise nothing but the project's errors. Readers of foreign
-files run in a child process with limits; there any outcome of a library is one clear error, which is checked through that
-child for every input at which the library itself crashed, stalled or asked for too much.
+Parsers of text and tables run in the program's own process and may raise only the project's errors. Readers of third-party
+formats run in a child process with limits, which translates any outcome of a library to one clear error; this is checked
+for every input at which the library crashed, stalled or exceeded the limits.
 
-The corpus of the readers is what their tests read: the stand-ins in the published layouts are written by those tests, and
-each set of files that a reader has read is kept (``collect``).
+The corpus of the readers consists of the files that their tests read (``collect``): the tests write simulated files in the
+published layouts.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 BATCH: Final = 200
 SECONDS: Final = 10
 SLICE: Final = 2
-"""Seconds after which another case has its turn."""
+"""Seconds after which another case is continued."""
 MEMORY: Final = 4 << 30
 LARGEST: Final = 32 << 20
-"""Bytes of a changed file; what a change adds beyond is cut off."""
+"""Largest size of a changed file in bytes; longer ones are truncated."""
 TELLING: Final = (
     0, 1, -1, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1,
 )  # fmt: skip
@@ -65,7 +65,7 @@ WORDS: Final = (
 
 @dataclass(frozen=True)
 class Case:
-    """Files and what is done with them; ``inside`` where the program does it in its own process."""
+    """Files and the function that reads them; ``inside`` if the program runs it in its own process."""
 
     name: str
     files: dict[str, bytes]
@@ -75,47 +75,47 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one input: ``read``, ``refused``, ``translated``, ``contained``, or ``WRONG`` with what was raised."""
+    """The outcome of one input: ``read``, ``refused``, ``translated``, ``contained``, or ``WRONG`` with the exception."""
 
     kind: str
-    said: str = ""
+    message: str = ""
 
 
 def mutated(files: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
-    """The files with one of them changed: bits, numbers, words, cuts, repeats, swaps; sometimes it is empty."""
+    """The files with one of them changed: bits, numbers, words, cuts, repetitions, swaps; sometimes it is emptied."""
     changed = dict(files)
     name = rng.choice(sorted(changed))
     data = bytearray(changed[name])
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         at = rng.randrange(len(data) + 1)
-        # Headers decide more than samples.
+        # Prefer changes in headers.
         at = min(at, rng.choice((len(data), 64, 512, 4096)))
-        what = rng.randrange(9)
-        if what == 0 and data:
+        kind_of_change = rng.randrange(9)
+        if kind_of_change == 0 and data:
             data[at % len(data)] ^= 1 << rng.randrange(8)
-        elif what == 1 and data:
+        elif kind_of_change == 1 and data:
             data[at % len(data)] = rng.randrange(256)
-        elif what == 2:
+        elif kind_of_change == 2:
             number, size = rng.choice(TELLING), rng.choice((1, 2, 4, 8))
             data[at : at + size] = (number & (2 ** (8 * size) - 1)).to_bytes(
                 size, rng.choice(("little", "big"))
             )
-        elif what == 3:
+        elif kind_of_change == 3:
             data[at:at] = rng.choice(WORDS)
-        elif what == 4:
+        elif kind_of_change == 4:
             del data[at:]
-        elif what == 5:
+        elif kind_of_change == 5:
             del data[at : at + rng.randrange(1, 64)]
-        elif what == 6:
+        elif kind_of_change == 6:
             data[at:at] = data[at : at + rng.randrange(1, 256)] * rng.randrange(1, 4)
-        elif what == 7:
+        elif kind_of_change == 7:
             other = rng.randrange(len(data) + 1)
             size = rng.randrange(1, 32)
             data[at : at + size], data[other : other + size] = (
                 data[other : other + size],
                 data[at : at + size],
             )
-        elif what == 8 and rng.random() < 0.1:
+        elif kind_of_change == 8 and rng.random() < 0.1:
             data = bytearray(files[rng.choice(sorted(files))])
         del data[LARGEST:]
     changed[name] = bytes(data)
@@ -141,7 +141,9 @@ def parser_cases() -> Iterator[Case]:
     for kind in KINDS:
         for path in sorted((ROOT / "specs" / kind).glob("*.yaml"))[:12]:
             files = {
-                one.name: one.read_bytes() for one in path.parent.glob(f"{path.stem}.*") if one.is_file()
+                related.name: related.read_bytes()
+                for related in path.parent.glob(f"{path.stem}.*")
+                if related.is_file()
             }
             if sum(map(len, files.values())) < 1 << 16:
                 yield Case(f"yaml:{kind}", files, spec(kind, path.name), inside=True)
@@ -194,12 +196,12 @@ def _small_archive(data: Path) -> dict[str, bytes]:
     import zipfile
 
     rows = (data / "stimuli.csv").read_text().splitlines()[:6]
-    held = io.BytesIO()
-    with zipfile.ZipFile(data / "stimuli.zip") as whole, zipfile.ZipFile(held, "w") as small:
-        for name in whole.namelist():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(data / "stimuli.zip") as archive, zipfile.ZipFile(buffer, "w") as small_archive:
+        for name in archive.namelist():
             if any(name in row for row in rows):
-                small.writestr(name, whole.read(name))
-    return {"s.csv": "\n".join(rows).encode() + b"\n", "s.zip": held.getvalue()}
+                small_archive.writestr(name, archive.read(name))
+    return {"s.csv": "\n".join(rows).encode() + b"\n", "s.zip": buffer.getvalue()}
 
 
 def _read_stimuli(kind: Any, read_table: Callable[[Path], Any]) -> Callable[[Path], object]:
@@ -217,44 +219,44 @@ def _images() -> dict[str, bytes]:
     from PIL import Image
 
     pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8)
-    found = {}
+    images = {}
     for ending in ("png", "jpeg", "bmp", "gif", "tiff", "webp", "ppm"):
         file = io.BytesIO()
         Image.fromarray(pixels).save(file, ending)
-        found[f"i.{ending}"] = file.getvalue()
-    return found
+        images[f"i.{ending}"] = file.getvalue()
+    return images
 
 
 def reader_tests() -> dict[str, list[str]]:
-    """Test files of the families, with the registered readers whose files they are run for.
+    """Test files of the families, with the registered readers for which they are run.
 
-    Of each reader the two files that name it, or its module, most often; or the one that is called after it.
+    For each reader, these are the two files that mention it or its module most often, or the one with its name.
     """
     texts = {path: path.read_text() for path in sorted(ROOT.glob("tests/families/**/test_*.py"))}
-    found: dict[str, list[str]] = {}
+    readers_of_tests: dict[str, list[str]] = {}
     for name in registry.names("reader"):
         module = registry.get("reader", name).function.__module__
-        named = re.compile(rf"\b(?:{name}|{re.escape(module)})\b")
-        told = {path: len(named.findall(text)) for path, text in texts.items()}
-        told |= {path: 1000 for path in texts if path.stem == f"test_{name}"}
-        for path in sorted(told, key=lambda path: -told[path])[:2]:
-            if told[path]:
-                found.setdefault(path.relative_to(ROOT).as_posix(), []).append(name)
-    return found
+        pattern = re.compile(rf"\b(?:{name}|{re.escape(module)})\b")
+        mentions = {path: len(pattern.findall(text)) for path, text in texts.items()}
+        mentions |= {path: 1000 for path in texts if path.stem == f"test_{name}"}
+        for path in sorted(mentions, key=lambda path: -mentions[path])[:2]:
+            if mentions[path]:
+                readers_of_tests.setdefault(path.relative_to(ROOT).as_posix(), []).append(name)
+    return readers_of_tests
 
 
 def collect(
     folder: Path, tests: Mapping[str, Sequence[str]] | None = None, seconds: float = 400
 ) -> list[str]:
-    """Run ``tests``, or those of readers, and keep, below ``folder``, the files and parameters of what each reader read.
+    """Run ``tests``, or those of readers, and store the files and parameters of each reader in ``folder``.
 
-    Returns the readers, of these tests or of all that are registered, that read nothing: none has a test, each of theirs is
-    skipped here, or time did not suffice.
+    Returns the readers, of these tests or of all that are registered, that read nothing: they have no test, their tests are
+    skipped, or the time was not sufficient.
     """
     if tests is None:
-        tests, wanted = reader_tests(), set(registry.names("reader"))
+        tests, expected = reader_tests(), set(registry.names("reader"))
     else:
-        wanted = {name for names in tests.values() for name in names}
+        expected = {name for names in tests.values() for name in names}
     environment = {
         **os.environ,
         "NEUROLEDGER_CORPUS": str(folder),
@@ -268,31 +270,33 @@ def collect(
         subprocess.run(
             [*command, *tests], cwd=ROOT, env=environment, timeout=seconds, capture_output=True, check=False
         )
-    return sorted(name for name in wanted if not any((folder / name).glob("*/about.pickle")))
+    return sorted(name for name in expected if not any((folder / name).glob("*/about.pickle")))
 
 
 def reader_cases(corpus: Path) -> Iterator[Case]:
-    """What was collected, as cases."""
+    """The collected files as cases."""
     for place in sorted(corpus.glob("*/*")):
         about = place / "about.pickle"
         if not about.is_file():
             continue
         with about.open("rb") as file:
             name, names, parameters = pickle.load(file)
-        files = {kept: (place / str(number)).read_bytes() for number, kept in enumerate(names)}
+        files = {file_name: (place / str(number)).read_bytes() for number, file_name in enumerate(names)}
         yield Case(f"reader:{name}", files, functools.partial(_read, name, names, parameters), inside=False)
 
 
 def _read(name: str, names: Sequence[str], parameters: dict[str, Any], folder: Path) -> object:
-    return registry.get("reader", name).function({kept: folder / kept for kept in names}, **parameters)
+    return registry.get("reader", name).function(
+        {file_name: folder / file_name for file_name in names}, **parameters
+    )
 
 
 def fuzz(
     cases: Sequence[Case], each: int, seed: int, *, until: float = float("inf")
 ) -> Counter[tuple[str, str, str]]:
-    """Try ``each`` inputs of every name of a case, or as many as there is time for, which all share alike.
+    """Test ``each`` inputs of every case name, or as many as the time allows, which is shared equally.
 
-    Counts by case, outcome and what was said.
+    Returns counts by case, outcome and message.
     """
     by_name: dict[str, list[Case]] = {}
     for case in cases:
@@ -306,7 +310,7 @@ def fuzz(
         numbers = range(first, min(first + BATCH, each))
         jobs = [(by_name[name][k % len(by_name[name])], f"{seed}:{name}:{k}") for k in numbers]
         for (_, key), outcome in zip(jobs, _batch(jobs, min(until, began + SLICE)), strict=False):
-            counts[name, outcome.kind, f"{key} {outcome.said}" if outcome.kind == "WRONG" else ""] += 1
+            counts[name, outcome.kind, f"{key} {outcome.message}" if outcome.kind == "WRONG" else ""] += 1
             done[name] += 1
         spent[name] += time.monotonic() - began
         if done[name] == each:
@@ -315,56 +319,56 @@ def fuzz(
 
 
 def _batch(jobs: Sequence[tuple[Case, str]], until: float = float("inf")) -> Iterator[Outcome]:
-    """Outcomes of the jobs in time; a child does them one after the other, and a new one goes on where one died."""
+    """Outcomes of the jobs in time; a child process runs them, and a new one continues if it died."""
     at = 0
     while at < len(jobs) and time.monotonic() < until:
         outcomes, died = _in_child(jobs[at:], until)
         yield from outcomes
         at += len(outcomes)
         if died:  # of this input
-            yield _through_the_product(*jobs[at])
+            yield _run_confined(*jobs[at])
             at += 1
 
 
 def _in_child(jobs: Sequence[tuple[Case, str]], until: float) -> tuple[list[Outcome], bool]:
-    """Outcomes of the first jobs, as many as were done in time, and whether the next one killed the child."""
+    """Outcomes of the jobs that were finished in time, and whether the next one killed the child."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        with os.fdopen(writing, "wb") as said:
-            _work(jobs, said, until)
+        with os.fdopen(writing, "wb") as stream:
+            _work(jobs, stream, until)
         os._exit(0)
     os.close(writing)
     outcomes = []
-    with os.fdopen(reading, "rb") as said:
-        while head := said.read(4):
-            outcomes.append(Outcome(*json.loads(said.read(struct.unpack("<I", head)[0]))))
+    with os.fdopen(reading, "rb") as stream:
+        while head := stream.read(4):
+            outcomes.append(Outcome(*json.loads(stream.read(struct.unpack("<I", head)[0]))))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return outcomes, status != 0
 
 
-def _work(jobs: Sequence[tuple[Case, str]], said: Any, until: float) -> None:
+def _work(jobs: Sequence[tuple[Case, str]], stream: Any, until: float) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     faulthandler.disable()
     warnings.simplefilter("ignore")
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
+    bytes_used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (bytes_used + MEMORY, bytes_used + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for case, key in jobs:
         if time.monotonic() > until:
             return
         signal.alarm(SECONDS)
-        outcome = _tried(case, key, case.run)
+        outcome = _run_case(case, key, case.run)
         signal.alarm(0)
-        plain = json.dumps([outcome.kind, outcome.said]).encode()
-        said.write(struct.pack("<I", len(plain)) + plain)
-        said.flush()
+        plain = json.dumps([outcome.kind, outcome.message]).encode()
+        stream.write(struct.pack("<I", len(plain)) + plain)
+        stream.flush()
 
 
-def _tried(case: Case, key: str, run: Callable[[Path], object]) -> Outcome:
+def _run_case(case: Case, key: str, run: Callable[[Path], object]) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     try:
         for name, data in mutated(case.files, random.Random(key)).items():
@@ -384,8 +388,8 @@ def _tried(case: Case, key: str, run: Callable[[Path], object]) -> Outcome:
     return Outcome("read")
 
 
-def _through_the_product(case: Case, key: str) -> Outcome:
-    """An input that killed a plain child: within the program's own limits it must be one clear error."""
+def _run_confined(case: Case, key: str) -> Outcome:
+    """Run an input that killed a plain child within the program's own limits: it must be one clear error."""
     if case.inside:
         return Outcome("WRONG", f"the process died or took more than {SECONDS} s")
 
@@ -393,7 +397,7 @@ def _through_the_product(case: Case, key: str) -> Outcome:
         limits = Limits(tuple(folder.rglob("*")), (folder,), SECONDS, MEMORY)
         return confined(lambda: case.run(folder), limits, case.name)
 
-    outcome = _tried(case, key, run)
+    outcome = _run_case(case, key, run)
     return (
         Outcome("WRONG", "no clear error from the readers' process")
         if outcome.kind == "translated"
@@ -402,13 +406,13 @@ def _through_the_product(case: Case, key: str) -> Outcome:
 
 
 def main() -> int:
-    """Collect, fuzz, print; exit 1 if anything went wrong."""
+    """Collect the corpus, fuzz, and print the outcomes; exit 1 if any is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--each", type=int, default=8000, help="inputs of each parser and reader (%(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name begins like this")
+    parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name begins with NAME")
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time (%(default)s)")
     options = parser.parse_args()
     began = time.monotonic()
@@ -426,19 +430,19 @@ def main() -> int:
             parser.error("nothing to fuzz: no case has such a name")
         readers = {case.name for case in cases if not case.inside}
         print(f"{len(cases)} sets of files, {len(readers)} readers", flush=True)
-        counts = _side_by_side(cases, options.each, options.seed, began + 60 * options.minutes)
+        counts = _fuzz_in_processes(cases, options.each, options.seed, began + 60 * options.minutes)
     for name in sorted({name for name, _, _ in counts}):
         kinds = Counter(dict.fromkeys(("read", "refused", "translated", "contained", "WRONG"), 0))
         for (of, kind, _), count in counts.items():
             kinds[kind] += count if of == name else 0
         print(f"{name:32}" + "".join(f"{kind} {count:7,}  " for kind, count in kinds.items()))
     wrong: dict[tuple[str, str], list[str]] = {}
-    for name, kind, said in counts:
+    for name, kind, message in counts:
         if kind == "WRONG":
-            key, _, what = said.partition(" ")
-            wrong.setdefault((name, what.split(":")[0]), []).append(f"{key} {what}")
-    for (name, what), said in sorted(wrong.items()):
-        print(f"WRONG {name}, {what}: {len(said)} times, such as {said[0]}")
+            key, _, exception = message.partition(" ")
+            wrong.setdefault((name, exception.split(":")[0]), []).append(f"{key} {exception}")
+    for (name, exception), message in sorted(wrong.items()):
+        print(f"WRONG {name}, {exception}: {len(message)} times, such as {message[0]}")
     if missing:
         print(f"MISSING nothing was read by, and nothing tried of: {', '.join(missing)}")
     number = sum(map(len, wrong.values()))
@@ -446,23 +450,25 @@ def main() -> int:
     return int(bool(wrong or missing))
 
 
-def _side_by_side(cases: Sequence[Case], each: int, seed: int, until: float) -> Counter[tuple[str, str, str]]:
-    """Each of several processes takes its share of the inputs, with seeds of its own."""
-    workers = (os.cpu_count() or 1) + 1  # one more, for the time that the others wait for a confined reader
+def _fuzz_in_processes(
+    cases: Sequence[Case], each: int, seed: int, until: float
+) -> Counter[tuple[str, str, str]]:
+    """Fuzz in several processes with different seeds."""
+    workers = (os.cpu_count() or 1) + 1  # one more, since others may wait for a confined reader
     pipes = []
     for number in range(workers):
         reading, writing = os.pipe()
         if os.fork() == 0:
             os.close(reading)
-            with os.fdopen(writing, "wb") as said:
-                pickle.dump(fuzz(cases, -(-each // workers), seed * workers + number, until=until), said)
+            with os.fdopen(writing, "wb") as stream:
+                pickle.dump(fuzz(cases, -(-each // workers), seed * workers + number, until=until), stream)
             os._exit(0)
         os.close(writing)
         pipes.append(reading)
     counts: Counter[tuple[str, str, str]] = Counter()
     for reading in pipes:
-        with os.fdopen(reading, "rb") as said:
-            counts += pickle.load(said)
+        with os.fdopen(reading, "rb") as stream:
+            counts += pickle.load(stream)
         os.wait()
     return counts
 

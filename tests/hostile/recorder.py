@@ -1,6 +1,6 @@
-"""A pytest plugin that keeps what registered readers read in tests, as the corpus of `tests.hostile.fuzz`.
+"""A pytest plugin that stores the files that registered readers read in tests, as the corpus of `tests.hostile.fuzz`.
 
-A test is left out when the readers for which its file is run have enough already; a slow one when each has something.
+A test is skipped if the readers of its file have enough files already; a slow test if each of them has at least one set.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pytest
 from neuroledger.data import sandbox
 from neuroledger.spec import registry
 
-LARGEST = 32 << 20  # bytes kept of each reader
-EACH = 12  # sets of files kept of each reader
+LARGEST = 32 << 20  # largest number of bytes stored for each reader
+EACH = 12  # largest number of sets of files stored for each reader
 
 
 def pytest_configure() -> None:
@@ -49,16 +49,16 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests are the last of their file."""
+    """Move slow tests to the end of their file."""
     files = list(dict.fromkeys(item.path for item in items))
     items.sort(key=lambda item: (files.index(item.path), bool(item.get_closest_marker("slow"))))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what would add nothing."""
-    place, asked = Path(os.environ["NEUROLEDGER_CORPUS"]), os.environ["NEUROLEDGER_CORPUS_READERS"]
+    """Skip tests that would add nothing."""
+    place, readers_of_tests = Path(os.environ["NEUROLEDGER_CORPUS"]), os.environ["NEUROLEDGER_CORPUS_READERS"]
     enough = 1 if item.get_closest_marker("slow") else EACH
-    names = json.loads(asked).get(item.path.relative_to(item.config.rootpath).as_posix(), ())
+    names = json.loads(readers_of_tests).get(item.path.relative_to(item.config.rootpath).as_posix(), ())
     if all(len(list((place / name).glob("*"))) >= enough for name in names):
         pytest.skip("its readers have enough to try")
 
@@ -66,17 +66,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _keep(place: Path, name: str, files: dict[str, Path], parameters: dict[str, Any]) -> None:
     if place.is_dir() and len(list(place.iterdir())) >= EACH:
         return
-    held = [*files.values(), *place.rglob("*")]
-    if sum(path.stat().st_size for path in held if path.is_file()) > LARGEST:
+    stored = [*files.values(), *place.rglob("*")]
+    if sum(path.stat().st_size for path in stored if path.is_file()) > LARGEST:
         return
     try:
         about = pickle.dumps((name, list(files), parameters))
     except (pickle.PicklingError, AttributeError, TypeError):
         return
-    kept = place / hashlib.sha256(about).hexdigest()[:16]
-    if kept.exists() or not all(path.is_file() for path in files.values()):
+    target = place / hashlib.sha256(about).hexdigest()[:16]
+    if target.exists() or not all(path.is_file() for path in files.values()):
         return
-    kept.mkdir(parents=True)
+    target.mkdir(parents=True)
     for number, path in enumerate(files.values()):
-        (kept / str(number)).write_bytes(path.read_bytes())
-    (kept / "about.pickle").write_bytes(about)
+        (target / str(number)).write_bytes(path.read_bytes())
+    (target / "about.pickle").write_bytes(about)

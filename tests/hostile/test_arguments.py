@@ -1,4 +1,4 @@
-"""A part of the odd arguments of every verb, drawn with a seed: the others are tried by ``make hostile``."""
+"""Tests of a seeded sample of odd arguments; ``make hostile`` runs all of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import pytest
 
 import neuroledger.cli.catalogue
 from tests.engine.lab import build
-from tests.hostile.arguments import Call, calls, enumerate_calls, odd_values, tried
+from tests.hostile.arguments import Call, calls, enumerate_calls, odd_values, run_call
 
 
-def test_odd_arguments_are_answered_without_a_traceback() -> None:
+def test_odd_arguments_cause_no_traceback() -> None:
     assert enumerate_calls(6, seed=20261123) == (6, [])
 
 
 def test_every_verb_is_called_with_every_odd_value(tmp_path: Path) -> None:
     values = odd_values(tmp_path / "odd")
-    found = list(calls(values))
-    assert len(found) > 5000 and len({one.words[0] for one in found}) > 25
-    assert {value for one in found for value in one.words} >= set(values.values()) - {""}
+    all_calls = list(calls(values))
+    assert len(all_calls) > 5000 and len({call.words[0] for call in all_calls}) > 25
+    assert {value for call in all_calls for value in call.words} >= set(values.values()) - {""}
 
 
-def test_a_verb_that_fails_in_its_own_way_is_noticed(
+def test_a_traceback_of_a_verb_is_detected(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: object) -> int:
@@ -30,6 +30,6 @@ def test_a_verb_that_fails_in_its_own_way_is_noticed(
 
     build(tmp_path / "lab", repository)
     monkeypatch.setattr(neuroledger.cli.catalogue, "list", broken, raising=False)
-    assert "IndexError" in tried(Call("x", ("list",)), tmp_path / "lab")
+    assert "IndexError" in run_call(Call("x", ("list",)), tmp_path / "lab")
     monkeypatch.undo()
-    assert tried(Call("x", ("list",)), tmp_path / "lab") == ""
+    assert run_call(Call("x", ("list",)), tmp_path / "lab") == ""

@@ -1,4 +1,4 @@
-"""A part of the crash points of every writer, drawn with a seed: the others are tried by ``make hostile``."""
+"""Tests of a seeded sample of the crash points of every writer; ``make hostile`` runs all of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.hostile.writers import Writer, all_writers
 
 
 @pytest.mark.parametrize("writer", [writer.name for writer in all_writers()])
-def test_a_failure_of_any_file_operation_leaves_the_old_or_the_new(writer: str) -> None:
-    tried, wrong = enumerate_points((writer,), sample=4, seed=20261122)
-    assert tried[writer] == 4
-    assert wrong == []
+def test_a_failed_file_operation_leaves_the_old_or_the_new_content(writer: str) -> None:
+    tested, problems = enumerate_points((writer,), sample=4, seed=20261122)
+    assert tested[writer] == 4
+    assert problems == []
 
 
-def test_the_enumerator_notices_a_writer_that_is_not_atomic(tmp_path) -> None:
+def test_a_writer_that_is_not_atomic_is_detected(tmp_path) -> None:
     def careless(folder) -> None:
         (folder / "a.txt").write_text("new" * 10)
 
@@ -34,10 +34,10 @@ def test_the_enumerator_notices_a_writer_that_is_not_atomic(tmp_path) -> None:
     names = operations_of(writer, before, tmp_path / "counted")
     assert names == ["open", "write"]
     points = [Point("careless", at, failure) for at in range(2) for failure in FAILURES]
-    said = {point: try_point(point, writer, before, old, new, tmp_path / "tried") for point in points}
+    problems = {point: try_point(point, writer, before, old, new, tmp_path / "tried") for point in points}
     assert all(
-        words == "a.txt holds neither the old nor the new bytes"
-        for point, words in said.items()
+        problem == "a.txt has neither the old nor the new bytes"
+        for point, problem in problems.items()
         if point.operation == 1
     )
     writer = Writer("leaving", prepare, leaving)

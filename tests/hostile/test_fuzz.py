@@ -1,4 +1,4 @@
-"""A short, seeded part of the fuzzing of parsers and readers; ``python -m tests.hostile.fuzz`` does all of it."""
+"""A short, seeded part of the fuzzing of parsers and readers; ``python -m tests.hostile.fuzz`` runs all of it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_parsers_of_text_and_tables_raise_only_clear_errors() -> None:
     assert counts.total() == 100 * len({case.name for case in cases}) >= 1500
 
 
-def test_an_input_follows_from_the_seed_and_its_number_alone() -> None:
+def test_an_input_depends_only_on_the_seed_and_its_number() -> None:
     cases = [case for case in parser_cases() if case.name == "table"]
     assert fuzz(cases, 60, seed=3) == fuzz(cases, 60, seed=3)
     assert not fuzz(cases, 60, seed=3, until=0.0)
 
 
-def test_the_fuzzer_sees_what_is_wrong(tmp_path: Path) -> None:
+def test_the_fuzzer_detects_wrong_outcomes(tmp_path: Path) -> None:
     def careless(folder: Path) -> object:
         data = (folder / "a").read_bytes()
         if data[:1] != b"a":
@@ -54,7 +54,7 @@ def test_the_fuzzer_sees_what_is_wrong(tmp_path: Path) -> None:
     assert any(kind == "WRONG" and "died" in said for _, kind, said in counts)
 
 
-def test_what_a_reader_reads_becomes_its_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_reader_become_its_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.hostile import recorder
 
     (tmp_path / "file.csv").write_text("stimulus_id\na\n")
@@ -65,12 +65,12 @@ def test_what_a_reader_reads_becomes_its_corpus(tmp_path: Path, monkeypatch: pyt
     assert case.name == "reader:netcdf" and case.files == {"file.csv": b"stimulus_id\na\n"}
 
 
-def test_every_registered_reader_has_tests_that_give_it_something_to_try() -> None:
+def test_every_registered_reader_has_tests() -> None:
     assert {name for names in reader_tests().values() for name in names} == set(registry.names("reader"))
 
 
 @pytest.mark.slow
-def test_a_reader_that_read_nothing_is_named_and_is_a_failure(
+def test_a_reader_without_files_is_reported_as_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tests = {"tests/families/efficiency/test_idx_images.py": ["idx_images", "netcdf"]}
@@ -83,7 +83,7 @@ def test_a_reader_that_read_nothing_is_named_and_is_a_failure(
     assert fuzzing.main() == 1 and "nothing tried of: netcdf" in capsys.readouterr().out
 
 
-def test_a_bibliography_that_is_no_text_is_one_problem(tmp_path: Path) -> None:
+def test_a_bibliography_that_is_not_text_is_one_problem(tmp_path: Path) -> None:
     (tmp_path / "r.bib").write_bytes(b"@article{a,\n title = {\xff}}\n")
     ((line, what, _),) = read_bibliography(tmp_path / "r.bib").problems
     assert line == 2 and "UTF-8" in what

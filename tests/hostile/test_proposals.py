@@ -1,4 +1,4 @@
-"""Proposals of the corpus get their verdicts; all of it, with canaries, is ``python -m tests.hostile.proposals``."""
+"""Tests of the verdicts on proposals; ``python -m tests.hostile.proposals`` runs all of them, with canaries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
 from tests.hostile.proposals import guises, tricks
-from tests.hostile.proposals.__main__ import tried
+from tests.hostile.proposals.__main__ import run_proposal
 from tests.hostile.proposals.corpus import PROPOSALS, Proposal, base, commit, git
 
 assert tricks.SPEC and guises.BIBLIOGRAPHY  # importing them adds their proposals
@@ -32,12 +32,14 @@ def start(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 
 
 def in_part() -> Iterator[Any]:
-    """Every proposal; the first two of each reason at once, the others, which are refused alike, by the long tests."""
+    """Every proposal; those beyond the first two of each verdict and code are marked as slow."""
     seen = Counter[tuple[str, str]]()
-    for one in PROPOSALS:
-        seen[one.verdict, one.code] += 1
+    for proposal in PROPOSALS:
+        seen[proposal.verdict, proposal.code] += 1
         yield pytest.param(
-            one, marks=pytest.mark.slow if seen[one.verdict, one.code] > 2 else (), id=one.name
+            proposal,
+            marks=pytest.mark.slow if seen[proposal.verdict, proposal.code] > 2 else (),
+            id=proposal.name,
         )
 
 
@@ -47,9 +49,9 @@ def test_each_proposal_gets_its_verdict(one: Proposal, start: Path, tmp_path: Pa
     shutil.copytree(start, root, symlinks=True)
     one.change(Lab(root))
     commit(Lab(root))
-    found = review(root, "main")
-    findings = set(found.findings)
-    if found.verdict != "refused":
+    result = review(root, "main")
+    findings = set(result.findings)
+    if result.verdict != "refused":
         try:
             findings |= set(check(open_catalog(root))[0])
         except SpecError as error:
@@ -74,11 +76,11 @@ def test_nothing_of_a_proposal_runs(name: str, start: Path, tmp_path: Path) -> N
 
     (tmp_path / "hook").mkdir()
     (tmp_path / "hook" / "sitecustomize.py").write_text(WATCH)
-    (one,) = [each for each in PROPOSALS if each.name == name]
-    assert tried(one, start, tmp_path) == []
+    (selected,) = [proposal for proposal in PROPOSALS if proposal.name == name]
+    assert run_proposal(selected, start, tmp_path) == []
 
 
-def test_two_scoring_proposals_merge_without_a_hand(start: Path, tmp_path: Path) -> None:
+def test_two_proposals_with_scores_merge_without_conflicts(start: Path, tmp_path: Path) -> None:
     from tests.report.ledger import keep, record
 
     root = tmp_path / "clone"
@@ -99,36 +101,32 @@ def test_two_scoring_proposals_merge_without_a_hand(start: Path, tmp_path: Path)
     assert review(root, "main").verdict == "clean"
 
 
-def test_a_catalogue_that_cannot_be_opened_is_refused_not_left_to_a_person(
-    start: Path, tmp_path: Path
-) -> None:
-    """The ids of files that git ignores are no part of a proposal, and still keep it from being checked."""
+def test_a_catalogue_that_cannot_be_opened_is_refused(start: Path, tmp_path: Path) -> None:
+    """Files that git ignores are not part of a proposal, but duplicate ids in them prevent the check."""
     from neuroledger.cli import main
 
     root = tmp_path / "clone"
     shutil.copytree(start, root, symlinks=True)
-    held = next((root / "specs" / "benchmarks").glob("*.yaml"))
+    spec = next((root / "specs" / "benchmarks").glob("*.yaml"))
     (root / ".git" / "info" / "exclude").write_text("more/\n")
-    (held.parent / "more").mkdir()
-    shutil.copy(held, held.parent / "more" / held.name)
+    (spec.parent / "more").mkdir()
+    shutil.copy(spec, spec.parent / "more" / spec.name)
     assert review(root, "main").verdict == "clean"
     assert main(["--root", str(root), "check", "--since", "main"]) == 3
 
 
 @pytest.mark.parametrize("date", ["2001-01-01T00:00:00Z", "2031-01-01T00:00:00Z"])
-def test_a_history_with_several_points_of_departure_is_not_compared_with_one_of_them(
-    date: str, start: Path, tmp_path: Path
-) -> None:
-    """Merging looks at all of them, so that a change which the proposal undid could look like none."""
+def test_a_history_with_several_merge_bases_is_refused(date: str, start: Path, tmp_path: Path) -> None:
+    """A merge uses all merge bases, so that a change that the proposal reverted could go unnoticed."""
     root = tmp_path / "clone"
     shutil.copytree(start, root, symlinks=True)
     guises.write(Lab(root), "docs/first.md", "# First\n")
     git(root, "add", "-A")
-    guises.said(Lab(root), "commit", "-qm", "first", date=date)
+    guises.git_output(Lab(root), "commit", "-qm", "first", date=date)
     git(root, "checkout", "-q", "main")
     guises.write(Lab(root), "src/module.py", "x = 'mended'\n")
-    guises.said(Lab(root), "commit", "-qam", "mended", date="2021-06-01T00:00:00Z")
-    mended = guises.said(Lab(root), "rev-parse", "HEAD")
+    guises.git_output(Lab(root), "commit", "-qam", "mended", date="2021-06-01T00:00:00Z")
+    mended = guises.git_output(Lab(root), "rev-parse", "HEAD")
     git(root, "merge", "--no-ff", "-m", "the first proposal", "proposal")
     git(root, "checkout", "-q", "proposal")
     git(root, "merge", "-s", "ours", "-m", "what is mended is left out", mended)

@@ -1,4 +1,4 @@
-"""Everything of the project that writes files, each as what is there before and what is run."""
+"""All writers of files in the project, each with a function that prepares a folder and one that writes."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ __all__ = ["Writer", "all_writers"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWN = (".lock", ".sqlite", ".sqlite-journal")
-"""Locks stay where they are, and the memory of hashes is a database that looks after itself."""
+"""Suffixes of files that may differ: locks remain, and the cache of hashes is a database."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """What is written in a folder: ``prepare`` makes what is there before, ``run`` writes."""
+    """A writer: ``prepare`` creates the initial content of a folder, ``run`` writes."""
 
     name: str
     prepare: Callable[[Path], object]
     run: Callable[[Path], object]
     skips: tuple[str, ...] = ()
     worthless: bool = False
-    """Whether what is there before is damaged, so that it may be gone before the new content is there."""
+    """Whether the initial content is damaged, so that it may be removed before the new content is written."""
 
     def ignored(self, path: Path) -> bool:
-        """Whether a file's bytes are not those of what is written."""
+        """Whether the bytes of a file are not compared."""
         return path.suffix in OWN or "processes" in path.parts or path.name in self.skips
 
 
@@ -78,11 +78,11 @@ def _write_records(folder: Path, note: str = "new") -> None:
 
 @cache
 def _reports() -> dict[str, ValidationReport]:
-    found = {
+    reports = {
         path.name: read_report(path)
         for path in sorted((REPOSITORY / "results" / "validation").glob("*.json"))
     }
-    return {name: report for name, report in list(found.items())[:8] if report is not None}
+    return {name: report for name, report in list(reports.items())[:8] if report is not None}
 
 
 def _write_reports(folder: Path) -> None:
@@ -150,16 +150,16 @@ def _zip(folder: Path) -> None:
 
 
 def _site(pages: int, folder: Path) -> None:
-    """The site's own writer, with small pages in the place of a leaderboard's."""
+    """Run the writer of the site with small pages instead of a leaderboard's."""
     contents = {f"page{number}.html": f"<p>{number} of {pages}</p>" for number in range(pages)}
-    world, rendered = site.world, site._contents
+    gather, rendered = site.gather, site._contents
     try:
-        site.world = lambda *_: None  # type: ignore[assignment,return-value]
+        site.gather = lambda *_: None  # type: ignore[assignment,return-value]
         site._contents = lambda _: iter(contents.items())
         catalog: Any = None
         site.build_site(catalog, "lab", folder / "site", records=[])
     finally:
-        site.world, site._contents = world, rendered
+        site.gather, site._contents = gather, rendered
 
 
 def _array(number: int) -> xr.DataArray:
@@ -215,8 +215,8 @@ def _entry(content: bytes, folder: Path) -> Written:
 def _entries(folder: Path) -> None:
     store = Store(folder / "store")
     for number in range(4):
-        found = store.keep("things", {"number": number}, partial(_entry, bytes([number]) * 500))
-        assert (found.place / "part0.bin").read_bytes() == bytes([number]) * 1500
+        entry = store.keep("things", {"number": number}, partial(_entry, bytes([number]) * 500))
+        assert (entry.place / "part0.bin").read_bytes() == bytes([number]) * 1500
 
 
 def _damaged(folder: Path) -> None:
@@ -249,7 +249,7 @@ def _schema_texts() -> dict[str, str]:
 
 
 def _write_schemas(folder: Path) -> None:
-    """The schemas' own writer, with the texts that are there: to make them takes seconds."""
+    """Run the writer of schemas with the existing texts, since computing them takes seconds."""
     plain = check.schema_texts
     try:
         check.schema_texts = lambda **_: dict(_schema_texts())
@@ -266,9 +266,9 @@ def _without_schemas(folder: Path) -> None:
 
 @cache
 def all_writers() -> list[Writer]:
-    """Every writer, small, before and over older content."""
+    """All writers with small content, into empty folders and over older content."""
     _schema_texts()
-    with tempfile.TemporaryDirectory() as place:  # so that no forked process has to load the libraries
+    with tempfile.TemporaryDirectory() as place:  # load the libraries before forking
         assembly.write(_array(0), Path(place) / "a.nc")
         assembly.read(Path(place) / "a.nc")
     return [

@@ -1,1 +1,1 @@
-"""The same made-up packages, scored by Brain-Score's own code and by ours: `make parity`."""
+"""Parity tests: the same simulated packages are scored by Brain-Score's own code and by ours (`make parity`)."""

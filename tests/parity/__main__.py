@@ -1,9 +1,9 @@
-"""Made-up packages, scored by Brain-Score's own code and by ours: ``python -m tests.parity PYTHON FOLDER [--page]``.
+"""Score simulated packages with Brain-Score's own code and with ours: ``python -m tests.parity PYTHON FOLDER [--page]``.
 
-PYTHON is an interpreter with brainscore_vision, ``--language`` one with brainscore_language (`make parity` makes both).
-Packages come from a seed, in the layouts of the registry and under its file names; the specs are those of the catalogue,
-with the packages' hashes as pins; the model is one set of features, or of labels, on both sides. One row for every key:
-equal, differs, not measured, refused.
+PYTHON is an interpreter with brainscore_vision, ``--language`` one with brainscore_language (`make parity` creates both).
+Packages are generated from a seed, in the layouts and with the file names of the registry; the specs are those of the
+catalogue, with the packages' hashes as pins; both sides use the same features and labels as a model. The result is one row
+for every key: equal, differs, not measured, or refused.
 """
 
 from __future__ import annotations
@@ -37,18 +37,17 @@ from tests.parity.stored_reader import features_of, time_of, word_of
 
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6
-SINGLE = 1e-6  # of files of single precision, which the peer averages as they are
-TIED = (
-    1e-6  # of whole numbers, whose equal dissimilarities rounding puts in an order there, and are ties here
-)
-# By the beginning of a key: where numbers agree less closely, and why.
+SINGLE = 1e-6  # for files in single precision, which the peer averages in single precision
+# For whole numbers: equal dissimilarities are ordered by rounding at the peer, and are ties here.
+TIED = 1e-6
+# Larger tolerances by prefix of the key, with the reason.
 TOLERANCES = {
     "Ferguson2024": (1e-5, "rounded numbers of sympy hold few digits"),
     "Zerbe2026": (1e-6, "the files and what is averaged from them are of single precision"),
     "Pereira2018": (1e-7, "the correlation adds 1e-8 to the norms that it divides by"),
 }
 TOLERANCES |= dict.fromkeys(("Blank2014", "Fedorenko2016", "Tuckute2024"), TOLERANCES["Pereira2018"])
-# Where only some of the numbers are to be equal, and why the others are not.
+# Keys of which only some numbers must be equal, with the reason.
 BINS = "a score for each time bin there; here one of the mean of the bins"
 RAW = {
     "MajajHong2015public.IT-temporal": (("ceiling", "raw"), BINS),
@@ -63,10 +62,10 @@ RAW = {
         "the ceiling there is NaN, of halves with images that some neurons were not shown; here it is that of averages",
     ),
 }
-# A tenth fewer stimuli, two repetitions, some repetitions missing, one neuroid of each group; whole numbers, and numbers of
-# single precision.
+# A tenth fewer stimuli, two repetitions, some repetitions missing, one neuroid of each group, whole numbers, and single
+# precision.
 FORMS = ("few", "two", "ragged", "one", "counts", "single")
-# Keys whose numbers are not to be equal, and by which rule.
+# Keys whose numbers differ by rule.
 RULES = {
     "Blank2014-ridge": "one of 100 fits of the curve over subjects, for one of eight neuroids, ends elsewhere; raw scores "
     "agree within 1e-8, and what the curves are fitted to within 1e-6",
@@ -77,13 +76,13 @@ RULES = {
 
 @dataclass(frozen=True)
 class Stored:
-    """The peer's model: features by stimulus id, which responses and readouts are made of, and labels."""
+    """The peer's model: features by stimulus id, for responses and readouts, and labels."""
 
     features: dict[str, Any] = field(repr=False)
     labels: dict[str, str] = field(repr=False)
     id: str = "stored"
     visual_degrees: float | None = None
-    takes = STIMULI  # by their ids: displaced images are the same to it, as they are to the peer's
+    takes = STIMULI  # by their ids, as the peer's model: displaced images have the same features
     gives = frozenset({"responses", "decisions:label", "decisions:probabilities", "decisions:odd_one_out"})
 
     def answer(self, question: Any) -> xr.DataArray:
@@ -93,7 +92,7 @@ class Stored:
         rows = self._rows(ids)
         coords: dict[str, Any] = {"stimulus_id": ("presentation", ids)}
         coords["neuroid_id"] = ("neuroid", [f"f{n}" for n in range(rows.shape[1])])
-        places = np.indices((10, 2, 2)).reshape(3, -1)  # as at the peer's
+        places = np.indices((10, 2, 2)).reshape(3, -1)  # as in the peer's model
         coords |= {
             name: ("neuroid", at)
             for name, at in zip(("channel", "channel_x", "channel_y"), places, strict=True)
@@ -123,7 +122,7 @@ class Stored:
 
 
 def stored_reader() -> TextReader:
-    """The subject of :mod:`tests.parity.stored_reader` as a model of this repository."""
+    """The simulated reader of :mod:`tests.parity.stored_reader` as a model of this repository."""
 
     def read(contexts: Sequence[str], _: Sequence[str], asked: str) -> list[Any]:
         if asked == "language_system":
@@ -136,12 +135,12 @@ def stored_reader() -> TextReader:
 
 
 def jobs(only: tuple[str, ...] = ("",)) -> dict[str, Any]:
-    """The benchmarks that the peer is asked for, and what is packaged for them."""
+    """The benchmarks that the peer scores, and their packages."""
     known = {key: spec for kind, key, spec in vision.specs() if kind == "benchmark"}
     sets, listed, tables = vision.datasets(), assemblies(), stimulus_sets()
     states = pages.states(vision.specs())
     keys = [key for key in benchmarks() if states[key] not in pages.WITHOUT_JOB and key.startswith(only)]
-    # One key of every plugin first: a run that is cut short has seen all layouts.
+    # One key of every plugin first, so that an interrupted run has covered all layouts.
     rank: Counter[str] = Counter()
     order: dict[str, int] = {}
     for key in keys:
@@ -165,7 +164,7 @@ def jobs(only: tuple[str, ...] = ("",)) -> dict[str, Any]:
 
 
 def files_of(spec: dict[str, Any]) -> set[str]:
-    """The files that a data set is read from: those of the registry, and those that its reader names."""
+    """The files of a data set: those of the registry, and those that its reader names."""
 
     def named(value: Any) -> Iterator[str]:
         if isinstance(value, str):
@@ -179,7 +178,7 @@ def files_of(spec: dict[str, Any]) -> set[str]:
 
 
 def repository(root: Path, packages: Path, keys: list[str]) -> dict[str, list[str]]:
-    """A repository with the catalogue's specs of what was packaged; its benchmarks by data set."""
+    """Write a repository with the catalogue's specs for the existing packages; return its benchmarks by data set."""
     known = {(kind, key): spec for family in (vision, language) for kind, key, spec in family.specs()}
     for name, text in (("dvc.yaml", "stages: {}\n"), ("params.yaml", "suite: parity\n")):
         (root / name).write_text(text, encoding="utf-8")
@@ -192,7 +191,7 @@ def repository(root: Path, packages: Path, keys: list[str]) -> dict[str, list[st
         if not all((packages / name).is_file() for name in names):
             del found[id]
             continue
-        # What upstream states of the real files is not true of these.
+        # Pins and expectations of the real files do not apply to the simulated ones.
         spec = {key: value for key, value in spec.items() if key not in {"files", "expectations"}}
         spec |= {
             "access": "public",
@@ -213,7 +212,7 @@ def _write(root: Path, kind: str, id: str, spec: dict[str, Any]) -> None:
 
 
 def stored_model(folder: Path) -> Stored:
-    """The model whose features and labels the peer wrote."""
+    """The model with the features and labels that the peer wrote."""
     stored = np.load(folder / "model.npz")
     ids = stored["ids"].tolist()
     labels = dict(zip(ids, stored["labels"].tolist(), strict=True))
@@ -243,7 +242,7 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
         session = Session(catalog, Request(), open_store(root, display))
     for key in (key for own in held.values() for key in own if key not in found):
         try:
-            # Without the controls, which made-up people and neuroids need not pass.
+            # Without controls, which simulated data need not pass.
             asked_for = resolve.resolve(session, catalog.benchmark(key), model, evaluate._headline)
             floored = asked_for.benchmark.normalised_by == "floor"
             dummy = evaluate.dummy_of(session, asked_for) if floored else None
@@ -262,7 +261,7 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
 
 
 def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None, forms: Sequence[str] = ()) -> str:
-    """`equal` within the tolerance of the metric, or what differs."""
+    """The verdict: `equal` within the tolerance of the metric, or the difference."""
     if own is None:
         return "not measured: no package in its layout is made here yet"
     rule = next((words for start, words in RULES.items() if key.startswith(start)), None)
@@ -282,10 +281,10 @@ def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None, forms: S
     compared, only = next((held for start, held in RAW.items() if key.startswith(start)), every)
     for name in compared:
         a, b = peer[name], own[name]
-        # A score that is not divided by anything has a ceiling of 1 there and none here.
+        # A score without normalisation has a ceiling of 1 at the peer, and none here.
         if a is None or b is None:
             continue
-        # Where the peer puts a score back to a bound, it writes the bound into the raw score too.
+        # When the peer clips a score to a bound, it writes the bound to the raw score too.
         if name == "raw" and a == peer["score"] and a in {0, 1}:
             continue
         if math.isnan(a) and math.isnan(b):
@@ -298,7 +297,7 @@ def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None, forms: S
 def rows(
     peer: dict[str, Any], own: dict[str, Any], forms: Sequence[str] = ()
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Key, the peer's score, ours, verdict; for all keys of the registry."""
+    """Key, the peer's score, our score and verdict, for all keys of the registry."""
 
     def said(one: dict[str, Any] | None) -> str:
         value = (one or {}).get("score")

@@ -1,9 +1,9 @@
-"""Runs in Brain-Score's own environment: what this repository exports, opened by the peer's loaders beside the originals.
+"""Runs in Brain-Score's own environment: opens exports of this repository with the peer's loaders, and compares originals.
 
-``python -m tests.parity.exported FOLDER``: reads ``FOLDER/jobs.json``, ``FOLDER/packages`` and ``FOLDER/exported/KEY``;
-writes ``FOLDER/exported.json``: for each key `equal`, or what differs. Compared are dimensions, values, every coordinate
-that the original has with its stimuli merged, attributes, columns of the stimulus tables and the bytes of the files. An
-export may hold more: ids of neuroids that had none, the identifier, the degrees of the stimuli.
+``python -m tests.parity.exported FOLDER`` reads ``FOLDER/jobs.json``, ``FOLDER/packages`` and ``FOLDER/exported/KEY``, and
+writes ``FOLDER/exported.json``: for each key `equal`, or the differences. It compares dimensions, values, all coordinates
+of the original with its merged stimuli, attributes, columns of the stimulus tables, and the bytes of the files. An
+export may contain more: ids of neuroids that had none, the identifier, the degrees of the stimuli.
 """
 
 import json
@@ -27,7 +27,7 @@ warnings.filterwarnings("ignore")
 
 
 def stimuli(table, archive, folder):
-    """A stimulus set by their loader, which asks for every file of the table, and the bytes of each stimulus."""
+    """A stimulus set by their loader, which needs all files of the table, and the bytes of each stimulus."""
     with zipfile.ZipFile(archive) as held:
         held.extractall(folder)
     found = StimulusSetLoader(csv_path=table, stimuli_directory=folder, cls=StimulusSet).load()
@@ -35,7 +35,7 @@ def stimuli(table, archive, folder):
 
 
 def same(one, other):
-    """Whether two arrays hold the same; missing values are alike, and numbers are numbers of whatever width."""
+    """Whether two arrays are equal; missing values are equal, and the width of numbers does not matter."""
     one, other = np.asarray(one), np.asarray(other)
     if one.shape != other.shape:
         return False
@@ -47,7 +47,7 @@ def same(one, other):
 
 
 def of_sets(first, again):
-    """What differs between two stimulus sets."""
+    """The differences between two stimulus sets."""
     (table, files), (other, others) = first, again
     if list(table["stimulus_id"]) != list(other["stimulus_id"]):
         return ["ids of stimuli"]
@@ -58,7 +58,7 @@ def of_sets(first, again):
 
 
 def of_assemblies(first, again):
-    """What differs between two assemblies."""
+    """The differences between two assemblies."""
     if sorted(first.dims) != sorted(again.dims):
         return [f"dimensions {first.dims} and {again.dims}"]
     twice = len(set(first.dims)) < first.ndim
@@ -76,7 +76,7 @@ def of_assemblies(first, again):
 
 
 def compared(packages, names, exported):
-    """What differs between a package and its export."""
+    """The differences between a package and its export."""
     table, archive, own = (names.get(kind) for kind in ("csv", "zip", "nc"))
     found, sets = [], [None, None]
     with TemporaryDirectory() as one, TemporaryDirectory() as two:
@@ -101,7 +101,7 @@ def compared(packages, names, exported):
 
 
 def main(folder):
-    """Each exported package."""
+    """Compare each exported package."""
     asked = json.loads((folder / "jobs.json").read_text())
     result = {}
     for exported in sorted((folder / "exported").iterdir()):

@@ -1,4 +1,4 @@
-"""Every package of the peer's layouts imported as it is, validated and exported again, for the peer to open."""
+"""Import every package of the peer's layouts, validate it, and export it for the peer to open."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from neuroledger.errors import NeuroLedgerError
 
 __all__ = ["export_all", "lines"]
 
-# What is refused as it is, and by which rule; the catalogue's spec reads it.
+# Packages that the plain import refuses, with the rule; the catalogue's spec reads them.
 REFUSED = {"Kar2019": "times of two decoders: the catalogue's spec takes those of one"}
 
 
 def export_all(root: Path, packages: Path, asked: dict[str, Any], out: Path) -> dict[str, str]:
-    """Write ``out/KEY`` for each package of the folder; why not, for those that were refused."""
+    """Write ``out/KEY`` for each package of the folder; return the reasons for those that were refused."""
     from neuroledger.cli import main as command
     from neuroledger.families.alignment.brainscore_files import export_brainscore, import_brainscore
     from neuroledger.spec.catalog import open_catalog
@@ -54,7 +54,7 @@ def files_of(asked: dict[str, Any], key: str) -> list[str]:
 
 
 def lines(verdicts: dict[str, str], failed: dict[str, str]) -> list[str]:
-    """The part of the page about packages that the peer opened again."""
+    """The section of the page about exported packages."""
     refused = {key: REFUSED[key] for key in failed if key in REFUSED}
     wrong = {key: said for key, said in (failed | verdicts).items() if said != "equal" and key not in refused}
     every = set(verdicts) | set(failed)

@@ -1,4 +1,4 @@
-"""Runs in Brain-Score's own environment: the same packages in other sizes and number formats."""
+"""Runs in Brain-Score's own environment: variants of the packages with other sizes and number formats."""
 
 import zlib
 
@@ -7,12 +7,12 @@ from brainscore_core.supported_data_standards.brainio.assemblies import walk_coo
 
 GROUPS = ("region", "roi", "subject", "animal", "subject_id")
 REPETITION = ("repetition", "repetition_id")
-# Benchmarks ask for a number of repetitions; of such recordings none is taken away.
+# Some benchmarks need a number of repetitions; none is removed from recordings with at least this many.
 ASKED = 20
 
 
 def shaped(assembly, forms):
-    """The assembly in each of the forms: fewer repetitions, some of them, one neuroid, whole numbers, single precision."""
+    """The assembly in these forms: fewer or missing repetitions, one neuroid, whole numbers, single precision."""
     dims = list(assembly.dims)
     if dims.count("presentation") == 1 and "stimulus_id" in held_along(assembly, "presentation"):
         assembly = along(assembly, "presentation", repeated(assembly, forms))
@@ -26,7 +26,7 @@ def shaped(assembly, forms):
 
 
 def repeated(assembly, forms):
-    """Which presentations stay."""
+    """A mask of the presentations to keep."""
     held = held_along(assembly, "presentation")
     keep = np.ones(assembly.sizes["presentation"], dtype=bool)
     number = next((np.asarray(held[name]) for name in REPETITION if name in held), None)
@@ -34,7 +34,7 @@ def repeated(assembly, forms):
         return keep
     if "two" in forms:
         keep &= number < 2
-    if "ragged" in forms:  # every stimulus keeps two, and of the others those that its name says
+    if "ragged" in forms:  # keep two of every stimulus, and others by a hash of the stimulus id
         drawn = [
             zlib.crc32(f"{id}/{n}".encode()) % 3 for id, n in zip(held["stimulus_id"], number, strict=True)
         ]
@@ -43,7 +43,7 @@ def repeated(assembly, forms):
 
 
 def last_of_each(assembly):
-    """The last neuroid of each group of neuroids."""
+    """A mask of the last neuroid of each group."""
     held = held_along(assembly, "neuroid")
     named = [np.asarray(held[name]).astype(str) for name in GROUPS if name in held]
     keys = ["/".join(one) for one in zip(*named, strict=True)] or ["all"] * assembly.sizes["neuroid"]
@@ -51,12 +51,12 @@ def last_of_each(assembly):
 
 
 def held_along(assembly, dim):
-    """Coordinates of a dimension by name, levels of its index among them."""
+    """Coordinates of a dimension by name, including the levels of its index."""
     return {name: held for name, dims, held in walk_coords(assembly) if tuple(dims) == (dim,)}
 
 
 def along(assembly, dim, keep):
-    """The assembly with those of a dimension that stay, its coordinates still levels of their index."""
+    """The assembly with a selection along a dimension, whose coordinates remain levels of their index."""
     if keep.all():
         return assembly
     coords = {

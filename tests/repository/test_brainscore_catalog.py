@@ -1,4 +1,4 @@
-"""The generated catalogue of Brain-Score: the committed bytes, the states of its keys, and that absent data make no job."""
+"""Tests of the generated Brain-Score catalogue: committed bytes, states of keys, and no jobs for missing data."""
 
 from collections import Counter
 from pathlib import Path

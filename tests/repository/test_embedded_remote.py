@@ -1,4 +1,4 @@
-"""Every pointer leads to an object of the embedded remote, every pin to the same bytes, and `dvc pull` brings them."""
+"""Tests that pointers, pins and objects of the embedded remote agree, and that `dvc pull` fetches the objects."""
 
 from __future__ import annotations
 

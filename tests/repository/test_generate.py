@@ -1,4 +1,4 @@
-"""The documented command gives the pinned bytes, as often as it is run."""
+"""Test that the documented command builds the pinned bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _generate(repository: Path, folder: Path) -> dict[str, bytes]:
 
 
 def _published(catalog: Catalog) -> set[str]:
-    """Files below ``data`` whose specs state where they are published: nothing here makes these."""
+    """Files in ``data`` whose specs state a URL; no generator builds them."""
     found = set()
     for kind, id, _ in catalog.files():
         if kind in ("datasets", "models"):
@@ -44,9 +44,9 @@ def _published(catalog: Catalog) -> set[str]:
 
 @pytest.mark.slow
 def test_the_command_builds_every_pinned_file_again(repository, clone, catalog, tmp_path):
-    """All that is not published elsewhere, byte for byte.
+    """All files that are not published elsewhere must have the pinned bytes.
 
-    On a processor that rounds otherwise: the same bytes twice, and the pinned values closely.
+    On a processor with other rounding, two runs must have the same bytes, and values close to the pinned ones.
     """
     pytest.importorskip("torch")
     made, pinned = _generate(repository, tmp_path / "one"), _tree(clone / "data")

@@ -1,4 +1,4 @@
-"""What a reader makes of pinned files does not change unless its version does: content hashes, kept beside the tests."""
+"""Tests that a reader's output for pinned files does not change without a new version, by stored content hashes."""
 
 from __future__ import annotations
 

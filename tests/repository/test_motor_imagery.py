@@ -1,4 +1,4 @@
-"""Simulated motor imagery: forward model against its series, content against the pin, answer against decoders."""
+"""Tests of simulated motor imagery: the forward model against its series, the pin, and scores of decoders."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ def built(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["MotorImagery.simulated", "MotorImagery.simulated.noise"])
-def test_the_command_makes_what_is_pinned(built, name, repository):
+def test_the_command_builds_the_pinned_file(built, name, repository):
     pin = open_catalog().dataset(name).files["signals.nc"]
     md5 = yaml.safe_load((repository / "data" / name / "signals.nc.dvc").read_text())["outs"][0]["md5"]
     kept = repository / ".dvcstore" / "files" / "md5" / md5[:2] / md5[2:]
@@ -67,14 +67,14 @@ def noise(built):
     return assembly.read(built["MotorImagery.simulated.noise"])
 
 
-def test_what_was_planted_is_found_in_people_never_seen(planted):
+def test_the_planted_signal_is_decoded_in_new_subjects(planted):
     score = nl.decode("covariance_logistic", planted, "label", splits="cross_subject")
     assert score.value > 0.9
     assert score.low > 0.8
 
 
 @pytest.mark.parametrize("decoder", ["covariance_logistic", "shrinkage_lda"])
-def test_where_nothing_was_planted_the_interval_holds_chance(noise, decoder):
+def test_without_a_planted_signal_the_interval_contains_chance(noise, decoder):
     score = nl.decode(decoder, noise, "label", splits="cross_subject")
     assert score.low < 0.5 < score.high
     assert abs(score.value - 0.5) < 0.07
@@ -82,7 +82,7 @@ def test_where_nothing_was_planted_the_interval_holds_chance(noise, decoder):
 
 @pytest.mark.parametrize("name", ["MotorImagery.simulated", "MotorImagery.simulated.noise"])
 def test_scores_are_the_recorded_ones(built, name, repository):
-    """The numbers were computed by this package; one window more or less may change sides with another LAPACK."""
+    """The numbers were computed by this package; with another LAPACK, single windows may be classified differently."""
     golden = json.loads((repository / "tests" / "golden" / "decoding.json").read_text())[name]
     signals = assembly.read(built[name])
     for decoder, value in golden.items():

@@ -1,4 +1,4 @@
-"""The simulated population: its file is made again, its answer is known, and decoders stay between mean and truth."""
+"""Tests of the simulated population: its pinned bytes, its known best score, and decoders between mean and truth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def held_out() -> list[str]:
     return [f"unit_{number}" for number in range(3, population.NEURONS, population.HELD_OUT)]
 
 
-def test_the_command_makes_the_bytes_that_are_pinned(repository: Path, tmp_path: Path) -> None:
+def test_the_command_builds_the_pinned_bytes(repository: Path, tmp_path: Path) -> None:
     (made,) = population.build(tmp_path)
     pin = open_catalog(repository).dataset(population.NAME).files["session.nwb"]
     assert hashlib.sha256(made.read_bytes()).hexdigest() == pin.sha256
@@ -43,7 +43,7 @@ def test_the_command_makes_the_bytes_that_are_pinned(repository: Path, tmp_path:
     assert (tmp_path / population.NAME / "truth.json").read_text() == shipped
 
 
-def test_true_rates_reach_the_stated_figure_and_the_mean_reaches_nothing(windows, repository: Path) -> None:
+def test_true_rates_have_the_stated_score_and_the_mean_has_zero(windows, repository: Path) -> None:
     counts = np.stack([windows[name].values for name in held_out()], axis=1).astype(float)
     rate = population.rates(np.random.default_rng(population.SEED)) * population.BIN
     expected = rate[:, :, 3 :: population.HELD_OUT].reshape(-1, len(held_out()))
@@ -62,7 +62,7 @@ def test_held_out_neurons_are_not_among_the_channels(windows) -> None:
     assert windows.sizes["channel"] == population.NEURONS - len(held_out())
 
 
-def test_neighbours_tell_more_than_the_mean_and_less_than_the_truth(windows) -> None:
+def test_other_neurons_predict_more_than_the_mean_and_less_than_the_true_rates(windows) -> None:
     counts = np.stack([windows[name].values for name in held_out()], axis=1).astype(float)
     splits = {"name": "blocked", "folds": 5, "trial": "trial"}
     score = nl.decode(

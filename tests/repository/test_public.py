@@ -1,4 +1,4 @@
-"""Real recordings give the numbers that were computed with the peers' own code."""
+"""Tests that scores on real recordings are those computed with the peers' own code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _fetch(catalog, kind, id):
 
 @pytest.fixture(scope="module")
 def fetched(catalog, mirror):
-    """The public data sets, brought from the mirror as any user of one would bring them."""
+    """The public data sets, fetched from the mirror as by a user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEUROLEDGER_MIRROR", str(mirror))
         for id in ("Cowley2023.210325", "Kriegeskorte2008", "Haxby2001.slice"):
@@ -136,7 +136,7 @@ def test_models_that_are_rdms_score_as_the_peers_do(fetched, objects, model, key
 
 
 def test_fmri_of_objects_is_decoded_in_the_run_held_out(fetched):
-    """Nearest class mean by correlation, written out here, is far above chance; the discriminant is above that."""
+    """The nearest class mean by correlation, implemented here, is far above chance; the discriminant is above that."""
     patterns = load_dataset(fetched, "Haxby2001.slice").assembly
     values, labels, runs = patterns.values[:, :, 0], patterns["label"].values, patterns["run"].values
     kinds = np.unique(labels)

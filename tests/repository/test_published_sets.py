@@ -1,4 +1,4 @@
-"""The published decoding data sets say where they are, under what licence and who states it."""
+"""Tests that the published decoding data sets state their source, their licence and who states it."""
 
 import re
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_every_set_has_a_source_a_licence_and_a_way(catalog: Catalog) -> None:
         assert "documentation of NeuralBench" not in steps, one.id
 
 
-def test_where_no_terms_are_known_the_note_says_what_was_read(catalog: Catalog) -> None:
+def test_without_known_terms_the_note_states_what_was_read(catalog: Catalog) -> None:
     without = {one.id: one.license_note for one in sets(catalog) if one.license in NO_TERMS}
     assert set(without) == {"Hoffmann2008Efficient", "Nakanishi2015Comparison"}
     for id, note in without.items():

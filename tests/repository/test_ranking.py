@@ -1,4 +1,4 @@
-"""The whole way from images to scores, where it is known who must come first."""
+"""Tests of the whole pipeline from images to scores, with a known ranking of models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_learning_helps_beyond_the_interval(scores):
     assert trained.high < scores["generator"].headline.low
 
 
-def test_what_knows_nothing_is_at_the_floor(scores):
+def test_uninformed_models_are_at_the_floor(scores):
     for model in ("noise", "pixels16"):
         assert abs(scores[model].headline.value) < 0.02
     for evaluation in scores.values():
@@ -64,7 +64,7 @@ def test_generator_beats_the_trained_network_beats_pixels(session, id):
     assert values[0] > 0.9
 
 
-def test_generator_lies_between_the_noise_ceilings_of_subjects(session):
+def test_generator_is_between_the_noise_ceilings_of_subjects(session):
     benchmark = session.catalog.benchmark("Digits.simulated.subjects.IT-rdm")
     score = evaluate(session, benchmark, "generator").headline
     assembly = load_dataset(session.catalog, benchmark.dataset).assembly

@@ -1,4 +1,4 @@
-"""Where the truth is known in closed form, ceilings and scores must find it."""
+"""Tests of ceilings and scores against closed forms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _true(facts, assembly):
 
 @pytest.mark.parametrize(("id", "region"), STATIC)
 def test_estimated_ceiling_is_the_closed_form(catalog, truth, id, region):
-    """Without bias over neurons, and for no neuron farther away than sampling allows.
+    """The estimate is unbiased over neurons, and within the sampling error for each neuron.
 
     A split-half correlation r of n stimuli has a standard error of about (1 - r²) / sqrt(n); stepping it up to
     the reliability multiplies that by 2 / (1 + r)².
@@ -46,8 +46,8 @@ def test_estimated_ceiling_is_the_closed_form(catalog, truth, id, region):
     assert score.low < facts["median_reliability"] < score.high
 
 
-def test_a_wrong_truth_would_be_noticed(catalog, truth):
-    """The closed form without the factor for repetitions is far outside what the test above accepts."""
+def test_a_wrong_closed_form_would_be_detected(catalog, truth):
+    """The closed form without the factor for repetitions is far outside the tolerance of the test above."""
     assembly = _recorded(catalog, "Digits.simulated", "IT")
     true = _true(truth("Digits.simulated")["regions"]["IT"], assembly)
     single = true / (true + 8 * (1 - true))
@@ -115,7 +115,7 @@ def test_predefined_division_is_balanced(catalog):
     assert (counts["test"] == 10).all()
 
 
-def test_generator_and_data_speak_of_the_same_stimuli(catalog, generator):
+def test_generator_and_data_have_the_same_stimuli(catalog, generator):
     data = load_dataset(catalog, "Digits.simulated")
     assert isinstance(data.assembly, xr.DataArray)
     assert set(data.stimuli.ids) == set(generator["stimulus_id"].values.astype(str))

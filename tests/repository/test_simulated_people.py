@@ -1,4 +1,4 @@
-"""Simulated people: accuracy follows the declared function, and errors agree as declared."""
+"""Tests of simulated observers: accuracy follows the declared function, and error consistency is as declared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def data(catalog):
 
 
 def test_accuracy_is_the_psychometric_function(data, truth):
-    """A right answer is a Bernoulli draw, so each person's share has a standard error of sqrt(p (1 − p) / n)."""
+    """A correct answer is a Bernoulli draw, so that each observer's share has a standard error of sqrt(p (1 − p) / n)."""
     trials, n = data.assembly, truth(ID)["stimuli"]
     right = trials.values == trials["truth"].values
     shape = truth(ID)["psychometric"]
@@ -35,7 +35,7 @@ def test_accuracy_is_the_psychometric_function(data, truth):
 
 
 def test_errors_agree_as_declared(catalog, data, truth):
-    """Kappa of a pair has a standard error near 1 / sqrt(n); 15 pairs and 4 conditions share 6 people."""
+    """Kappa of a pair has a standard error near 1 / sqrt(n); 15 pairs and 4 conditions share 6 observers."""
     score = ceiling("error_consistency", catalog=catalog)(data.assembly)
     assert score.value == pytest.approx(truth(ID)["error_consistency"], abs=3 / np.sqrt(200 * 4 * 3))
 
@@ -51,7 +51,7 @@ def test_shared_decision_agrees_best_and_chance_not_at_all(catalog, truth):
     assert abs(evaluate(session, benchmark, "noise").headline.raw) < 0.05
 
 
-def test_people_see_no_digit_that_a_readout_is_fitted_to(data):
+def test_observers_see_no_digit_that_a_readout_is_fitted_to(data):
     table = data.stimuli.table
     digit = table["stimulus_id"].str.slice(0, 10)
     assert not set(digit[table["split"] == "train"]) & set(digit[table["split"] == "test"])

@@ -1,4 +1,4 @@
-"""Object solution times through the specs: the truth is found, what is wrong in time is not, what has no time is refused."""
+"""Tests of object solution times: known truth, models with wrong times, and models without time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_generator_reaches_it_and_wrong_times_do_not(scores):
         assert "itself" not in evaluation.controls, "solution times are no responses to read objects from"
 
 
-def test_a_recurrent_network_lies_between(scores):
+def test_a_recurrent_network_scores_between_floor_and_ceiling(scores):
     score = scores["recurrent.digits"].headline
     assert 0.2 < score.value < 0.6
     assert score.low > scores["scrambled.solving"].headline.value
@@ -85,7 +85,7 @@ def test_a_model_without_time_is_refused_with_that_reason(session, model):
         evaluate(session, session.catalog.benchmark(BENCHMARK), model)
 
 
-def test_a_model_that_says_the_same_in_every_bin_is_refused_too(session, clone):
+def test_a_model_with_constant_responses_over_time_is_refused(session, clone):
     from neuroledger.models.api import responses
 
     population = read(clone / "data" / "models" / "generator.solving" / "responses.nc")
@@ -110,7 +110,7 @@ def single_values(values: np.ndarray) -> xr.DataArray:
     )
 
 
-def test_what_has_no_ceiling_says_why():
+def test_a_missing_ceiling_has_a_reason():
     rng = np.random.default_rng(0)
     bound = ceiling("ost_consistency")
     each_once = single_values(rng.normal(size=(20, 1))).assign_coords(

@@ -1,4 +1,4 @@
-"""What is installed and what CI runs are the reviewed bytes: hashes for requirements, commits for actions."""
+"""Tests that installed packages and CI actions are pinned: hashes for requirements, commits for actions."""
 
 from __future__ import annotations
 

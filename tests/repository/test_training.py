@@ -1,4 +1,4 @@
-"""Training the shipped networks: the same seed gives the same bytes, another seed others."""
+"""Tests that training of the shipped networks is deterministic given the seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 @pytest.fixture
 def folder(tmp_path):
-    """A small set under each name that the networks are trained on."""
+    """A folder with a small data set for each name that networks are trained on."""
     rng = np.random.default_rng(0)
     for name, neuroids, bins, classes in (("Digits.spikes", 64, 4, 10), ("Heartbeats.simulated", 1, 60, 2)):
         count = 4 * classes

@@ -1,4 +1,4 @@
-"""Proposals, honest and malicious, with the verdict and the codes that their review must give.
+"""Honest and malicious proposals, with the expected verdict and codes of their review.
 
-``python -m tests.hostile.proposals`` tries each end to end: a throw-away repository, a process of its own, and canaries.
+``python -m tests.hostile.proposals`` tests each end to end, with a temporary repository, a separate process and canaries.
 """

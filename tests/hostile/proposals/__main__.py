@@ -1,4 +1,4 @@
-"""Try every proposal end to end, each in a process of its own with canaries, and print what was counted."""
+"""Test every proposal end to end, each in a separate process with canaries, and print the counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.hostile.proposals.corpus import COMMAND, PROPOSALS, Proposal, base, c
 assert tricks.SPEC and guises.BIBLIOGRAPHY  # importing them adds their proposals
 REPOSITORY = Path(__file__).parents[3]
 EXITS = {"clean": 0, "needs a person": 1, "refused": 3}
-# Installed in the reviewing process: whatever it executes, imports, unpickles, opens or connects to is told.
+# Installed in the reviewing process: logs everything it executes, imports, unpickles, opens for writing or connects to.
 WATCH = """
 import os, sys
 def watch(event, arguments):
@@ -47,7 +47,7 @@ sys.addaudithook(watch)
 """
 
 
-# A process that has reviewed once: each further review is a fork of it, which saves the imports.
+# A process that has reviewed once and forks for each further review, which saves the imports.
 WARM = """
 import contextlib, io, json, os, signal, sys, traceback
 from neuroledger.cli import main
@@ -63,7 +63,7 @@ for line in sys.stdin:
             os.environ.update(job["settings"])
             os.chdir(job["root"])
             for number in (1, 2):
-                os.dup2(os.open(job["said"][number - 1], os.O_WRONLY | os.O_CREAT), number)
+                os.dup2(os.open(job["output"][number - 1], os.O_WRONLY | os.O_CREAT), number)
             code = main(job["words"])
         except BaseException:
             traceback.print_exc()
@@ -75,8 +75,8 @@ for line in sys.stdin:
 """
 
 
-class Warm:
-    """A process that reviews one proposal after the other, each in a fork of its own."""
+class ReviewProcess:
+    """A process that reviews proposals, each in a fork of itself."""
 
     def __init__(self, scratch: Path, start: Path) -> None:
         self._folder = Path(tempfile.mkdtemp(dir=scratch))
@@ -87,21 +87,21 @@ class Warm:
         )  # fmt: skip
         self._send(_words(start))
 
-    def _send(self, said: object) -> None:
+    def _send(self, message: object) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(said) + "\n")
+        self._process.stdin.write(json.dumps(message) + "\n")
         self._process.stdin.flush()
 
     def review(self, root: Path, settings: dict[str, str]) -> tuple[int, str, str]:
         """Exit code, output and errors of the review of ``root``."""
-        said = [self._folder / "out", self._folder / "err"]
-        for path in said:
+        paths = [self._folder / "out", self._folder / "err"]
+        for path in paths:
             path.unlink(missing_ok=True)
-        job = {"root": str(root), "settings": settings, "words": _words(root), "said": [*map(str, said)]}
+        job = {"root": str(root), "settings": settings, "words": _words(root), "output": [*map(str, paths)]}
         self._send(job)
         assert self._process.stdout is not None
         code = int(self._process.stdout.readline())
-        return code, *(path.read_text(errors="replace") for path in said)  # type: ignore[return-value]
+        return code, *(path.read_text(errors="replace") for path in paths)  # type: ignore[return-value]
 
     def close(self) -> None:
         """End the process."""
@@ -120,18 +120,20 @@ def _settings(root: Path, log: Path, hook: Path) -> dict[str, str]:
 
 
 def _begins_python(root: Path) -> bool:
-    """Whether files of a proposal could be run by the start of Python itself."""
+    """Whether Python could run files of the proposal at its start."""
     return any([*root.glob("*.py"), *root.glob("*.pth"), *root.glob("*-info"), *root.glob("src/*.pth")])
 
 
-def tried(one: Proposal, start: Path, scratch: Path, warm: Warm | None = None) -> list[str]:
-    """What went wrong with one proposal; nothing if it went as it must."""
-    root = scratch / one.name
+def run_proposal(
+    proposal: Proposal, start: Path, scratch: Path, warm: ReviewProcess | None = None
+) -> list[str]:
+    """Review one proposal, and return the problems."""
+    root = scratch / proposal.name
     shutil.copytree(start, root, symlinks=True)
-    one.change(Lab(root))
+    proposal.change(Lab(root))
     commit(Lab(root))
     (root / "CANARY").unlink(missing_ok=True)
-    log = scratch / f"{one.name}.log"
+    log = scratch / f"{proposal.name}.log"
     settings = _settings(root, log, scratch / "hook")
     if warm is None or _begins_python(root):
         done = subprocess.run(
@@ -141,20 +143,20 @@ def tried(one: Proposal, start: Path, scratch: Path, warm: Warm | None = None) -
         code, out, err = done.returncode, done.stdout, done.stderr
     else:
         code, out, err = warm.review(root, settings)
-    wrong = []
-    if code != EXITS[one.verdict]:
-        wrong.append(f"exit {code}, must be {EXITS[one.verdict]}: {err[-300:]}")
+    problems = []
+    if code != EXITS[proposal.verdict]:
+        problems.append(f"exit {code}, must be {EXITS[proposal.verdict]}: {err[-300:]}")
     else:
-        told = json.loads(out)
-        if one.code and one.code not in {finding["code"] for finding in told["findings"]}:
-            wrong.append(f"no {one.code}")
+        report = json.loads(out)
+        if proposal.code and proposal.code not in {finding["code"] for finding in report["findings"]}:
+            problems.append(f"no {proposal.code}")
     if "Traceback" in err:
-        wrong.append("traceback")
+        problems.append("traceback")
     if (root / "CANARY").exists() or Path("CANARY").exists():
-        wrong.append(f"executed: {COMMAND}")
-    wrong += log.read_text().splitlines() if log.exists() else []
+        problems.append(f"executed: {COMMAND}")
+    problems += log.read_text().splitlines() if log.exists() else []
     shutil.rmtree(root)
-    return wrong
+    return problems
 
 
 def main() -> int:
@@ -167,29 +169,29 @@ def main() -> int:
         start = scratch / "start"
         base(start, REPOSITORY)
         count = os.cpu_count() or 1
-        free: SimpleQueue[Warm] = SimpleQueue()
-        held = [Warm(scratch, start) for _ in range(count + 1)]
-        for warm in held:
+        free: SimpleQueue[ReviewProcess] = SimpleQueue()
+        reviewers = [ReviewProcess(scratch, start) for _ in range(count + 1)]
+        for warm in reviewers:
             free.put(warm)
 
-        def attempt(one: Proposal) -> list[str]:
+        def attempt(proposal: Proposal) -> list[str]:
             warm = free.get()
             try:
-                return tried(one, start, scratch, warm)
+                return run_proposal(proposal, start, scratch, warm)
             finally:
                 free.put(warm)
 
-        with ThreadPoolExecutor(len(held)) as pool:
-            for one, wrong in zip(PROPOSALS, pool.map(attempt, PROPOSALS), strict=True):
-                failed += bool(wrong)
-                for words in wrong:
-                    sys.stdout.write(f"✗ {one.name}: {words}\n")
-        for warm in held:
+        with ThreadPoolExecutor(len(reviewers)) as pool:
+            for proposal, problems in zip(PROPOSALS, pool.map(attempt, PROPOSALS), strict=True):
+                failed += bool(problems)
+                for problem in problems:
+                    sys.stdout.write(f"✗ {proposal.name}: {problem}\n")
+        for warm in reviewers:
             warm.close()
-    counted = {verdict: sum(one.verdict == verdict for one in PROPOSALS) for verdict in EXITS}
-    told = ", ".join(f"{number} {verdict}" for verdict, number in counted.items())
+    counted = {verdict: sum(proposal.verdict == verdict for proposal in PROPOSALS) for verdict in EXITS}
+    summary = ", ".join(f"{number} {verdict}" for verdict, number in counted.items())
     sys.stdout.write(
-        f"{len(PROPOSALS)} proposals ({told}): {failed} not as expected, {time.monotonic() - began:.0f} s\n"
+        f"{len(PROPOSALS)} proposals ({summary}): {failed} not as expected, {time.monotonic() - began:.0f} s\n"
     )
     return 1 if failed else 0
 

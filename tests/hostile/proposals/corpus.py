@@ -35,7 +35,7 @@ stages:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change, the verdict of its review, and one code that the review must report."""
+    """A change, the expected verdict of its review, and a code that the review must report."""
 
     name: str
     change: Callable[[Lab], None]
@@ -61,7 +61,7 @@ def git(root: Path, *words: str) -> None:
 
 
 def base(root: Path, repository: Path) -> Lab:
-    """The repository that proposals change: a data set in the embedded remote, a benchmark, a record."""
+    """Create the repository that proposals change: a data set in the embedded remote, a benchmark, a record."""
     lab = build(root, repository)
     for path in sorted(lab.data.glob("*")):
         point(lab, path)
@@ -82,7 +82,7 @@ def base(root: Path, repository: Path) -> Lab:
 
 
 def point(lab: Lab, file: Path, **fields: object) -> Path:
-    """A pointer beside the file, its object in the embedded remote, and the file ignored by git."""
+    """Write a DVC pointer next to a file, copy the file to the embedded remote, and let git ignore it."""
     content = file.read_bytes()
     md5 = hashlib.md5(content).hexdigest()
     stored = lab.root / ".dvcstore" / "files" / "md5" / md5[:2] / md5[2:]
@@ -112,7 +112,7 @@ def embedded(lab: Lab) -> dict[str, dict[str, object]]:
 
 
 def commit(lab: Lab) -> None:
-    """Commit everything, once; afterwards the proposal may make git itself hostile."""
+    """Commit everything, once; the proposal may make git itself hostile."""
     if not (lab.root / ".git" / "committed").exists():
         git(lab.root, "add", "-A")
         git(lab.root, "commit", "--allow-empty", "-m", "the proposal")
@@ -127,7 +127,7 @@ def write(lab: Lab, path: str, text: str) -> Path:
 
 
 def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> None:
-    """Edit the record in git, and hash it again unless told not to."""
+    """Edit the record in git, and update its hash if ``seal``."""
     from neuroledger.engine.record import Record
 
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
@@ -142,7 +142,7 @@ def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> 
 
 
 def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
-    """The calibration of the benchmark in 100 simulated experiments: the truth was covered in ``coverage`` of them."""
+    """Write a calibration of the benchmark with 100 simulated experiments, of which ``coverage`` cover the truth."""
     from neuroledger.spec.base import spec_sha256
     from neuroledger.stats.calibration import Calibration, Figure, share
 
@@ -209,7 +209,7 @@ def a_data_set_with_its_attribution(lab: Lab) -> None:
 
 
 def stages(lab: Lab, *data: str, command: str = "neuroledger validate") -> None:
-    """A pipeline that depends on these files."""
+    """Write a pipeline that depends on these files."""
     plain = {"stages": {"validate": {"cmd": command, "deps": ["specs", *data]}}}
     write(lab, "dvc.yaml", yaml.safe_dump(plain))
 
@@ -628,7 +628,7 @@ def a_pointer_that_imports(lab: Lab) -> None:
 
 
 def pinned(lab: Lab, name: str) -> None:
-    """A data set whose one file, fetched from an address, has this name."""
+    """A data set with one file of this name, fetched from a URL."""
     pin = {"url": "https://example.org/file", "size": 1, "sha256": "0" * 64}
     fields = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
     lab.spec("datasets", "more", license="CC0-1.0", simulated=True, files={name: pin}, **fields)
@@ -661,7 +661,7 @@ def a_data_file_in_a_table_that_is_a_stage(lab: Lab) -> None:
 
 
 def fetched(lab: Lab, url: str, **fields: object) -> None:
-    """A data set whose one file is fetched from this address."""
+    """A data set with one file that is fetched from this URL."""
     pin = {"url": url, "size": 1, "sha256": "0" * 64} | fields
     more = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
     lab.spec("datasets", "more", license="CC0-1.0", simulated=True, files={"a.nc": pin}, **more)
@@ -983,7 +983,7 @@ def a_record_of_a_benchmark_in_words(lab: Lab) -> None:
 
 
 def spread(text: bytes, **fields: object) -> dict[str, object]:
-    """Draws of one factor, as a record holds them."""
+    """Draws of one factor, in the form of a record."""
     drawn = base64.b64encode(text * DRAWS).decode()
     return {"draws": {"stimulus": drawn}, "deviation": {"stimulus": 0.1}, "items": {"stimulus": 60}} | fields
 

@@ -1,4 +1,4 @@
-"""Still more proposals: what looks like a small correction, and honest ones that must not be taken for any of these."""
+"""More proposals: attacks disguised as small corrections, and honest ones that must not be mistaken for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BIBLIOGRAPHY = """@article{ann2020,
 
 
 def merged(lab: Lab) -> None:
-    """What the folder holds becomes the base of the proposal."""
+    """Make the content of the folder the base of the proposal."""
     git(lab.root, "add", "-A")
     git(lab.root, "commit", "--allow-empty", "-m", "base")
     git(lab.root, "branch", "-f", "main")
@@ -60,17 +60,19 @@ def raw(lab: Lab, entries: str) -> None:
     """Commit the tree of HEAD with entries (as `git mktree` reads them) that git itself would not add."""
     commit(lab)
 
-    def said(*words: str, given: str = "") -> str:
+    def git_output(*words: str, given: str = "") -> str:
         done = subprocess.run(
             ["git", *words], cwd=lab.root, input=given, capture_output=True, text=True, check=True
         )
         return done.stdout.strip()
 
-    blob = said("hash-object", "-w", "--stdin", given=f"{COMMAND}\n")
-    inner = said("mktree", given=f"100644 blob {blob}\t.git\n")
-    tree = said("mktree", given=f"{said('ls-tree', 'HEAD')}\n{entries.format(blob=blob, inner=inner)}")
+    blob = git_output("hash-object", "-w", "--stdin", given=f"{COMMAND}\n")
+    inner = git_output("mktree", given=f"100644 blob {blob}\t.git\n")
+    tree = git_output(
+        "mktree", given=f"{git_output('ls-tree', 'HEAD')}\n{entries.format(blob=blob, inner=inner)}"
+    )
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    said("update-ref", "HEAD", said(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
+    git_output("update-ref", "HEAD", git_output(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
 
 
 # Fields of somebody else's spec from which no score follows, and much else does
@@ -138,10 +140,10 @@ def a_benchmark_whose_defects_are_forgotten(lab: Lab) -> None:
 
 @proposal("needs a person", "review.weakened")
 def a_published_figure_of_a_competitor_that_falls(lab: Lab) -> None:
-    said = {"model": "theirs", "value": 0.9, "source": "ann2020"}
-    edited(lab, "benchmarks", RIDGE, published=[said])
+    git_output = {"model": "theirs", "value": 0.9, "source": "ann2020"}
+    edited(lab, "benchmarks", RIDGE, published=[git_output])
     merged(lab)
-    edited(lab, "benchmarks", RIDGE, published=[said | {"value": 0.1}])
+    edited(lab, "benchmarks", RIDGE, published=[git_output | {"value": 0.1}])
 
 
 @proposal("needs a person", "review.weakened")
@@ -296,7 +298,7 @@ def a_name_with_a_stream_of_its_own(lab: Lab) -> None:
 # Histories
 
 
-def said(lab: Lab, *words: str, date: str = "") -> str:
+def git_output(lab: Lab, *words: str, date: str = "") -> str:
     settings = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else dict[str, str]()
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     done = subprocess.run(
@@ -314,11 +316,11 @@ def said(lab: Lab, *words: str, date: str = "") -> str:
 def a_merge_that_undoes_what_it_merges(lab: Lab) -> None:
     write(lab, "docs/other.md", "# Mine\n")
     commit(lab)
-    said(lab, "checkout", "-q", "main")
+    git_output(lab, "checkout", "-q", "main")
     write(lab, "src/module.py", "x = 'mended'\n")
-    said(lab, "commit", "-qam", "mended")
-    said(lab, "checkout", "-q", "proposal")
-    said(lab, "merge", "-q", "-s", "ours", "-m", "merged", "main")
+    git_output(lab, "commit", "-qam", "mended")
+    git_output(lab, "checkout", "-q", "proposal")
+    git_output(lab, "merge", "-q", "-s", "ours", "-m", "merged", "main")
 
 
 @proposal("needs a person", "review.code")
@@ -366,7 +368,7 @@ def a_record_of_some_of_its_data_that_is_called_whole(lab: Lab) -> None:
 
 @proposal("refused", "record.unreadable")
 def a_record_under_an_id_of_its_own(lab: Lab) -> None:
-    """The score is another, and the id too: so it would not be one of the same inputs."""
+    """Score and id are changed, so that the record seems to have other inputs."""
 
     def change(plain: dict[str, Any]) -> None:
         plain["score"].update(value=0.95, low=0.94, high=0.96)
@@ -419,7 +421,7 @@ def metrics_that_a_record_no_longer_has(lab: Lab) -> None:
 
 
 def listed(lab: Lab, file: str, **row: object) -> None:
-    """A data set whose files stand in a table with one line of its own."""
+    """A data set whose files are listed in a table, with one additional row."""
     line = json.dumps({"name": "a.nc", "sha256": "0" * 64, "size": 1, "url": "https://example.org/x"} | row)
     write(lab, f"specs/datasets/{file}", line + "\n")
     table = {"table": file, "sha256": hashlib.sha256(f"{line}\n".encode()).hexdigest(), "rows": 1}

@@ -1,4 +1,4 @@
-"""More proposals: tricks of YAML, names, git, DVC, records, pages and Python's tools, each a pull request of its own."""
+"""More proposals: tricks with YAML, names, git, DVC, records, pages and Python's tools."""
 
 from __future__ import annotations
 
@@ -163,20 +163,20 @@ def a_folder_that_is_the_specs_where_case_is_folded(lab: Lab) -> None:
 
 
 def committed_raw(lab: Lab, folder: str) -> None:
-    """Commit a folder of a name that git itself would not add."""
+    """Commit a folder with a name that git itself would not add."""
     commit(lab)
 
-    def said(*words: str, given: str = "") -> str:
+    def git_output(*words: str, given: str = "") -> str:
         done = subprocess.run(
             ["git", *words], cwd=lab.root, input=given, capture_output=True, text=True, check=True
         )
         return done.stdout.strip()
 
-    blob = said("hash-object", "-w", "--stdin", given=f"{COMMAND}\n")
-    inner = said("mktree", given=f"100644 blob {blob}\tconfig\n")
-    tree = said("mktree", given=f"{said('ls-tree', 'HEAD')}\n040000 tree {inner}\t{folder}\n")
+    blob = git_output("hash-object", "-w", "--stdin", given=f"{COMMAND}\n")
+    inner = git_output("mktree", given=f"100644 blob {blob}\tconfig\n")
+    tree = git_output("mktree", given=f"{git_output('ls-tree', 'HEAD')}\n040000 tree {inner}\t{folder}\n")
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    said("update-ref", "HEAD", said(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
+    git_output("update-ref", "HEAD", git_output(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
 
 
 @proposal("needs a person", "review.code")
