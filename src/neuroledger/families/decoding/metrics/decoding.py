@@ -28,7 +28,7 @@ LEAST, SOME, FAR = 0.3, 0.5, 40.0
 LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
 
 
-@metric("decoding", version=5, input="predictions")
+@metric("decoding", version=6, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
