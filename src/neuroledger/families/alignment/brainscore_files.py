@@ -82,25 +82,13 @@ def import_brainscore(
     """
     if catalog.has("datasets", id):
         raise RequestError(f"there is a dataset {id!r} already: choose another id, or remove it first")
-    roles: dict[str, Path] = {}
-    for path in files:
-        role = ROLES.get(path.suffix)
-        if role is None or not path.is_file():
-            raise RequestError(f"{path} is not a .nc, .csv or .zip file")
-        if role in roles:
-            raise RequestError(
-                f"{path.name} and {roles[role].name} are both {path.suffix} files: give one of each"
-            )
-        roles[role] = path
-    extra = sorted(set(sha1 or {}) - {path.name for path in files})
-    if extra:
-        raise RequestError(f"a SHA-1 is given for {extra[0]!r}, which is not among the files")
-    for path in files:
-        if path.name in (sha1 or {}):
-            compare(path, Stated(sha1=(sha1 or {})[path.name]))
+    roles = _files_by_role(files)
+    paths = {path.name: path for path in files}
+    for name, stated in (sha1 or {}).items():
+        if name not in paths:
+            raise RequestError(f"a SHA-1 is given for {name!r}, which is not among the files")
+        compare(paths[name], Stated(sha1=stated))
     places = {place_of(path.name): path for path in files}
-    if len(places) != len(files):
-        raise RequestError(f"two files would be called {next(iter(places))!r}: rename one")
     reader: dict[str, Any] = {"name": "brainio"} | {
         role: place_of(path.name) for role, path in sorted(roles.items())
     }
@@ -162,6 +150,21 @@ def import_brainscore(
             folder.rmdir()
         raise
     return written
+
+
+def _files_by_role(files: Sequence[Path]) -> dict[str, Path]:
+    """Assembly, stimulus table and archive among the files, by their suffix."""
+    roles: dict[str, Path] = {}
+    for path in files:
+        role = ROLES.get(path.suffix)
+        if role is None or not path.is_file():
+            raise RequestError(f"{path} is not a .nc, .csv or .zip file")
+        if role in roles:
+            raise RequestError(
+                f"{path.name} and {roles[role].name} are both {path.suffix} files: give one of each"
+            )
+        roles[role] = path
+    return roles
 
 
 def _with_dataset(catalog: Catalog, id: str, text: str, path: Path) -> Catalog:
