@@ -1,4 +1,4 @@
-"""Stand-ins for recordings: MATLAB 7.3 files of reaches, and HDF5 files of spike trains, laid out as the real ones."""
+"""Stand-ins for recordings in the layout of the real files: MATLAB 7.3 files of reaches, HDF5 files of spike trains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_reaches(
 
 
 def _numbers(file: Any, name: str | None, values: np.ndarray) -> Any:
-    """A matrix as MATLAB writes it: transposed, and its size in place of values where it is empty."""
+    """Write a matrix like MATLAB: transposed, and with its size instead of values if it is empty."""
     place = name or f"#refs#/{len(file.get('#refs#', ()))}"
     values = np.asarray(values, dtype=np.float64)
     empty = values.size == 0

@@ -1,4 +1,4 @@
-"""Stand-ins for published sets of spoken words: real layout and encodings, words that are tones in noise."""
+"""Stand-ins for published sets of spoken words: real layout and encodings, with tones in noise as words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def wav(sound: np.ndarray, rate: int = 16000, channels: int = 1, width: int = 2)
 
 
 def opus(sound: np.ndarray, rate: int = 48000) -> bytes:
-    """An Ogg file with Opus, as Common Voice has them."""
+    """An Ogg file with Opus, as in Common Voice."""
     import soundfile
 
     held = io.BytesIO()
@@ -52,7 +52,7 @@ def opus(sound: np.ndarray, rate: int = 48000) -> bytes:
 
 
 def tar(path: Path, members: Mapping[str, bytes], links: Mapping[str, str] | None = None) -> Path:
-    """A .tar.gz (or .tar) of members, and of links to elsewhere."""
+    """Write a .tar.gz (or .tar) of members, and of links."""
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w") as archive:
         for name, content in members.items():

@@ -1,4 +1,4 @@
-"""AEDAT 2 and 4: recordings written here byte by byte, as jAER and DV write them, give the events they were written from."""
+"""AEDAT 2 and 4: recordings written byte by byte, in the formats of jAER and DV, are read as the original events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def equal(found, expected):
 
 
 def aedat2(expected, height, *, davis, header=HEADER):
-    """Rows are counted from below; events by the plug, samples of frames and special events lie between."""
+    """Write a recording with rows counted from below, and with external, frame and special events in between."""
     out = bytearray(header)
     for number, (t, x, y, p) in enumerate(expected):
         row = height - 1 - y
@@ -61,19 +61,19 @@ def aedat2(expected, height, *, davis, header=HEADER):
     ],
 )
 @pytest.mark.parametrize("end", [b"", END])
-def test_aedat_2_of_both_chips(davis, width, height, line, declared, end):
+def test_aedat_2_events_of_both_chips_are_read(davis, width, height, line, declared, end):
     expected = drawn(width, height)
     content = aedat2(expected, height, davis=davis, header=HEADER + line + end)
     equal(polarity_events(content, "a.aedat", width, height, chip=declared), expected)
 
 
-def test_an_address_that_begins_with_a_hash_is_no_line_of_the_header():
+def test_an_address_that_begins_with_a_hash_is_not_part_of_the_header():
     first = (0x23 << 24 | 5 << 12, 9)  # row 140 from below
     content = HEADER + b"# AEChip: x.Davis346\r\n" + struct.pack(">Ii", *first)
     equal(polarity_events(content, "a.aedat", 346, 260), [(9, 5, 259 - 140, 0)])
 
 
-def test_times_of_32_bits_go_on_where_they_overflow():
+def test_overflows_of_32_bit_times_are_removed():
     expected = drawn(128, 128, start=2**31 - 5_000)
     assert expected[0][0] < 2**31 < expected[-1][0]
     equal(
@@ -82,7 +82,7 @@ def test_times_of_32_bits_go_on_where_they_overflow():
     )
 
 
-def test_aedat_2_that_cannot_be_read_says_why():
+def test_invalid_aedat_2_is_refused():
     content = aedat2(drawn(128, 128), 128, davis=False)
     with pytest.raises(DataError, match="does not state the chip: declare"):
         polarity_events(content, "a.aedat", 128, 128)
@@ -102,7 +102,7 @@ def test_aedat_2_that_cannot_be_read_says_why():
 
 
 def flat(fields, kind):
-    """A FlatBuffer behind its size: the fields of its table are ("<i" or "<q", value) or bytes of a vector."""
+    """Return a size-prefixed FlatBuffer; fields of its table are ("<i" or "<q", value) or bytes of a vector."""
     index = struct.pack("<HH", 4 + 2 * len(fields), 4 + 8 * len(fields))
     index += b"".join(
         struct.pack("<H", 4 + 8 * number if f is not None else 0) for number, f in enumerate(fields)
@@ -170,13 +170,13 @@ UNIX = 1_700_000_000_000_000
 @pytest.mark.parametrize(
     ("method", "compress"), [(0, bytes), (1, lz4), (2, lz4), (3, zstd), (4, zstd_streamed)]
 )
-def test_aedat_4_by_every_compression(tmp_path, method, compress, table):
+def test_aedat_4_is_read_with_every_compression(tmp_path, method, compress, table):
     expected = drawn(346, 260, start=UNIX)
     content = aedat4(expected, (346, 260), method=method, compress=compress, table=table)
     equal(polarity_events(content, "a.aedat4", 346, 260), expected)
 
 
-def test_recordings_are_as_the_decoder_of_others_reads_them(tmp_path):
+def test_events_equal_those_of_a_reference_decoder(tmp_path):
     aedat = pytest.importorskip("aedat")
     expected = drawn(346, 260, start=UNIX)
     for method, compress in ((0, bytes), (1, lz4), (3, zstd)):
@@ -189,7 +189,7 @@ def test_recordings_are_as_the_decoder_of_others_reads_them(tmp_path):
             np.testing.assert_array_equal(column, found[name])
 
 
-def test_one_of_several_streams_is_chosen():
+def test_one_of_several_streams_can_be_chosen():
     first, second = drawn(64, 64, 50, UNIX), drawn(32, 32, 70, UNIX)
     vector = struct.pack("<I", len(second)) + b"".join(struct.pack("<qhhB3x", *row) for row in second)
     packet = flat([vector], b"EVTS")
@@ -202,7 +202,7 @@ def test_one_of_several_streams_is_chosen():
         polarity_events(content, "a.aedat4", 64, 64, stream=1)
 
 
-def test_aedat_4_that_is_cut_or_damaged_is_refused_at_every_byte():
+def test_truncated_or_damaged_aedat_4_is_refused_at_every_byte():
     content = aedat4(drawn(64, 64, 30, UNIX), (64, 64), together=10)
     whole = polarity_events(content, "a.aedat4", 64, 64)
     for size in range(15, len(content) - 80, 13):
@@ -219,7 +219,7 @@ def test_aedat_4_that_is_cut_or_damaged_is_refused_at_every_byte():
         assert len(found.t) <= len(whole.t)
 
 
-def test_a_packet_that_becomes_too_large_is_refused(monkeypatch):
+def test_a_packet_that_decompresses_beyond_the_limit_is_refused(monkeypatch):
     from neuroledger.families.efficiency.events import aedat4 as module
 
     expected = drawn(64, 64, 200, UNIX)
@@ -230,7 +230,7 @@ def test_a_packet_that_becomes_too_large_is_refused(monkeypatch):
             polarity_events(content, "a.aedat4", 64, 64)
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch):
+def test_a_missing_package_is_named_with_its_install_command(monkeypatch):
     import builtins
 
     real = builtins.__import__

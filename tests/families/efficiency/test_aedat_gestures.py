@@ -1,4 +1,4 @@
-"""Gestures before an event camera: recordings packed byte by byte, counted and checked against plain loops."""
+"""Gestures of an event camera: recordings written byte by byte, with counts compared with plain loops."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def files(tmp_path):
 
 
 def counted(some, start, end, bins, pool, width=None):
-    """By a plain loop: (polarity, row, column, bin)."""
+    """Count by a plain loop: (polarity, row, column, bin)."""
     own = [event for event in some if start <= event[0] < end]
     if width is None:
         start, width = own[0][0], (own[-1][0] - own[0][0]) // bins
@@ -68,7 +68,7 @@ def counted(some, start, end, bins, pool, width=None):
     return out.reshape(-1, bins)
 
 
-def test_every_gesture_holds_its_events(files):
+def test_every_gesture_has_its_events(files):
     found = aedat_gestures(files, grid=GRID).assembly
     assert found.shape == (9, 32, 5) and found.dtype == np.uint16
     for number in range(3):
@@ -84,7 +84,7 @@ def test_every_gesture_holds_its_events(files):
     assert (found["x"].values[17], found["y"].values[17]) == (1, 0)
 
 
-def test_the_archive_is_read_as_it_is(files, tmp_path):
+def test_the_archive_is_read_without_unpacking(files, tmp_path):
     tar_gz(
         tmp_path / "DvsGesture.tar.gz", {name: path.read_bytes() for name, path in reversed(files.items())}
     )
@@ -104,7 +104,7 @@ def test_bins_of_one_width_one_channel_and_presence(files):
     assert binary.dtype == np.uint8
 
 
-def test_one_gesture_of_each_kind(files):
+def test_repeated_gestures_can_be_reduced_to_one_per_label(files):
     first = aedat_gestures(files, grid=GRID, repeated="first").assembly
     last = aedat_gestures(files, grid=GRID, repeated="last").assembly
     every = aedat_gestures(files, grid=GRID).assembly
@@ -113,7 +113,7 @@ def test_one_gesture_of_each_kind(files):
     np.testing.assert_array_equal(last.values[1], every.values[2])
 
 
-def test_noise_is_what_has_no_neighbour():
+def test_events_without_a_neighbour_are_removed_as_noise():
     rng = np.random.default_rng(1)
     t = np.sort(rng.integers(0, 5000, 400))
     x, y = rng.integers(0, 12, (2, 400))
@@ -132,7 +132,7 @@ def test_noise_is_what_has_no_neighbour():
     assert 50 < len(found.t) < 350
 
 
-def test_counts_are_those_of_the_library_that_the_peer_prepares_with(repository, tmp_path):
+def test_counts_equal_those_of_neurobenchs_library(repository, tmp_path):
     golden = json.loads((repository / "tests" / "golden" / "gesture_counts.json").read_text(encoding="utf-8"))
     k = np.arange(6000)
     times = np.sort(80_000_000 + k * 7919 % 1_000_003)
@@ -149,7 +149,7 @@ def test_counts_are_those_of_the_library_that_the_peer_prepares_with(repository,
     assert hashlib.sha256(np.ascontiguousarray(counts).tobytes()).hexdigest() == golden["sha256"]
 
 
-def test_a_gesture_of_noise_alone_is_empty(files):
+def test_a_gesture_of_only_noise_is_empty(files):
     found = aedat_gestures(files, grid=GRID, denoise=0.001).assembly
     assert not found.values.any()
 
@@ -162,7 +162,7 @@ def test_denoised_gestures_have_fewer_events(files):
     assert (cleaned <= plain).all()
 
 
-def test_events_that_the_camera_calls_invalid_are_left_out():
+def test_events_marked_invalid_by_the_camera_are_left_out():
     made = [(t - START, x, y, p) for t, x, y, p in events(0)]
     found = polarity_events(aedat(made, together=100, valid=False), "a", 128, 128)
     assert len(found.t) == 891
@@ -171,7 +171,7 @@ def test_events_that_the_camera_calls_invalid_are_left_out():
     assert found.x.tolist() == [x for _, x, _, _ in kept]
 
 
-def test_events_out_of_order_are_put_in_order():
+def test_events_out_of_order_are_sorted():
     made = events(0)
     found = polarity_events(aedat(made[450:] + made[:450], together=450), "a", 128, 128)
     assert found.t.tolist() == [t for t, _, _, _ in made]
@@ -224,13 +224,13 @@ GOOD = aedat(events(0))
         ),
     ],
 )
-def test_damaged_files_are_named(files, name, content, words):
+def test_damaged_files_are_refused_by_name(files, name, content, words):
     files[name].write_bytes(content)
     with pytest.raises(DataError, match=words):
         aedat_gestures(files, grid=GRID)
 
 
-def test_missing_files_are_named(files, tmp_path):
+def test_missing_files_are_refused_by_name(files, tmp_path):
     for lost, words in (
         ("trials_to_test.txt", "trials_to_test.txt, which lists the recordings of part 'test'"),
         (

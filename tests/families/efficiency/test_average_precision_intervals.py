@@ -25,7 +25,7 @@ def ranked(run: int, count: int = 60, ties: bool = False) -> tuple[xr.DataArray,
 
 
 def scenes(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
-    """Scenes with one to three boxes; some are found, more or less in their place, and some that are not there."""
+    """Scenes with one to three boxes; some are detected approximately, and some detections are false."""
     rng = np.random.default_rng([4, run])
     true, found = [], []
     for scene in range(count):
@@ -80,7 +80,7 @@ def test_boxes_without_each_scene() -> None:
 
 
 @pytest.mark.parametrize("score", [map_of, coco_of])
-def test_intervals_cover_new_images_and_say_so(score) -> None:
+def test_intervals_cover_new_images(score) -> None:
     found = [score(run) for run in range(80)]
     values = np.array([each.value for each in found])
     assert found[0].interval_covers == "the 95 % interval covers new stimuli"
@@ -90,7 +90,7 @@ def test_intervals_cover_new_images_and_say_so(score) -> None:
 
 
 @pytest.mark.parametrize("score", [map_of, coco_of])
-def test_intervals_reach_farther_away_from_the_end_that_is_near(score) -> None:
+def test_intervals_are_asymmetric_near_the_limits(score) -> None:
     for each in map(score, range(5)):
         far, near = each.value - each.low, each.high - each.value
         assert 0 < each.low < each.high < 1
@@ -98,7 +98,7 @@ def test_intervals_reach_farther_away_from_the_end_that_is_near(score) -> None:
 
 
 def few_missed(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
-    """Scenes of two boxes, found in their place but for one in fifty: in one of five experiments not one is missed."""
+    """Scenes of two boxes, of which one in fifty is missed: in one of five experiments no box is missed."""
     rng = np.random.default_rng([6, run])
     corners = np.concatenate([low := rng.uniform(0, 80, (2 * count, 2)), low + 20], axis=1)
     coords = {
@@ -110,8 +110,8 @@ def few_missed(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
     return found.assign_coords(score=("presentation", rng.random(len(found)))), true
 
 
-def test_scenes_without_a_miss_are_not_certain_that_there_is_none() -> None:
-    """Without two more misses, 74 of 100 intervals hold the truth here; those of scenes with misses are as they were."""
+def test_intervals_stay_wide_enough_if_no_box_is_missed() -> None:
+    """Without two more misses, 74 of 100 intervals contain the truth; intervals of scenes with misses do not change."""
     bound = nl.metric("coco_map", overlaps=[0.5])
     found = [bound(*few_missed(run)) for run in range(120)]
     values = np.array([each.value for each in found])
@@ -121,7 +121,7 @@ def test_scenes_without_a_miss_are_not_certain_that_there_is_none() -> None:
     assert claimed / values.std(ddof=1) == pytest.approx(1.1, abs=0.2)
 
 
-def test_what_is_added_is_that_of_two_more_misses_and_shared_by_models() -> None:
+def test_the_added_deviation_is_that_of_two_more_misses_and_shared_by_models() -> None:
     _, true = few_missed(0)
     first, second = (
         true.assign_coords(score=("presentation", np.random.default_rng(i).random(80))) for i in (1, 2)

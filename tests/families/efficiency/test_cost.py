@@ -1,4 +1,4 @@
-"""Cost metrics as users have them: scores with units, parts by layer, reasons, and modes."""
+"""Cost metrics in their public form: scores with units, parts by layer, reasons, and modes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_energy_needs_a_declared_model_or_meter():
         nl.cost(network(), x, [{"name": "energy", "model": {"name": "meter", "joules_per_sample": 0.5}}])
 
 
-def test_what_is_left_out_makes_a_score_partial_and_says_how_much():
+def test_uncounted_parts_make_a_score_partial_with_its_coverage():
     class Distances(nn.Module):
         def __init__(self):
             super().__init__()
@@ -96,7 +96,7 @@ def test_what_is_left_out_makes_a_score_partial_and_says_how_much():
     assert "second" in score.reason and score.n["coverage"] == 0.25
 
 
-def test_failures_are_failures():
+def test_failed_passes_give_failed_scores():
     empty = nl.cost(network(), [], ["effective_macs", "footprint"])
     assert empty["effective_macs"].status == "failed" and math.isnan(empty["effective_macs"].value)
     assert empty["footprint"].value == 176
@@ -128,7 +128,7 @@ def test_wrong_requests_are_refused():
         nl.cost(network(), x, "footprint")
 
 
-def test_targets_and_keywords_beside_the_input():
+def test_batches_with_targets_and_keyword_arguments():
     x = torch.full((3, 4), 0.5)
     for batch in (x, (x, torch.zeros(3)), {"input": x}):
         assert nl.cost(network(), [batch], ["effective_macs"])["effective_macs"].value == 36
@@ -136,7 +136,7 @@ def test_targets_and_keywords_beside_the_input():
     assert bare.value == 36 and bare.n["samples"] == 3
 
 
-def test_a_compiled_network_is_counted_as_what_it_was_compiled_from():
+def test_a_compiled_network_is_counted_like_its_original():
     assert (
         nl.cost(torch.compile(network()), [torch.full((3, 4), 0.5)], ["effective_macs"])[
             "effective_macs"
@@ -183,7 +183,7 @@ def test_invalid_arguments_are_refused(arguments: dict[str, Any], message: str) 
         nl.cost(nn.Linear(3, 2), [torch.ones(2, 5, 3)], **{"metrics": ["effective_macs"], **arguments})
 
 
-def test_the_time_axis_may_be_counted_from_the_end() -> None:
+def test_the_time_axis_may_be_negative() -> None:
     net, x = nn.Linear(3, 2), torch.full((2, 5, 3), 0.5)
     stepped = [nl.cost(net, [x], ["effective_macs"], time_axis=axis)["effective_macs"] for axis in (1, -2)]
     assert [score.value for score in stepped] == [30.0, 30.0]

@@ -1,4 +1,4 @@
-"""Gestures that were cut out in advance are counted like those of whole recordings."""
+"""Pre-segmented gestures are counted like those of whole recordings."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ PLACE = "ibmGestureTest/user24_lab/3.npy"
         ({"ibmGestureTest/user01_led/1.npy": npy(GOOD)}, "user01 is both in part 'train' and in part 'test'"),
     ],
 )
-def test_damaged_archives_are_named(tmp_path, members, words):
+def test_damaged_archives_are_refused_by_name(tmp_path, members, words):
     with pytest.raises(DataError, match=words):
         cut_gestures(packed(tmp_path, test=members), grid=GRID)
 
 
-def test_missing_and_empty_archives_are_named(tmp_path):
+def test_missing_and_empty_archives_are_refused_by_name(tmp_path):
     files = packed(tmp_path)
     with pytest.raises(
         DataError, match=r"ibmGestureTest.tar.gz, the archive of part 'test', is not among the files"

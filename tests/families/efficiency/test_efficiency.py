@@ -1,4 +1,4 @@
-"""Other projects' layouts, and the front of score against cost."""
+"""Exports in other projects' layouts, and the Pareto front of score and cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCORES = {
 }
 
 
-def test_the_flat_layout_has_the_peers_keys_and_no_false_numbers():
+def test_the_flat_layout_has_neurobenchs_keys_and_no_false_numbers():
     found = flat(SCORES)
     assert found == {
         "ParameterCount": 2410, "Footprint": 9640, "ClassificationAccuracy": 0.75, "ActivationSparsity": 0.25,
@@ -57,7 +57,7 @@ def test_extra_values_cannot_overwrite_a_group():
     assert counted["metrics"]["complexity"]["total_spikes"] == 10
 
 
-def test_a_file_says_how_its_numbers_were_counted():
+def test_an_export_states_the_counting_mode():
     def score(mode):
         return Score(5.0, notes=(f"mode {mode}",))
 
@@ -72,7 +72,7 @@ def test_a_file_says_how_its_numbers_were_counted():
     assert both["CountingMode"] == "mixed" and both["ModelExecutionRate"] == 250
 
 
-def test_what_is_partly_counted_or_not_at_all_has_no_number_in_the_nested_file():
+def test_partial_and_failed_scores_are_null_in_the_nested_layout():
     counted = {"samples": 4, "time_steps": 3}
     half = Score(5.0, status="partial", reason="half", n=counted, notes=("mode strict",))
     scores = {
@@ -110,13 +110,13 @@ def test_modelled_energy_is_never_in_the_field_of_measured_energy():
     assert found["units"]["energy_nj"] == "one sample, measured"
 
 
-def test_operations_of_neurons_have_the_peers_names():
+def test_neuron_operations_have_neurobenchs_names():
     scores = {"neuron_operations": Score(8.0), "dense_neuron_operations": Score(9.0)}
     assert flat(scores) == {"NeuronOperations": {"Effective Neuron Ops": 8.0, "Neuron Dense Ops": 9.0}}
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
-def test_nobody_beats_the_front_and_everybody_else_is_beaten(points):
+def test_exactly_the_models_on_the_front_are_not_dominated(points):
     scores, costs = [float(s) for s, _ in points], [float(c) for _, c in points]
     on = front(scores, costs)
     assert any(on)

@@ -47,7 +47,7 @@ def one(files, part="train"):
     return {name: path for name, path in files.items() if name.startswith(part)}
 
 
-def test_labelled_frames_are_shown_with_the_boxes_that_count(files):
+def test_labelled_frames_are_read_with_the_boxes_that_count(files):
     found = event_histograms(files, boxes=RULES).assembly
     assert found.shape == (9, 2 * 18 * 32, 1) and found.dtype == np.uint8
     assert found.attrs["full_scale"] == 255
@@ -65,7 +65,7 @@ def test_labelled_frames_are_shown_with_the_boxes_that_count(files):
     ]
 
 
-def test_frames_before_squares_and_every_other(files):
+def test_previous_frames_pooling_and_the_selection_of_frames(files):
     found = event_histograms(one(files), boxes=RULES, bins=3, pool=2, every=2).assembly
     assert found.sizes == {"presentation": 2, "neuroid": 2 * 9 * 16, "time_bin": 3}
     expected = np.round(FRAMES[11].reshape(2, 9, 2, 16, 2).mean(axis=(2, 4), dtype=np.float32)).ravel()
@@ -74,7 +74,7 @@ def test_frames_before_squares_and_every_other(files):
     assert json.loads(found["boxes"].values[1]) == [["two wheeler", 2.5, 2.5, 7.5, 7.5]]
 
 
-def test_before_the_beginning_there_are_zeros(files):
+def test_frames_before_the_start_are_zeros(files):
     found = event_histograms(one(files), boxes=RULES, bins=14).assembly
     assert not found.values[0, :, :12].any()
     np.testing.assert_array_equal(
@@ -82,7 +82,7 @@ def test_before_the_beginning_there_are_zeros(files):
     )
 
 
-def test_shares_are_stored_as_whole_numbers(files, tmp_path):
+def test_shares_are_stored_as_integers(files, tmp_path):
     shares = {11: RNG.random(SHAPE).astype(np.float16), 20: np.full(SHAPE, 2.0, np.float16)}
     name = next(name for name in one(files) if name.endswith(".h5"))
     tensor(files[name], shares, 30, camera=(64, 36))
@@ -137,7 +137,7 @@ def test_events_are_counted_like_histograms(tmp_path):
         (dat([(5, 1, 1, 1), (900_000, 1, 1, 1), (6, 1, 1, 1), (999_000, 1, 1, 1)], 64, 36), "order of time"),
     ],
 )
-def test_damaged_event_files_are_named(tmp_path, content, words):
+def test_damaged_event_files_are_refused_by_name(tmp_path, content, words):
     (tmp_path / "a_td.dat").write_bytes(content)
     (tmp_path / "a_bbox.npy").write_bytes(boxes(ROWS))
     with pytest.raises(DataError, match=words):
@@ -183,13 +183,13 @@ def late(path):
         ("_bbox.npy", late, "has boxes until 60 s, but train/.* ends at 1.5 s"),
     ],
 )
-def test_damaged_files_are_named(files, ending, harm, words):
+def test_damaged_files_are_refused_by_name(files, ending, harm, words):
     harm(next(path for name, path in files.items() if name.startswith("train") and name.endswith(ending)))
     with pytest.raises(DataError, match=words):
         event_histograms(files, boxes=RULES)
 
 
-def test_missing_partners_parts_and_labels_are_named(files, monkeypatch):
+def test_missing_box_files_parts_and_labels_are_refused(files, monkeypatch):
     lost = {
         name: path for name, path in files.items() if not (name.startswith("test") and name.endswith("npy"))
     }

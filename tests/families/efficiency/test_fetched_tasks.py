@@ -1,4 +1,4 @@
-"""Tasks whose data lie elsewhere: stand-ins in the real layouts are pinned, validated and scored by commands alone.
+"""Tasks with data to be fetched: stand-ins in the real layouts are pinned, validated and scored by commands.
 
 The specs are the repository's own, but for how much data there is and for checksums of the real files.
 """
@@ -38,7 +38,7 @@ Scores = dict[tuple[str, str], dict[str, Any]]
 
 
 def smaller(path: Path, presentations: int | None, people: int | None) -> None:
-    """The spec for less data: another number of presentations and of people, no checksums of the real files."""
+    """Adapt a spec to less data: other numbers of presentations and subjects, no checksums of the real files."""
     first, _, rest = path.read_text(encoding="utf-8").partition("\n")
     spec = yaml.safe_load(rest)
     for stated in (spec.get("downloads") or {}).values():
@@ -63,7 +63,7 @@ def scores(
     presentations: int | None = None,
     people: int | None = None,
 ) -> Scores:
-    """Scores of each benchmark's model and of the constant answer, after pin, check, validate and run."""
+    """Return scores of each benchmark's model and of the constant model, after pin, check, validate and run."""
     copied = {"datasets": [dataset], "benchmarks": list(tasks), "models": ["constant", *tasks.values()]}
     for kind, ids in copied.items():
         (place / "specs" / kind).mkdir()
@@ -132,7 +132,7 @@ def test_heartbeats_of_forty_eight_records(place, repository, tmp_path):
 
 
 @pytest.mark.slow
-def test_gestures_out_of_the_archive(place, repository, tmp_path):
+def test_gestures_from_the_archive(place, repository, tmp_path):
     folder, rng = tmp_path / "dvs", np.random.default_rng(2)
     folder.mkdir()
     members, lists = {}, {"train": [], "test": []}
@@ -160,7 +160,7 @@ def test_gestures_out_of_the_archive(place, repository, tmp_path):
 
 
 @pytest.mark.slow
-def test_gestures_that_were_cut_out_in_advance(place, repository, tmp_path):
+def test_pre_segmented_gestures(place, repository, tmp_path):
     folder, rng = tmp_path / "cut", np.random.default_rng(4)
     folder.mkdir()
     for part, people in (("Train", (1, 2, 3)), ("Test", (24,))):

@@ -1,4 +1,4 @@
-"""Networks that learn when they are made ready, and a detector for frames of an event camera."""
+"""Networks that are trained on the training part, and a detector for frames of an event camera."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RNG = np.random.default_rng(0)
 
 
 def examples(neuroids: int = 36, bins: int = 12, count: int = 90) -> Examples:
-    """Three classes: a third of the neuroids fires, of each class another."""
+    """Three classes, for each of which another third of the neuroids fires."""
     truth = np.arange(count) % 3
     inputs = (RNG.random((count, neuroids, bins)) < 0.1).astype(np.float32)
     for row, kind in enumerate(truth):
@@ -42,7 +42,7 @@ def test_every_architecture_learns(architecture, neuroids, bins):
     assert (found == shown.truth).mean() > 0.9
 
 
-def test_one_seed_gives_one_network_and_leaves_torch_as_it_was():
+def test_one_seed_gives_one_network_and_torchs_state_is_restored():
     shown = examples()
     torch.manual_seed(5)
     state, threads = torch.get_rng_state(), torch.get_num_threads()
@@ -57,7 +57,7 @@ def test_one_seed_gives_one_network_and_leaves_torch_as_it_was():
     assert not torch.equal(one[1].weight, other[1].weight)
 
 
-def test_rare_classes_weigh_as_much_as_others():
+def test_balanced_training_weights_classes_equally():
     truth = np.array([0] * 95 + [1] * 5)
     inputs = (truth + RNG.normal(0, 1.0, 100))[:, None, None].astype(np.float32)
     answers = {}
@@ -71,7 +71,7 @@ def test_rare_classes_weigh_as_much_as_others():
     assert (answers[True][truth == 1] == 1).mean() > 0.5
 
 
-def test_without_a_training_part_nothing_is_learnt():
+def test_a_missing_training_part_is_refused():
     with pytest.raises(ModelError, match="the data have no training part"):
         fitted_network(id="x", architecture="perceptron", units=4).ready(
             Examples(np.zeros((0, 4, 1)), np.zeros(0))
@@ -80,7 +80,7 @@ def test_without_a_training_part_nothing_is_learnt():
         fitted_network(id="x", architecture="convolution", units=4).ready(examples(30))
 
 
-def test_frames_of_two_channels_are_searched_for_boxes():
+def test_boxes_are_detected_in_frames_of_two_channels():
     rows, columns, shapes = 40, 60, {"tall": (6, 14), "wide": (16, 8)}
     values, texts = np.zeros((40, 2, rows, columns), np.float32), []
     for frame in values:

@@ -1,4 +1,4 @@
-"""Networks that learn numbers from windows: they find a planted code, in its units, and the same one each time."""
+"""Networks for regression from windows: they recover a planted code in its units, reproducibly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neuroledger.families.efficiency.networks.trainable_model import Examples
 
 
 def planted(number: int = 3000, bins: int = 5) -> Examples:
-    """Counts whose sums over time tell two numbers of different size, the second far from zero."""
+    """Counts whose sums over time determine two numbers of different scale, the second far from zero."""
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(number, 2))
     rates = np.exp(0.5 + truth @ rng.normal(size=(2, 12)) * 0.4)
@@ -36,7 +36,7 @@ def test_a_planted_code_is_found_in_its_units(architecture):
     assert model.tasks == ("regression",)
 
 
-def test_sizes_are_those_of_the_data_and_nothing_else_is_touched():
+def test_networks_are_sized_by_the_data_and_global_state_is_unchanged():
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     made = fitted_regression(id="m", architecture="perceptron", units=(32, 48), steps=1).ready(planted(64, 7))
     shapes = [tuple(p.shape) for p in made.parameters()]
@@ -44,7 +44,7 @@ def test_sizes_are_those_of_the_data_and_nothing_else_is_touched():
     assert torch.equal(before, torch.get_rng_state()) and threads == torch.get_num_threads()
 
 
-def test_what_cannot_be_learnt_is_refused():
+def test_training_that_is_impossible_is_refused():
     with pytest.raises(ModelError, match="no hidden layer"):
         fitted_regression(id="m", architecture="perceptron", units=())
     with pytest.raises(ModelError, match="no training part"):
@@ -53,7 +53,7 @@ def test_what_cannot_be_learnt_is_refused():
         )
 
 
-def test_few_examples_are_seen_as_many_times_as_it_takes(monkeypatch):
+def test_few_examples_are_repeated_for_the_minimum_number_of_steps(monkeypatch):
     asked = []
     monkeypatch.setattr(layers, "fit", lambda *_, epochs, **__: asked.append(epochs))
     for number, steps in ((512, 10), (513, 10), (100, 3), (5000, 1)):

@@ -1,4 +1,4 @@
-"""A chaotic forecast is the same to the last bit however many threads this process has."""
+"""A chaotic forecast is identical to the last bit for any number of threads."""
 
 from __future__ import annotations
 

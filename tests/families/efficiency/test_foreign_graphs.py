@@ -1,4 +1,4 @@
-"""Graphs of strangers, NIR and ONNX: whatever a file does to its parser is one clear error about that file."""
+"""Untrusted graphs of NIR and ONNX: any failure of the parser is one clear error about the file."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_crafted_onnx_file_is_one_error_that_names_it(name: str, tmp_path: Pat
         module_from(ONNX[name](tmp_path / "in" / "evil.onnx"))
 
 
-def test_a_pinned_graph_keeps_no_values_in_a_file_that_nothing_pins(tmp_path: Path) -> None:
+def test_a_pinned_graph_must_not_store_values_in_an_unpinned_file(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(np.ones((2, 4), np.float32).tobytes())
     path = kept_in(tmp_path / "evil.onnx", "w.bin")
     assert module_from(path) is not None  # of somebody's own folder
@@ -139,7 +139,7 @@ def test_a_pinned_graph_keeps_no_values_in_a_file_that_nothing_pins(tmp_path: Pa
         built.ready(Examples(np.ones((1, 4)), np.ones(1)))
 
 
-def test_a_parser_of_graphs_that_crashes_is_an_error_and_the_process_goes_on(
+def test_a_crash_of_the_graph_parser_is_an_error_and_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = {"a.onnx": written(tmp_path / "a.onnx", model(weight())), "a.nir": graph(tmp_path / "a.nir")}

@@ -1,4 +1,4 @@
-"""Networks from NIR and ONNX files: the values of other implementations, and the counts of the same network by hand."""
+"""Networks from NIR and ONNX files: values of other implementations, and counts of equal networks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def spikes(*shape):
 
 
 def lif(units, *, tau=1e-3, time_step=1e-4):
-    """Neurons whose input is not scaled: ``r = tau / dt``."""
+    """Return neurons with unscaled input: ``r = tau / dt``."""
 
     def full(x):
         return np.full(units, x, np.float32)
@@ -90,7 +90,7 @@ class Stepped(nn.Module):
 
 
 class Instant(Lif):
-    """Leaky neurons that are set to zero in the step in which they spike."""
+    """Leaky neurons that are reset to zero in the step in which they spike."""
 
     def forward(self, current):
         before = torch.zeros_like(current) if self.membrane is None else self.membrane
@@ -116,7 +116,7 @@ def test_a_nir_file_costs_what_the_same_network_costs_by_hand(tmp_path):
     assert one == pytest.approx(values(nl.cost(graph, [given], METRICS)))  # batches of 1 and of 6
 
 
-def test_the_same_graph_costs_the_same_as_snntorch_hand_made():
+def test_a_graph_costs_the_same_as_the_snntorch_network():
     snntorch = pytest.importorskip("snntorch")
     graph, given = spiking_graph(), spikes(6, 10, 12)
     first, second = nn.Linear(12, 20), nn.Linear(20, 5, bias=False)
@@ -184,7 +184,7 @@ def test_a_convolutional_nir_graph_without_neurons_is_not_stepped():
     assert nl.cost(graph, [x], ["dense_operations"])["dense_operations"].value == 64 * 4 * 18 + 64 * 3
 
 
-def test_what_is_no_graph_is_refused(tmp_path):
+def test_sources_that_are_not_graphs_are_refused(tmp_path):
     with pytest.raises(RequestError, match=r"end in \.nir or \.onnx"):
         nl.cost(tmp_path / "net.pt", [])
     (tmp_path / "net.nir").write_bytes(b"no graph")
@@ -250,7 +250,7 @@ def test_a_bad_nir_graph_is_one_clear_error(case):
         nl.cost(chained(first, second), [spikes(2, 4)], METRICS)
 
 
-def test_a_graph_whose_output_nothing_reaches_is_refused():
+def test_a_graph_without_a_path_to_its_output_is_refused():
     graph = chained(affine(), leaky())
     graph.edges.remove(("a", "n"))
     with pytest.raises(ModelError, match="no path"):
@@ -300,7 +300,7 @@ def test_a_bad_onnx_graph_is_one_clear_error():
             nl.cost(graph, [])
 
 
-def test_weights_of_an_onnx_file_come_from_its_own_folder_alone(tmp_path):
+def test_external_weights_of_an_onnx_file_must_be_in_its_folder(tmp_path):
     made = model(
         [node("Gemm", "x w", "y", transB=1)], {"x": ["n", 4]}, 2, {"w": np.ones((300, 4), np.float32)}
     )
@@ -412,7 +412,7 @@ RANKS = {"attention": 3, "lstm": 3, "gru": 3, "transposed": 4}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_operators_give_the_values_of_the_reference_of_onnx(name):
+def test_operators_equal_onnxs_reference_implementation(name):
     nodes, inputs, held = CASES[name]
     made = model(nodes, inputs, RANKS.get(name, 2), held)
     onnx.checker.check_model(made)

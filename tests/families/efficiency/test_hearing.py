@@ -1,4 +1,4 @@
-"""What a model is shown of sounds, against SciPy's transforms and figures worked out by hand."""
+"""Input representations of sounds, compared with SciPy's transforms and with values computed by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sine(pitch, rate=RATE, count=1, seconds=1.0):
     return np.tile(np.sin(2 * np.pi * pitch * np.arange(round(rate * seconds)) / rate), (count, 1, 1))
 
 
-def test_filters_are_triangles_that_are_even_on_the_mel_scale():
+def test_filters_are_triangles_evenly_spaced_on_the_mel_scale():
     filters = band_filters(16000, 512, 20, 20, 4000)
     assert filters.shape == (20, 257)
     frequencies = np.arange(257) * 16000 / 512
@@ -67,7 +67,7 @@ def test_a_tone_is_loudest_in_the_band_around_its_pitch():
         assert found.mean(axis=2).argmax() == band
 
 
-def test_hearing_follows_the_rate_of_the_sound():
+def test_bands_depend_on_the_rate_of_the_sound():
     slow = represent(hearing(name="bands", hop=5), sine(700, 16000), 16000)
     fast = represent(hearing(name="bands", hop=5, window=1536), sine(700, 48000), 48000)
     assert slow.shape == fast.shape == (1, 20, 201)
@@ -83,7 +83,7 @@ def test_changes_follow_their_definition():
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(-20, 20), min_size=2, max_size=30), st.floats(0.1, 5))
-def test_the_level_that_spikes_tell_never_overshoots(values, step):
+def test_the_level_of_spikes_never_overshoots(values, step):
     signal = np.array(values)
     spikes = changes(signal, step)
     level = np.rint(signal[0]) + step * np.cumsum(spikes)
@@ -109,7 +109,7 @@ def test_a_waveform_keeps_a_tone_at_another_rate():
     )
 
 
-def test_what_cannot_be_heard_is_said():
+def test_invalid_sounds_and_bands_are_refused():
     with pytest.raises(RequestError, match=r"bands from 20 to 4000 Hz are not within 0 and 3000 Hz"):
         represent(hearing(name="bands"), sine(5, 6000), 6000)
     with pytest.raises(RequestError, match=r"band 2 of 200 contains no frequency"):

@@ -1,4 +1,4 @@
-"""Images in IDX files: what is read of them, and what is said of those that are none."""
+"""Images in IDX files: values of valid files, and errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_squares_are_averaged_and_the_rest_dropped(files):
     )
 
 
-def test_plain_files_and_other_names_do_as_well(files, tmp_path):
+def test_uncompressed_files_and_other_names_are_read(files, tmp_path):
     (tmp_path / "a").write_bytes(idx(IMAGES["train"], zipped=False))
     (tmp_path / "b").write_bytes(idx(LABELS["train"], zipped=False))
     found = idx_images(
@@ -73,13 +73,13 @@ LABEL = MNIST["test"].labels
         (LABEL, idx(LABELS["train"]), "has 3 images, .* 7 labels"),
     ],
 )
-def test_what_is_no_set_of_images_is_named(files, name, content, words):
+def test_invalid_image_files_are_refused(files, name, content, words):
     files[name].write_bytes(content)
     with pytest.raises(DataError, match=words):
         idx_images(files)
 
 
-def test_a_missing_file_and_too_large_squares(files):
+def test_a_missing_file_and_too_large_pooling_are_refused(files):
     with pytest.raises(DataError, match="too small for `pool: 5`"):
         idx_images(files, pool=5)
     with pytest.raises(DataError, match=f"needs the file '{LABEL}'"):

@@ -1,4 +1,4 @@
-"""Networks answer data in time: classes, numbers, forecasts; and what that costs."""
+"""Answers of networks to data in time (classes, numbers, forecasts), and their costs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_numbers_are_predicted_too():
     assert np.allclose(found.source.values, labelled().assembly["number"].values[:15].mean())
 
 
-def test_a_sine_is_foretold_by_a_linear_recurrence_and_nearly_by_an_echo_state():
+def test_a_sine_is_predicted_by_a_linear_forecast_and_approximately_by_an_echo_state():
     # a sine plus a constant is a weighted sum of its last values: exactly foretold, on its own answers, for ever
     options = {"task": "forecast", "train": 300, "test": 100, "windows": 2, "stride": 10.0, "per_time": 50.0}
     exact = inference(linear_forecast(id="linear", lags=5, penalty=1e-12), waves(), **options)
@@ -111,7 +111,7 @@ def test_windows_beyond_the_series_and_wrong_models_are_refused():
         inference(constant(id="c"), labelled(), target="nothing")
 
 
-def test_the_series_are_the_same_bytes_again(repository):
+def test_the_series_are_reproduced_to_the_last_byte(repository):
     from neuroledger.data import assembly
 
     path = repository / "data" / "MackeyGlass" / "responses.nc"

@@ -1,4 +1,4 @@
-"""Networks for inference: their shapes, their weights, and what they refuse."""
+"""Networks for inference: shapes, weights and refusals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_untrained_networks_and_wrong_shapes_are_refused():
         model.ready(Examples(torch.zeros(1, 1, 40).numpy(), torch.zeros(40).numpy()))
 
 
-def test_ridge_is_scikit_learns():
+def test_ridge_equals_scikit_learns():
     import numpy as np
     from sklearn.linear_model import Ridge
 

@@ -1,4 +1,4 @@
-"""Incremental learning, several outputs, and boxes: each against an answer that is known."""
+"""Incremental learning, several outputs, and boxes, each compared with a known answer."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_floor_of_incremental_learning_is_the_commonest_class_so_far():
     assert session_accuracy(found.source, found.target).values == pytest.approx([1 / 3, 1 / 4, 1 / 5])
 
 
-def test_incremental_learning_says_what_is_wrong():
+def test_invalid_incremental_learning_is_refused():
     given = classes()
     with pytest.raises(DataError, match="'z'"):
         inference(prototypes(id="p"), given, task="incremental", increments=(("z",),))
@@ -158,7 +158,7 @@ def test_boxes_are_found_where_they_are():
     assert nl.metric("coco_map")(floor.source, floor.target).value < 0.5
 
 
-def test_detection_says_what_is_wrong():
+def test_invalid_detections_are_refused():
     values, text = scene(["tall", 3, 4, 5, 9])
     split = ["train", "test"]
     with pytest.raises(DataError, match="JSON"):

@@ -1,4 +1,4 @@
-"""A linear readout of more data than fit into memory: it learns and answers by batches, and as it does of an array."""
+"""A linear readout of more data than fit into memory: training and answers in batches equal those of an array."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neuroledger.families.efficiency.paradigms.inference import inference
 
 
 def windowed(samples: int = 600) -> xr.DataArray:
-    """Overlapping windows, views of one array, and a truth that is linear in them."""
+    """Overlapping windows as views of one array, and a truth that is linear in them."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(2, (samples + 9, 4)).astype(np.uint8)
     views = np.lib.stride_tricks.sliding_window_view(counts, 10, axis=0)

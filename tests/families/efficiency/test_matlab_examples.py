@@ -1,4 +1,4 @@
-"""Examples in MATLAB files: made ones, and real motor cortex where the mirror is."""
+"""Examples in MATLAB files: simulated ones, and real motor cortex if the mirror is available."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_parts_outputs_and_conditions(tmp_path):
     ]
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_mismatched_variables_are_refused(tmp_path):
     path = tmp_path / "a.mat"
     savemat(
         path,
@@ -45,7 +45,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         matlab_examples({"a.mat": path}, **PARTS)
 
 
-def test_real_reaches_are_read_out_of_motor_cortex(mirror):
+def test_real_reaches_are_decoded_from_motor_cortex(mirror):
     folder = mirror / "dyer2017_m1_reach"
     data = matlab_examples({"chewie_demo.mat": folder / "chewie_demo.mat"}, **PARTS)
     assert data.assembly.shape == (3018, 71, 1)

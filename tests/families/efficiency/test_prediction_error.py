@@ -1,4 +1,4 @@
-"""Errors of numbers and average precision, against scikit-learn, closed forms and the peer's traps."""
+"""Errors of numbers and average precision, compared with scikit-learn, closed forms and NeuroBench's edge cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def numbers(values, **coords):
     return xr.DataArray(values, dims=dims, coords={name: ("presentation", v) for name, v in coords.items()})
 
 
-def test_errors_are_scikit_learns():
+def test_errors_equal_scikit_learns():
     rng = np.random.default_rng(0)
     p, t = rng.normal(size=(40, 3)), rng.normal(size=(40, 3))
     assert float(prediction_error(numbers(p), numbers(t), measure="mse")[0]) == pytest.approx(
@@ -40,7 +40,7 @@ def test_smape_is_200_times_the_difference_over_the_sum():
     assert float(prediction_error(numbers([1.0]), numbers([3.0]), measure="smape")[0]) == 100.0
 
 
-def test_neither_zeros_nor_infinities_spoil_their_neighbours():
+def test_zeros_and_infinities_do_not_affect_other_predictions():
     perfect = numbers([0.0, 1.0, 2.0, 0.0])
     assert float(prediction_error(perfect, perfect, measure="smape")[0]) == 0.0
     given = numbers([np.inf, 1.0, np.nan, 4.0])
@@ -53,13 +53,13 @@ def test_neither_zeros_nor_infinities_spoil_their_neighbours():
 
 @given(st.integers(1, 30), st.integers(1, 4))
 @settings(deadline=None, max_examples=25)
-def test_smape_lies_between_0_and_200(rows, outputs):
+def test_smape_is_between_0_and_200(rows, outputs):
     rng = np.random.default_rng(rows)
     p, t = rng.normal(size=(rows, outputs)), rng.normal(size=(rows, outputs))
     assert 0 <= float(prediction_error(numbers(p), numbers(t), measure="smape")[0]) <= 200
 
 
-def test_series_are_scored_apart_and_only_as_far_as_the_horizon():
+def test_series_are_scored_separately_up_to_the_horizon():
     truth = numbers([1.0, 1.0, 1.0, 1.0], series=["a", "a", "b", "b"], horizon=[0.5, 1.0, 0.5, 2.0])
     given = numbers([1.0, 2.0, 3.0, 9.0])
     whole = prediction_error(given, truth, measure="mse", series="series")
@@ -75,7 +75,7 @@ def test_shapes_must_be_the_same():
         prediction_error(numbers([1.0, 2.0]), numbers([1.0, 1.0]), measure="r2")
 
 
-def test_average_precision_is_scikit_learns_ties_included():
+def test_average_precision_equals_scikit_learns_including_ties():
     rng = np.random.default_rng(1)
     scores, truth = rng.random((200, 4)).round(1), rng.integers(0, 3, 200)
     source = xr.DataArray(scores, dims=("presentation", "choice"), coords={"choice": list("0123")})
@@ -98,7 +98,7 @@ def test_boxes_overlap_by_intersection_over_union():
     assert box_overlap(box, others) == pytest.approx([1, 1 / 3, 0])
 
 
-def test_detections_are_right_once_and_in_order_of_their_scores():
+def test_a_true_box_is_matched_once_in_order_of_scores():
     truth = boxes([[0, 0, 2, 2], [4, 4, 6, 6]], scene=["s", "s"], label=["car", "car"])
     perfect = boxes(truth.values, scene=["s", "s"], label=["car", "car"], score=[0.9, 0.8])
     assert detection_average_precision(perfect, truth).values == pytest.approx(1)

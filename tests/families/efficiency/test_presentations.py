@@ -1,4 +1,4 @@
-"""Presentations are the same numbers from memory and from the disk, whole and by batches, and nothing of them is kept."""
+"""Presentations are the same numbers from memory and from disk, whole and in batches, and are not kept in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from neuroledger.families.efficiency.paradigms.inference import inference
 
 @pytest.fixture
 def sound(tmp_path):
-    """Integers in a memory map: 60 clips of 50 samples at 1,000 per second, of which 32768 are 1."""
+    """Integers in a memory map: 60 clips of 50 samples at 1,000 per second; 32768 represents 1."""
     rng = np.random.default_rng(0)
     values = rng.integers(-3000, 3000, size=(60, 1, 50), dtype=np.int16)
     values[::3] += 9000
@@ -58,7 +58,7 @@ def test_small_data_are_one_array_and_large_ones_a_view_of_the_same_numbers(soun
     assert np.asarray(select_presentations(sound, rows[:0])).shape == (0, 1, 50)
 
 
-def test_integers_without_a_full_scale_stay_as_they_are(sound):
+def test_integers_without_a_full_scale_are_unchanged(sound):
     bare = sound.copy(data=sound.values.copy())
     bare.attrs = {}
     assert np.array_equal(select_presentations(bare, np.arange(4)), bare.values[:4].astype(np.float32))
@@ -67,7 +67,7 @@ def test_integers_without_a_full_scale_stay_as_they_are(sound):
     assert np.array_equal(select_presentations(real, np.arange(4)), real.values[:4].astype(np.float32))
 
 
-def test_what_is_prepared_is_given_the_rate_and_never_the_raw_values(sound, monkeypatch):
+def test_prepare_receives_the_rate_and_scaled_values(sound, monkeypatch):
     asked = []
 
     def prepare(values, rate):
@@ -88,7 +88,7 @@ def test_uneven_time_bins_cannot_be_prepared(sound):
         select_presentations(uneven, np.arange(3), lambda values, rate: values)
 
 
-def test_an_array_that_memory_cannot_hold_is_refused(sound, monkeypatch):
+def test_an_array_that_does_not_fit_into_memory_is_refused(sound, monkeypatch):
     view = Presentations(sound, np.arange(60))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
     with pytest.raises(RequestError, match="use a model that learns in batches"):
@@ -96,7 +96,7 @@ def test_an_array_that_memory_cannot_hold_is_refused(sound, monkeypatch):
     assert view[:2].shape == (2, 1, 50)
 
 
-def test_scores_from_the_disk_are_those_from_memory_and_the_network_alone_is_counted(sound, monkeypatch):
+def test_scores_from_disk_equal_those_from_memory_and_only_the_network_is_counted(sound, monkeypatch):
     held = sound.copy(data=(sound.values / 32768).astype(np.float32))
     model = prototypes(id="prototypes")
     usual = inference(model, Dataset(None, held))

@@ -45,7 +45,7 @@ def firing(made):
     return made.eval()
 
 
-def test_imagery_is_the_peers_network_step_by_step():
+def test_imagery_equals_neurobenchs_network_step_by_step():
     torch.manual_seed(0)
     made = firing(network("imagery"))
     x = 3 * torch.randn(4, 62, 9)
@@ -68,7 +68,7 @@ def weights_of(made, folder):
     return {"model.safetensors": path}
 
 
-def test_outputs_come_in_the_order_of_the_datas_classes(tmp_path):
+def test_outputs_are_in_the_order_of_the_datas_classes(tmp_path):
     torch.manual_seed(1)
     made = firing(network("imagery"))
     model = published_network(
@@ -109,7 +109,7 @@ PARTS = {
 HANDS = ("right_hand", "left_hand")
 
 
-def test_arrays_become_labelled_examples_and_are_answered(tmp_path):
+def test_arrays_are_read_as_labelled_examples_and_answered(tmp_path):
     files, held = arrays(tmp_path / "npy")
     found = array_examples(files, parts=PARTS, classes=HANDS, step=10).assembly
     assert found.sizes == {"presentation": 10, "neuroid": 62, "time_bin": 20}
@@ -151,13 +151,13 @@ def test_archives_of_columns_are_the_same_examples(tmp_path):
         ({"val_y.npy": np.array([{}] * 4)}, "cannot be read as NumPy arrays"),
     ],
 )
-def test_arrays_that_do_not_fit_are_named(tmp_path, changed, words):
+def test_invalid_arrays_are_refused_by_name(tmp_path, changed, words):
     files, _ = arrays(tmp_path / "npy", **changed)
     with pytest.raises(DataError, match=words):
         array_examples(files, parts=PARTS, classes=HANDS)
 
 
-def test_missing_files_and_members_are_named(tmp_path):
+def test_missing_files_and_members_are_refused_by_name(tmp_path):
     files, _ = arrays(tmp_path / "npy")
     with pytest.raises(DataError, match=r"val_y\.npy is not among the files"):
         array_examples({k: v for k, v in files.items() if k != "val_y.npy"}, parts=PARTS, classes=HANDS)

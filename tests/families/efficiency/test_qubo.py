@@ -1,4 +1,4 @@
-"""Maximum independent sets: the published graphs, their published costs, and what the harness notes about solvers."""
+"""Maximum independent sets: the published graphs, their published costs, and the harness's records of solvers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_tabu_reaches_every_published_cost():
     assert (evaluate(tabu, some, meter=None)["cost"] == rows["cost"][::13].to_numpy()).all()
 
 
-def test_annealing_comes_near_published_costs():
+def test_annealing_approaches_published_costs():
     annealed = evaluate(anneal, [workload(50, density, 1) for density in DENSITIES], meter=None)
     assert (annealed["gap"] <= 0.1).all()
 
@@ -161,7 +161,7 @@ def test_solvers_run_as_models_of_a_benchmark():
     assert f"{sum(gap > 0.1 for gap in gaps)} of 60 problems" in floor["solution_time_10"].reason
 
 
-def test_a_solver_is_asked_for_nothing_else():
+def test_a_solver_supports_only_optimisation():
     with pytest.raises(NeuroLedgerError, match="signals"):
         nl.score("tabu.qubo", "Digits.spikes-accuracy")
     with pytest.raises(NeuroLedgerError, match="problems"):

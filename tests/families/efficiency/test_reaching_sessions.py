@@ -1,4 +1,4 @@
-"""Sessions of reaches: windows, velocities and parts against a plain computation, and what is wrong with a file."""
+"""Sessions of reaches: windows, velocities and parts compared with a plain computation, and errors for invalid files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(path: Path, **options):
 
 
 def plainly(made: dict, sample: int, back: int, width: int, *, presence: bool) -> list[int]:
-    """Spikes of each channel in `width` steps of 4 ms that end `back` steps before a sample, by looking at each spike."""
+    """Count spikes of each channel in `width` steps of 4 ms that end `back` steps before a sample, spike by spike."""
     found = []
     for row in made["spikes"]:
         spikes, total = np.concatenate(row), 0
@@ -55,7 +55,7 @@ def plainly(made: dict, sample: int, back: int, width: int, *, presence: bool) -
 
 
 @pytest.mark.parametrize("count", ["presence", "spikes"])
-def test_windows_hold_the_spikes_before_each_sample(path, count):
+def test_windows_contain_the_spikes_before_each_sample(path, count):
     found = read(path, bin_width=28, bins=7, lag=8, count=count)
     made = session()
     assert found.dims == ("presentation", "neuroid", "time_bin") and found.shape == (900, 3, 7)
@@ -75,7 +75,7 @@ def test_windows_are_views_of_one_array(path):
     assert not found.values.flags.owndata
 
 
-def test_velocity_is_a_central_difference_in_millimetres_a_second(path):
+def test_velocity_is_a_central_difference_in_millimetres_per_second(path):
     made, found = session(), read(path)
     expected = [(made["cursor"][i + 1] - made["cursor"][i - 1]) / 0.008 for i in range(1, 899)]
     given = np.c_[found["velocity_x"].values, found["velocity_y"].values]
@@ -83,7 +83,7 @@ def test_velocity_is_a_central_difference_in_millimetres_a_second(path):
     np.testing.assert_allclose(given[0], (made["cursor"][1] - made["cursor"][0]) / 0.004)
 
 
-def test_reaches_begin_where_the_target_is_new_and_are_divided_in_their_order(path):
+def test_reaches_begin_at_target_changes_and_are_split_in_order(path):
     found = read(path)
     starts = np.flatnonzero(np.diff(found["reach"].values)) + 1
     assert starts.tolist() == [60, 200, 310, 500, 640, 800]
@@ -103,7 +103,7 @@ def test_reaches_begin_where_the_target_is_new_and_are_divided_in_their_order(pa
     assert len(set(found["stimulus_id"].values)) == 900
 
 
-def test_long_reaches_are_left_out_of_the_part_they_were_in(path):
+def test_long_reaches_are_left_out_of_their_part(path):
     found = read(path, longest_reach=760.0)
     assert np.unique(found["reach"].values[found["split"].values == "left out"]).tolist() == [
         3
@@ -114,7 +114,7 @@ def test_long_reaches_are_left_out_of_the_part_they_were_in(path):
         read(path, longest_reach=40.0)
 
 
-def test_a_stride_begins_anew_with_each_reach(path):
+def test_a_stride_restarts_with_each_reach(path):
     every, some = read(path, bin_width=8, bins=3), read(path, bin_width=8, bins=3, stride=28)
     rows = [r for a, b in zip([0, 60, 200, 310, 500, 640, 800], [60, 200, 310, 500, 640, 800, 900], strict=True)
             for r in range(a, b, 7)]  # fmt: skip
@@ -140,7 +140,7 @@ def test_units_sorted_and_unsorted(path):
 def neurobench(
     made: dict, ratio: int, steps: int, train: float
 ) -> tuple[np.ndarray, np.ndarray, list[list[int]]]:
-    """What NeuroBench 2.3.0 makes of a session, from its description: windows, labels, and rows of the three parts."""
+    """Return NeuroBench 2.3.0's samples of a session, from its description: windows, labels, and rows of the three parts."""
     times, n = made["times"], len(made["times"])
     edges = np.arange(times[0] - ratio * STEP, times[-1], STEP)
     fired = np.zeros((len(made["spikes"]), len(edges)))
@@ -163,7 +163,7 @@ def neurobench(
 
 
 @pytest.mark.parametrize(("ratio", "steps"), [(1, 1), (7, 3)])
-def test_the_samples_of_neurobench(path, ratio, steps):
+def test_neurobenchs_samples_are_reproduced(path, ratio, steps):
     inputs, labels, parts = neurobench(session(), ratio, steps, 0.5)
     found = read(path, bin_width=4 * ratio, bins=steps, mode="neurobench-2.3")
     assert np.array_equal(found.values, inputs.transpose(0, 2, 1))
@@ -240,7 +240,7 @@ def test_other_layouts_are_refused(path, tmp_path):
         reaching_sessions({"a": path, "b": path})
 
 
-def test_options_that_mean_nothing_are_refused(path):
+def test_invalid_options_are_refused(path):
     for options, says in (
         ({"bin_width": 10.0}, "`bin_width` must be a multiple of 4 ms"),
         ({"stride": 2.0}, "`stride` must be a multiple of 4 ms"),
@@ -250,7 +250,7 @@ def test_options_that_mean_nothing_are_refused(path):
             read(path, **options)
 
 
-def test_h5py_is_asked_for_where_it_is_missing(path, monkeypatch):
+def test_a_missing_h5py_is_named(path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "h5py", None)

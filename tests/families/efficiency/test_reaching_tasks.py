@@ -1,4 +1,4 @@
-"""Six sessions of reaching, and spoken digits as spikes: from downloads to records, by commands alone."""
+"""Six sessions of reaching, and spoken digits as spikes: from downloads to records, by commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEP = 0.004
 
 
 def reaching(path: Path, *, samples: int = 3000, seed: int = 0) -> Path:
-    """A session in which thirty channels fire with rates that are linear in the velocity 80 ms later, the others never."""
+    """A session in which thirty channels fire at rates linear in the velocity 80 ms later, and the others never."""
     rng = np.random.default_rng(seed)
     channels = 96 if path.name.startswith("indy") else 192
     slow = np.exp(-0.5 * (np.arange(-120, 121) / 40) ** 2)
@@ -49,7 +49,7 @@ def reaching(path: Path, *, samples: int = 3000, seed: int = 0) -> Path:
 
 
 def stated(spec: Path, folder: Path) -> None:
-    """Let the spec state the sizes and MD5s of the stand-ins, since it states those of the true files."""
+    """Replace the sizes and MD5s of the real files in a spec by those of the stand-ins."""
     text = re.sub(r"size: \d+, md5", "md5", spec.read_text())
     for file in folder.iterdir():
         digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest()
@@ -122,7 +122,7 @@ def test_six_sessions_become_one_score_for_each_model(place, tmp_path, capsys):
     capsys.readouterr()
 
 
-def test_the_files_that_are_not_the_publishers_are_refused(place, tmp_path, capsys):
+def test_files_that_differ_from_the_published_ones_are_refused(place, tmp_path, capsys):
     folder = tmp_path / "downloads"
     folder.mkdir()
     reaching(folder / "indy_20170131_02.mat", samples=300)
@@ -147,7 +147,7 @@ def test_published_figures_of_the_sessions_average_to_those_of_the_leaderboard(r
 
 
 @pytest.mark.slow
-def test_spoken_digits_are_named_from_their_spikes(place, tmp_path):
+def test_spoken_digits_are_classified_from_their_spikes(place, tmp_path):
     folder = tmp_path / "downloads"
     folder.mkdir()
     keys = [f"digit{k}" for k in range(20)]

@@ -1,4 +1,4 @@
-"""Simulated boxes: other scenes, in which they are found, missed and invented as often as in those they are fitted to."""
+"""Simulated detections: rates of hits, misses and false detections equal those of the fitted scenes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def boxes(
 
 
 def detected(miss: float = 0.2, seed: int = 0) -> Measurement:
-    """Scenes with one to three boxes that stand apart, found a little off; every third scene has one that is not there."""
+    """Scenes with one to three separate boxes, detected with an offset; every third scene has a false detection."""
     rng = np.random.default_rng(seed)
     true, found = ([], [], [], []), ([], [], [], [])
     for scene in range(SCENES):
@@ -47,7 +47,7 @@ def _add(table: tuple[list, ...], row: object, scene: int, label: str, score: fl
         column.append(value)
 
 
-def test_boxes_are_found_as_well_as_in_the_data() -> None:
+def test_boxes_are_detected_as_well_as_in_the_data() -> None:
     measured = detected()
     bound = nl.metric("coco_map")
     draw = simulated_answers(measured, ("stimulus",))
@@ -65,7 +65,7 @@ def test_boxes_are_found_as_well_as_in_the_data() -> None:
     assert one.target is two.target and not np.array_equal(one.source.values, two.source.values)
 
 
-def test_scenes_that_are_hard_are_hard_for_all_models() -> None:
+def test_difficult_scenes_are_difficult_for_all_models() -> None:
     rng = np.random.default_rng(5)
     scene = np.repeat(np.arange(200), 3)
     quality = rng.standard_normal(200)[scene] + rng.standard_normal(600)
@@ -89,7 +89,7 @@ def test_average_precision_of_boxes_is_calibrated_on_them() -> None:
     assert found.passed and found.covers == "the 95 % interval covers new stimuli"
 
 
-def test_boxes_that_meet_nothing_are_refused() -> None:
+def test_detections_without_matches_are_refused() -> None:
     measured = detected()
     away = measured.source + 1000.0
     with pytest.raises(MetricError, match=r"0 of 80 true boxes are found at an overlap of 0\.5"):

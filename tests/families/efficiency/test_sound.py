@@ -1,4 +1,4 @@
-"""Spoken words from archives laid out and encoded like the published ones, read once and kept whole."""
+"""Spoken words from archives in the layout and encodings of the published ones, decoded once and stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sessions():
     return keywords()
 
 
-def test_words_are_read_from_the_archive_as_it_is(tmp_path, words):
+def test_words_are_read_from_the_archive_without_unpacking(tmp_path, words):
     found = check(read_words(tar(tmp_path / "words.tar.gz", words)))
     assert found.shape == (95, 1, 16000) and found.dtype == np.int16
     assert found.attrs == {"units": "1/32768", "full_scale": 32768}
@@ -57,7 +57,7 @@ def test_words_are_read_from_the_archive_as_it_is(tmp_path, words):
         assert not found.values[row, 0, len(held) :].any()
 
 
-def test_the_folder_around_and_the_packing_make_no_difference(tmp_path, words):
+def test_an_enclosing_folder_and_compression_make_no_difference(tmp_path, words):
     usual = read_words(tar(tmp_path / "words.tar.gz", words))
     inside = {f"speech/v2/{name.removeprefix('./')}": content for name, content in words.items()}
     assert read_words(tar(tmp_path / "words.tar", inside)).identical(usual)
@@ -116,7 +116,7 @@ def test_sessions_of_wav_files_and_names_in_decomposed_letters_are_read_too(tmp_
     assert found.shape == (156, 1, 16000) and "l’été" in found["label"].values
 
 
-def test_another_rate_and_length_are_made_of_the_same_sound(tmp_path, words):
+def test_clips_of_another_rate_and_length_are_computed_from_the_same_sound(tmp_path, words):
     path = tar(tmp_path / "words.tar", words)
     slow = read_words(path, Clip(rate=16000, resample=8000, seconds=0.5, longer="cut"))
     assert slow.shape == (95, 1, 4000)
@@ -127,11 +127,11 @@ def test_another_rate_and_length_are_made_of_the_same_sound(tmp_path, words):
 
 
 def kept(folder):
-    """Where the store keeps sounds."""
+    """The store's folder of sounds."""
     return [path.parent for path in (folder / ".cache" / "neuroledger" / "sounds").glob("??/*/index.json")]
 
 
-def test_clips_are_decoded_once_and_never_taken_half_written(tmp_path, words, monkeypatch):
+def test_clips_are_decoded_once_and_incomplete_files_are_never_used(tmp_path, words, monkeypatch):
     path = tar(tmp_path / "words.tar.gz", words)
     usual = read_words(path).copy(deep=True)
     (place,) = kept(tmp_path)
@@ -169,7 +169,7 @@ def test_clips_are_decoded_once_and_never_taken_half_written(tmp_path, words, mo
     assert read_words(path).identical(usual)
 
 
-def test_another_archive_or_another_way_to_decode_has_another_place(tmp_path, words):
+def test_another_archive_or_decoding_has_another_entry(tmp_path, words):
     path = tar(tmp_path / "words.tar", words)
     read_words(path)
     read_words(path, Clip(rate=16000, resample=8000))
@@ -178,7 +178,7 @@ def test_another_archive_or_another_way_to_decode_has_another_place(tmp_path, wo
     assert len(kept(tmp_path)) == 3
 
 
-def test_a_full_disk_is_said_before_anything_is_written(tmp_path, words, monkeypatch):
+def test_a_full_disk_is_reported_before_writing(tmp_path, words, monkeypatch):
     path = tar(tmp_path / "words.tar", words)
     monkeypatch.setattr(
         "shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000, "total": 1, "used": 1})()

@@ -1,4 +1,4 @@
-"""Networks that learn to name sounds: the published architectures by their costs, and learning that repeats itself."""
+"""Networks that learn to classify sounds: costs of the published architectures, and reproducible training."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_m5_costs_what_the_published_baselines_cost(shape, made, footprint, dens
         assert float(f"{costs['dense_operations'].value:.{7 if dense == 1_880_256 else 3}g}") == dense
 
 
-def test_a_network_learns_to_name_sounds_and_does_so_again():
+def test_a_network_learns_to_classify_sounds_reproducibly():
     model = small()
     found = inference(model, sounds())
     named = found.source["choice"].values[found.source.values.argmax(axis=1)]
@@ -85,7 +85,7 @@ def test_a_network_learns_to_name_sounds_and_does_so_again():
     assert not np.array_equal(found.source.values, other.source.values)
 
 
-def test_new_words_are_learnt_from_examples_and_the_others_stay():
+def test_new_words_are_learnt_from_examples_without_changing_the_others():
     model = small(last_layer="prototypes")
     data = sounds(classes=5, each=18)
     found = inference(model, data, task="incremental", shots=5)
@@ -107,7 +107,7 @@ def test_a_trained_last_layer_learns_no_new_words():
         inference(sound_network(id="net", hearing=BANDS), sounds(), task="incremental")
 
 
-def test_what_is_kept_in_a_temporary_file_is_learnt_alike(monkeypatch):
+def test_training_from_a_temporary_file_gives_the_same_network(monkeypatch):
     usual = inference(small(), sounds())
     monkeypatch.setattr(trainable_model, "WHOLE", 10)
     monkeypatch.setattr(module, "IN_MEMORY", 100)
@@ -122,7 +122,7 @@ def test_what_is_kept_in_a_temporary_file_is_learnt_alike(monkeypatch):
         inference(sound_network(id="net", hearing=BANDS), sounds())
 
 
-def test_sounds_too_short_for_the_network_are_said():
+def test_sounds_too_short_for_the_network_are_refused():
     with pytest.raises(ModelError, match="time bins are too few for its kernels and pools"):
         inference(sound_network(id="net", hearing=BANDS, architecture="m5"), sounds(seconds=0.05))
 
@@ -153,7 +153,7 @@ def test_a_spiking_network_of_the_published_size_costs_what_was_published_and_le
         sound_network(id="net", hearing=spikes, architecture="spiking", last_layer="prototypes")
 
 
-def test_prototypes_hear_too():
+def test_prototypes_support_hearing():
     found = inference(prototypes(id="p", hearing=BANDS), sounds())
     named = found.source["choice"].values[found.source.values.argmax(axis=1)]
     assert (named == found.target.values).mean() > 0.9

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with an archive of spoken words is one message that says what and where."""
+"""Every error in an archive of spoken words is one message with the problem and its place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cut(path):
     return path
 
 
-def test_a_truncated_archive_is_said(tmp_path, words):
+def test_a_truncated_archive_is_refused(tmp_path, words):
     with pytest.raises(DataError, match=r"words\.tar\.gz is not a complete tar archive .*fetch it again"):
         read_words(cut(tar(tmp_path / "words.tar.gz", words)))
     with pytest.raises(DataError, match=r"words\.tar is (not a complete tar archive|truncated)|has no list"):
@@ -61,7 +61,7 @@ def test_a_truncated_archive_is_said(tmp_path, words):
         read_words(tmp_path / "empty.tar")
 
 
-def test_a_changed_byte_in_a_packed_archive_is_noticed(tmp_path, words):
+def test_a_changed_byte_in_a_compressed_archive_is_detected(tmp_path, words):
     path = tar(tmp_path / "words.tar.gz", words)
     content = bytearray(path.read_bytes())
     content[-6] ^= 1  # the checksum at the end
@@ -129,7 +129,7 @@ def test_what_is_wrong_with_an_archive_of_sessions_is_one_message(tmp_path, sess
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_opus_of_another_kind_is_said(tmp_path, sessions):
+def test_opus_of_another_format_is_refused(tmp_path, sessions):
     import soundfile
 
     name = "MSWC/pt/clips/pt-one/common_voice_pt_0.opus"
@@ -143,7 +143,9 @@ def test_opus_of_another_kind_is_said(tmp_path, sessions):
         read_sessions(tar(tmp_path / "long.tar", {**sessions, name: opus(np.zeros(60000))}))
 
 
-def test_without_soundfile_wav_is_read_and_opus_says_what_to_install(tmp_path, words, sessions, monkeypatch):
+def test_without_soundfile_wav_is_read_and_opus_is_refused_with_the_install_command(
+    tmp_path, words, sessions, monkeypatch
+):
     usual = builtins.__import__
 
     def lacking(name, *arguments, **named):
@@ -161,7 +163,7 @@ def test_without_soundfile_wav_is_read_and_opus_says_what_to_install(tmp_path, w
 @pytest.mark.parametrize(
     "name", ["../outside.wav", "/etc/outside.wav", "yes/../../outside.wav", "yes\\outside.wav"]
 )
-def test_names_that_leave_the_archive_are_refused(tmp_path, words, name):
+def test_names_outside_of_the_archive_are_refused(tmp_path, words, name):
     path = tar(tmp_path / "words.tar", {**words, name: b"x"})
     with pytest.raises(DataError, match="points outside the archive"):
         read_words(path)
@@ -169,7 +171,7 @@ def test_names_that_leave_the_archive_are_refused(tmp_path, words, name):
     assert not [p for p in tmp_path.rglob("*") if "outside" in p.name]
 
 
-def test_links_devices_doubles_and_giants_are_refused(tmp_path, words, monkeypatch):
+def test_links_devices_duplicates_and_oversized_members_are_refused(tmp_path, words, monkeypatch):
     with pytest.raises(DataError, match="is a link or a device, not a file"):
         read_words(tar(tmp_path / "links.tar", words, links={"yes/secret.wav": "/etc/passwd"}))
     path = tmp_path / "twice.tar"
@@ -185,7 +187,7 @@ def test_links_devices_doubles_and_giants_are_refused(tmp_path, words, monkeypat
         read_words(tar(tmp_path / "large.tar", words))
 
 
-def test_keywords_that_are_not_there_and_noises_too_short_are_said(tmp_path, words):
+def test_missing_keywords_and_too_short_noises_are_refused(tmp_path, words):
     path = tar(tmp_path / "words.tar", words)
     with pytest.raises(DataError, match="has no clips of the keyword 'maybe'"):
         read_words(path, keywords=Keywords(words=("yes", "maybe")))
@@ -197,7 +199,7 @@ def test_keywords_that_are_not_there_and_noises_too_short_are_said(tmp_path, wor
         read_words(tar(tmp_path / "short.tar", short), keywords=Keywords(words=("yes",)))
 
 
-def test_a_file_that_the_spec_does_not_declare_is_said(tmp_path):
+def test_an_undeclared_file_is_refused(tmp_path):
     with pytest.raises(DataError, match="the reader needs the file 'archive'; the spec's `files` are other"):
         word_folders({"other": tmp_path}, archive="archive", clip=Clip(rate=16000), lists=LISTS)
     with pytest.raises(DataError, match="the reader needs the file 'archive'"):

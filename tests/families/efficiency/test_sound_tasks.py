@@ -26,7 +26,7 @@ BENCHMARKS = (
 
 @pytest.fixture
 def place(tmp_path: Path, repository: Path) -> Path:
-    """A repository with the sound tasks as they are published, and what they need."""
+    """A repository with the sound tasks as published, and their definitions."""
     root = tmp_path / "place"
     for kind in ("datasets", "benchmarks", "models", "metrics"):
         (root / "specs" / kind).mkdir(parents=True)
@@ -42,7 +42,7 @@ def place(tmp_path: Path, repository: Path) -> Path:
 
 
 def stand_in(place: Path, repository: Path, id: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """The published spec for a smaller archive: nothing pinned, and no expectation that counts."""
+    """Adapt the published spec to a smaller archive, without pins and expectations of numbers."""
     spec = yaml.safe_load((repository / "specs" / "datasets" / f"{id}.yaml").read_text(encoding="utf-8"))
     spec["unavailable"] = "not pinned: follow access_steps"
     spec.pop("files", None)
@@ -98,7 +98,7 @@ def test_commands_are_pinned_validated_and_scored(
 
 
 @pytest.mark.slow
-def test_keywords_are_pinned_validated_and_learnt_session_by_session(
+def test_keywords_are_pinned_validated_and_learnt_incrementally(
     place: Path, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def smaller(spec: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Labelled spike trains: counts against a plain computation, packed files, and what is wrong with a file."""
+"""Labelled spike trains: counts compared with a plain computation, compressed files, and errors for invalid files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plainly(times: np.ndarray, units: np.ndarray, pool: int, width: float, bins:
 
 
 @pytest.mark.parametrize(("pool", "width"), [(1, 10.0), (10, 100.0)])
-def test_every_spike_is_counted_where_it_was(files, pool, width):
+def test_every_spike_is_counted_in_its_unit_and_bin(files, pool, width):
     found = spike_times(files, parts=PARTS, pool=pool, bin_width=width).assembly
     bins = round(1400 / width)
     assert found.shape == (320, 700 // pool, bins) and found.dtype == np.uint8
@@ -66,7 +66,7 @@ def test_labels_speakers_and_parts(files):
     assert found["time_bin_end"].values[-1] == 1400
 
 
-def test_packed_files_give_the_same(files):
+def test_compressed_files_give_the_same_counts(files):
     packed = {}
     for name, path in files.items():
         packed[f"{name}.gz"] = path.with_name(f"{name}.gz")
@@ -80,7 +80,7 @@ def test_packed_files_give_the_same(files):
         spike_times(packed, parts=parts)
 
 
-def test_many_counts_stay_on_the_disk(files, tmp_path, monkeypatch):
+def test_large_counts_are_stored_on_disk(files, tmp_path, monkeypatch):
     plain = spike_times(files, parts=PARTS).assembly
     monkeypatch.setattr(reader, "IN_MEMORY", 1000)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -109,7 +109,7 @@ def test_many_counts_stay_on_the_disk(files, tmp_path, monkeypatch):
         ([[0.1]], [[3, 4]], "presentation 0 has 1 times for 2 units"),
     ],
 )
-def test_spikes_that_cannot_be_are_refused(files, times, units, says):
+def test_impossible_spikes_are_refused(files, times, units, says):
     write_trains(files["shd_test.h5"], times, units, [0], [0], KEYS)
     with pytest.raises(DataError, match=says):
         spike_times(files, parts=PARTS)
@@ -139,7 +139,7 @@ def test_other_layouts_are_refused(files):
     says("cannot be read as HDF5")
 
 
-def test_options_that_mean_nothing_are_refused(files):
+def test_invalid_options_are_refused(files):
     for options, says in (
         ({"bin_width": 9.0}, "1400 ms are not a number of bins of 9 ms"),
         ({"pool": 11}, "700 units do not form groups of 11"),

@@ -1,4 +1,4 @@
-"""Short ways to count a module in the tests."""
+"""Helpers to count a module in tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def counted(module, *batches, mode="strict", needs=COUNTED, **options) -> Trace:
 
 
 def per_sample(found: Trace) -> tuple[float, float, float]:
-    """MACs, ACs and dense operations for each sample."""
+    """Return MACs, ACs and dense operations per sample."""
     assert not found.failures
     layers = found.layers.values()
     sums = (
@@ -26,7 +26,7 @@ def per_sample(found: Trace) -> tuple[float, float, float]:
 
 
 def ones(module):
-    """The module with every parameter 1."""
+    """Set every parameter of the module to 1."""
     import torch
 
     with torch.no_grad():

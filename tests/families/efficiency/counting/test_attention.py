@@ -1,4 +1,4 @@
-"""Attention by brute force: every share and value that is not zero, whatever is masked, peaked, added or shared."""
+"""Attention compared with brute force: every non-zero share and value, with masks, peaks, and added or shared keys."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Looking(nn.Module):
 
 
 def pairs(a, b):
-    """Products of ``a (…, i, j)`` and ``b (…, j, k)`` of which both factors are not zero."""
+    """Count products of ``a (…, i, j)`` and ``b (…, j, k)`` with two non-zero factors."""
     return (a.ne(0).double() @ b.ne(0).double()).sum().item()
 
 
 def by_hand(module, x):
-    """Effective operations of one sample after the other, the attention written out."""
+    """Count effective operations sample by sample, from the formula of attention."""
     a, total = module.attention, 0.0
     for one in x:
         q, k, v = (given[0] for given in module.given(one[None]))
@@ -116,14 +116,14 @@ def sparse(samples, length=LENGTH):
 
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
-def test_attention_counts_as_it_does_written_out(case):
+def test_attention_counts_equal_those_of_its_formula(case):
     module, x = Looking(**CASES[case]).eval(), sparse(LENGTH)
     macs, acs, _ = counted(module, [x])
     assert (macs + acs) * len(x) == by_hand(module, x)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_attention_counts_alike_in_any_batches(case):
+def test_attention_counts_do_not_depend_on_batches(case):
     module, x = Looking(**CASES[case]).eval(), sparse(64)
     once = counted(module, [x])
     for sizes in ([1] * 64, [LENGTH, 59], [7, 57], [32, 32]):
@@ -131,7 +131,7 @@ def test_attention_counts_alike_in_any_batches(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_answer_of_a_counted_pass_is_that_of_torch(case):
+def test_the_output_of_a_counted_pass_equals_torchs(case):
     module, x = Looking(**CASES[case]).eval(), sparse(3)
     answers = []
     module.register_forward_hook(lambda *given: answers.append(given[-1]))
@@ -155,7 +155,7 @@ def function(q, k, v, **options):
 @pytest.mark.parametrize("scale", [None, 0.0, 1.0, -2.0, 300.0])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_shares_that_are_exactly_zero_mix_nothing_in(scale, causal, dtype):
+def test_shares_that_are_exactly_zero_add_no_operations(scale, causal, dtype):
     q, k, v = (sparse(3, 6).to(dtype) for _ in range(3))
     module, x = function(q, k + q.roll(1, 1), v, scale=scale, is_causal=causal)
     total = 0.0
@@ -170,7 +170,7 @@ def test_shares_that_are_exactly_zero_mix_nothing_in(scale, causal, dtype):
     assert (macs + acs) * len(x) == total
 
 
-def test_spikes_that_are_mixed_by_a_share_of_one_are_accumulated():
+def test_spikes_with_a_share_of_one_are_accumulated():
     spikes = (sparse(4, 1) > 0).float()
     module, x = function(spikes, spikes, spikes)
     macs, acs, _ = counted(module, [x])
@@ -178,7 +178,7 @@ def test_spikes_that_are_mixed_by_a_share_of_one_are_accumulated():
     assert (macs, acs * 4) == (0, 2 * nonzero)
 
 
-def test_attention_whose_parts_are_unknown_is_counted_below_it(monkeypatch):
+def test_attention_with_unknown_parts_is_counted_by_its_operators(monkeypatch):
     module, x = Looking().eval(), sparse(3)
     expected = counted(module, [x])
     monkeypatch.setattr(attention, "PARTS", frozenset())

@@ -14,11 +14,11 @@ from tests.families.efficiency.counting.counting import counted, ones, per_sampl
 
 
 def half(*shape):
-    """Values of 0.5: not zero, and no spikes."""
+    """Values of 0.5: neither zero nor spikes."""
     return torch.full(shape, 0.5)
 
 
-def test_a_linear_layer_counts_products_of_what_is_not_zero():
+def test_a_linear_layer_counts_products_of_nonzero_factors():
     layer = nn.Linear(3, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]]))
@@ -68,7 +68,7 @@ def test_layers_of_ones(layer, shape, effective, dense):
     assert per_sample(counted(ones(layer), inputs)) == (effective, 0, dense)
 
 
-def test_a_pruned_convolution_counts_as_brute_force_does():
+def test_a_pruned_convolution_equals_brute_force():
     torch.manual_seed(0)
     layer = nn.Conv2d(4, 6, 3, stride=2, padding=1, dilation=1, groups=2)
     with torch.no_grad():
@@ -85,7 +85,7 @@ def test_a_pruned_convolution_counts_as_brute_force_does():
 
 @pytest.mark.parametrize(("kind", "gates", "products"), [("RNN", 1, 0), ("LSTM", 4, 3), ("GRU", 3, 3)])
 def test_recurrent_layers_and_their_cells(kind, gates, products):
-    """Of 3 inputs and 5 units; the first step meets a state of zeros."""
+    """3 inputs and 5 units; the state of the first step is zero."""
     steps, units, inputs = 4, 5, 3
     dense = steps * (gates * units * (inputs + units) + products * units)
     layer = ones(getattr(nn, kind)(inputs, units, batch_first=True))
@@ -174,7 +174,7 @@ def test_a_transformer_layer_is_the_sum_of_its_parts():
     assert found.layers["linear1"].elements == 0 and any(layer.elements for layer in found.layers.values())
 
 
-def test_functions_count_as_the_layers_do():
+def test_functions_count_like_layers():
     class Functions(nn.Module):
         def __init__(self):
             super().__init__()
@@ -246,7 +246,7 @@ def test_other_precisions_count_exactly(dtype):
     assert found.weights.parameter_bytes == (512 * 300 + 300 + 2700 + 9) * dtype.itemsize
 
 
-def test_counts_above_what_a_float32_holds_are_exact():
+def test_counts_beyond_float32_are_exact():
     layer = ones(nn.Linear(4099, 4099, bias=False))
     assert per_sample(counted(layer, half(1, 4099)))[::2] == (4099**2, 4099**2)
 
@@ -261,7 +261,7 @@ def test_a_quantised_layer_has_weights_and_operations():
     assert (found.weights.connections, found.weights.zeros) == (60, 0)
 
 
-def test_what_cannot_be_counted_is_named_with_its_weights():
+def test_uncounted_operations_are_named_with_their_weights():
     class Distances(nn.Module):
         def __init__(self):
             super().__init__()
@@ -277,7 +277,7 @@ def test_what_cannot_be_counted_is_named_with_its_weights():
     assert [(part.name, part.weights) for part in found.unreached] == [("Distances.centres", 16)]
 
 
-def test_layers_that_take_shape_at_the_first_call():
+def test_lazy_layers_are_counted_after_the_first_call():
     network = nn.Sequential(nn.LazyLinear(3), nn.ReLU())
     found = counted(network, half(2, 4), half(2, 4), needs=("operations", "activations"))
     assert per_sample(found) == (12, 0, 12)

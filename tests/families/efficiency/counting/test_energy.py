@@ -1,4 +1,4 @@
-"""Modelled energy and memory traffic, against sums made by hand."""
+"""Modelled energy and memory traffic, compared with sums by hand."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_spiking_network_in_a_profile_with_memory_levels_by_hand():
     assert components(alone) == components(moved)  # the size of batches changes nothing
 
 
-def test_a_machine_that_skips_no_zero_pays_for_every_operation():
+def test_a_machine_that_skips_no_zeros_has_the_cost_of_every_operation():
     net, x = nn.Sequential(nn.Linear(100, 20), nn.ReLU(), nn.Linear(20, 10)), torch.zeros(3, 100)
     x[:, :5] = 1
     dense = energy(net, x, zeros="computed", mac={"float32": 2.0}, weight_reads="each time step",
@@ -95,7 +95,7 @@ def test_a_machine_that_skips_no_zero_pays_for_every_operation():
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize")
-def test_data_types_have_prices_of_their_own():
+def test_prices_depend_on_the_data_type():
     mac = {"float32": 4.6, "float16": 1.5, "int8": 0.23}
     x = torch.rand(4, 64) + 0.1
     net = nn.Sequential(nn.Linear(64, 32))

@@ -1,4 +1,4 @@
-"""What networks cost does not change unless a metric's version does: numbers kept beside the tests."""
+"""Costs of networks change only with a metric's version: comparison with stored numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_pinned_costs_are_those_of_the_present_versions():
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:torch.quantize_per_tensor")
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_cost_moves_with_the_version_of_its_metric_only(name):
+def test_a_cost_changes_only_with_the_version_of_its_metric(name):
     costs, pinned = found(name), GOLDEN["costs"][name]
     assert costs.keys() == pinned.keys()
     for metric, value in costs.items():

@@ -1,4 +1,4 @@
-"""Networks as others write them, counted by hand: shared, pruned, sparse, packed, scripted, and written with functions."""
+"""Networks in other styles, counted by hand: shared, pruned, sparse, packed, scripted, and written with functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def weights(found):
 
 
 class Holding(nn.Module):
-    """A network that is one function of its input and its own weight."""
+    """A network that applies one function to its input and its weight."""
 
     def __init__(self, weight, function):
         super().__init__()
@@ -52,7 +52,7 @@ def test_dense_layers_of_all_kinds(layer, shape, operations, held):
     assert weights(found) == held and not found.uncounted
 
 
-def test_a_compiled_layer_counts_as_what_it_compiles():
+def test_a_compiled_layer_counts_like_its_original():
     found = counted(ones(nn.Sequential(torch.compile(nn.Linear(4, 3)), nn.Linear(3, 2))), half(3, 4))
     assert per_sample(found) == (18, 0, 18)
     assert weights(found) == (23, 92, 0, 18) and not found.uncounted
@@ -60,7 +60,7 @@ def test_a_compiled_layer_counts_as_what_it_compiles():
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
 @pytest.mark.filterwarnings("ignore:Sparse")
-def test_sparse_weights_multiply_where_they_are(layout):
+def test_sparse_weights_count_their_nonzero_values(layout):
     weight = torch.eye(4)
     weight[0, 1] = 2.0
     weight = weight.to_sparse(layout=layout)
@@ -86,7 +86,7 @@ def test_the_same_product_written_in_many_ways(function):
     assert per_sample(found) == (12, 0, 12) and not found.uncounted
 
 
-def test_weights_of_ones_make_no_accumulates_of_analogue_inputs():
+def test_analogue_inputs_are_macs_even_if_all_weights_are_one():
     found = counted(Holding(torch.ones(5, 4, 3), lambda x, w: torch.bmm(x.transpose(0, 1), w)), half(2, 5, 4))
     assert per_sample(found) == (60, 0, 60)
     spikes = counted(Holding(torch.full((5, 4, 3), 0.3), lambda x, w: torch.bmm(x, w)), torch.ones(5, 1, 4))
@@ -98,7 +98,7 @@ def test_a_convolution_unfolded_by_hand():
     assert per_sample(found) == (16 * 36, 0, 16 * 36)
 
 
-def test_weights_multiplied_value_by_value_are_no_zero():
+def test_elementwise_products_of_weights_are_never_counted_as_zero():
     network = Holding(torch.ones(4, 3), lambda x, w: (x.unsqueeze(2) * w).sum(1))
     found = counted(network, half(2, 4))
     assert [(part.name, part.weights) for part in found.uncounted] == [("Holding", 12)]
@@ -109,7 +109,7 @@ def test_weights_multiplied_value_by_value_are_no_zero():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_norms_and_masks_of_weights_take_nothing_of_a_sample():
+def test_norms_and_masks_of_weights_are_not_a_cost_per_sample():
     class EveryOther(nn.Module):
         def forward(self, w):
             return w * (torch.arange(w.numel()).reshape(w.shape) % 2)
@@ -244,7 +244,7 @@ def test_compiled_and_batched_code_is_counted_below_the_functions():
     assert {name: layer.dense for name, layer in found.layers.items()} == {"first": 7 * 16, "second": 7 * 12}
 
 
-def test_activations_go_by_the_module_that_calls_them():
+def test_activations_are_named_after_the_calling_module():
     class Mixed(nn.Module):
         def __init__(self):
             super().__init__()
@@ -266,7 +266,7 @@ def test_strides_may_be_lists():
     assert per_sample(found) == (16 * 18, 0, 16 * 18) and not found.uncounted
 
 
-def test_one_weight_used_forwards_and_backwards_meets_each_input_its_own_way():
+def test_a_weight_and_its_transpose_have_different_fan_outs():
     weight = torch.tensor([[1.0, 1.0], [0.0, 1.0]])[..., None, None]
     x = torch.full((3, 2, 4, 4), 0.5)
     x[:, 1] = 0
@@ -285,7 +285,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("way", VIEWS)
 @pytest.mark.parametrize("function", [F.linear, lambda x, w: x @ w.t()])
-def test_views_of_one_weight_that_begin_at_the_same_place_are_told_apart(way, function):
+def test_views_of_one_weight_with_the_same_address_are_distinguished(way, function):
     generator = torch.Generator().manual_seed(4)
     weight = torch.randn(6, 6, generator=generator) * (torch.rand(6, 6, generator=generator) < 0.6)
     x = torch.randn(5, 12, generator=generator)
@@ -299,7 +299,7 @@ def test_views_of_one_weight_that_begin_at_the_same_place_are_told_apart(way, fu
 
 
 @pytest.mark.parametrize("sizes", [(9,), (1,) * 9])
-def test_weights_made_on_the_way_go_by_the_layer_that_uses_them(sizes):
+def test_temporary_weights_are_named_after_the_layer_that_uses_them(sizes):
     network = ones(
         nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 2))
     )

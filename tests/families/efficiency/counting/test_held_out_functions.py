@@ -1,4 +1,4 @@
-"""Networks written with functions of all kinds, each against a count of every pair of factors, one by one."""
+"""Networks written with functions of all kinds, each compared with a count of every pair of factors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def seeded(monkeypatch, repository):
 
 
 def thin(*shape, share=0.5):
-    """Values of which a share is not zero, and none is -1 or 1."""
+    """Values of which a share is non-zero, and none is -1 or 1."""
     return torch.randn(shape) * (torch.rand(shape) < share)
 
 
 def pairs(x, w):
-    """Pairs of an input and a weight (in, out) of which neither is zero, by three loops, for each row of inputs."""
+    """Count pairs of non-zero inputs and weights (in, out) by three loops, for each row of inputs."""
     x, w = np.asarray(x.detach()).reshape(-1, w.shape[0]), np.asarray(w.detach())
     found = 0
     for row in x:
@@ -118,7 +118,7 @@ BELOW = {
 
 @pytest.mark.parametrize("way", BELOW)
 @pytest.mark.filterwarnings("ignore:torch.chain_matmul")
-def test_products_of_functions_without_a_rule_are_counted_below_them(way):
+def test_products_of_functions_without_a_rule_are_counted_by_operators(way):
     function, dense = BELOW[way]
     x, w = torch.rand(6, 8) + 0.1, torch.rand(8, 5) + 0.1
     for batches in ([x], x.split(1), x.split(4)):
@@ -128,7 +128,7 @@ def test_products_of_functions_without_a_rule_are_counted_below_them(way):
 
 
 @pytest.mark.parametrize("way", UNCOUNTED)
-def test_what_no_rule_counts_is_never_zero(way):
+def test_operations_without_a_rule_are_never_counted_as_zero(way):
     network, x = Holding(UNCOUNTED[way], w=torch.randn(8, 5)), torch.randn(3, 8)
     score = nl.cost(network, [x], ["effective_macs"])["effective_macs"]
     assert score.status == "failed" and "not counted" in score.reason
@@ -176,7 +176,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("way", MADE)
-def test_to_make_weights_of_weights_is_nothing_that_a_sample_takes(way):
+def test_computing_weights_from_weights_is_not_a_cost_per_sample(way):
     x = torch.rand(6, 8) + 0.1
     network = nn.Sequential(MADE[way], nn.Linear(8, 2))
     for batches in ([x], x.split(1), x.split(4)):
@@ -185,7 +185,7 @@ def test_to_make_weights_of_weights_is_nothing_that_a_sample_takes(way):
         assert set(found.layers) == {"0", "1"}
 
 
-def test_what_is_learned_for_all_samples_is_spread_over_them_before_it_counts():
+def test_parameters_shared_by_samples_count_for_each_sample():
     class Queries(nn.Module):
         def __init__(self):
             super().__init__()
@@ -203,7 +203,7 @@ def test_what_is_learned_for_all_samples_is_spread_over_them_before_it_counts():
         assert per_sample(counted(Queries(), *batches)) == (dense, 0, dense)
 
 
-def test_pruned_layers_judge_a_sample_over_all_its_steps():
+def test_pruned_layers_classify_a_sample_over_all_its_steps():
     x = (torch.rand(6, 5, 8) < 0.5).float()
     x[0, 3] *= 0.5  # one step of one sample is analogue
     layer = pruned()
@@ -225,7 +225,7 @@ def test_pruned_layers_judge_a_sample_over_all_its_steps():
         assert per_sample(counted(Steps(), *x.split(size))) == truth
 
 
-def test_experts_that_no_sample_chose_take_nothing():
+def test_unused_experts_have_no_operations():
     class Experts(nn.Module):
         def __init__(self):
             super().__init__()
@@ -245,7 +245,7 @@ def test_experts_that_no_sample_chose_take_nothing():
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "MultiheadAttention"])
-def test_sequences_as_long_as_their_batch_are_judged_by_sample(kind):
+def test_sequences_as_long_as_their_batch_are_classified_by_sample(kind):
     class Whole(nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,4 @@
-"""Networks that write into what they are given, fail in their own ways, or come packed, frozen, exported or empty."""
+"""Networks that write into their inputs, fail in unusual ways, or are packed, frozen, exported or empty."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def here(monkeypatch, repository):
 
 
 class Net(nn.Module):
-    """A linear layer, and whatever a function does with it."""
+    """A linear layer, and a function that uses it."""
 
     def __init__(self, function, layer=None):
         super().__init__()
@@ -60,7 +60,7 @@ def forgets(net, x):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("function", [rectifies_its_input, adapts, forgets])
 @pytest.mark.parametrize("metrics", [["effective_macs"], ["latency", "peak_memory", "effective_macs"]])
-def test_what_a_network_writes_into_is_as_it_was(mode, function, metrics):
+def test_everything_a_network_writes_to_is_restored(mode, function, metrics):
     network, x = nn.Sequential(Net(function), nn.Linear(3, 2)), torch.rand(6, 8)
     given, held = x.clone(), {name: value.clone() for name, value in network.state_dict().items()}
     first = nl.cost(network, [x, x], metrics, mode)["effective_macs"]
@@ -70,7 +70,7 @@ def test_what_a_network_writes_into_is_as_it_was(mode, function, metrics):
     assert first.value == again.value > 0
 
 
-def test_membranes_written_in_place_count_as_those_that_are_replaced():
+def test_membranes_updated_in_place_count_like_replaced_ones():
     class InPlace(nn.Module):
         spiking_state = ("membrane",)
         membrane = None
@@ -97,7 +97,7 @@ def test_membranes_written_in_place_count_as_those_that_are_replaced():
 
 
 class SurpriseError(Exception):
-    """An error of a kind that nobody else knows."""
+    """An error of an unknown type."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -119,7 +119,7 @@ def test_any_error_of_a_network_is_a_failure_with_its_reason(mode, error):
     assert found["parameter_count"].value == 27
 
 
-def test_batches_of_other_kinds_are_read_or_refused():
+def test_other_kinds_of_batches_are_read_or_refused():
     network, x = Net(lambda net, x, y=None: net.layer(x)), torch.rand(6, 8) + 0.1
     for batch in (
         (Pair(x, x), None),
@@ -147,14 +147,14 @@ def test_batches_of_other_kinds_are_read_or_refused():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_weights_without_values_are_no_zero(mode):
+def test_weights_without_values_fail_instead_of_counting_zero(mode):
     network = nn.Sequential(nn.Linear(8, 3, device="meta"), nn.ReLU())
     found = nl.cost(network, [torch.rand(2, 8, device="meta")], mode=mode)
     assert {score.status for score in found.values()} == {"failed"}
     assert "meta device" in found["effective_macs"].reason
 
 
-def test_gradients_taken_inside_are_named():
+def test_gradients_computed_inside_are_reported():
     def steps_down(net, x):
         with torch.enable_grad():
             x = x.detach().requires_grad_()
@@ -166,7 +166,7 @@ def test_gradients_taken_inside_are_named():
 
 
 def static(network, x):
-    """The network in integers, with a quantised input and the range of its values found on ``x``."""
+    """The quantised network, with a quantised input and ranges calibrated on ``x``."""
     quantisation = torch.ao.quantization
     network = nn.Sequential(quantisation.QuantStub(), network, quantisation.DeQuantStub()).eval()
     network.qconfig = quantisation.QConfig(
@@ -189,7 +189,7 @@ def static(network, x):
         (nn.Linear(8, 3), (8,), 24),
     ],
 )
-def test_layers_in_integers_count_as_those_of_floats(layer, shape, dense):
+def test_integer_layers_count_like_float_layers(layer, shape, dense):
     x = half(3, *shape)
     found = counted(static(ones(layer), x), x)
     assert per_sample(found) == (per_sample(counted(layer, x))[0], 0, dense)
@@ -197,7 +197,7 @@ def test_layers_in_integers_count_as_those_of_floats(layer, shape, dense):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-def test_packed_tables_connect_nothing_and_half_precision_is_packed_too():
+def test_packed_tables_are_not_connections_and_packed_half_precision_is_counted():
     quantisation = torch.ao.quantization
     network = nn.Sequential(nn.Embedding(10, 8), ones(nn.Linear(8, 3)))
     network[0].qconfig, network[1].qconfig = quantisation.float_qparams_weight_only_qconfig, None
@@ -232,7 +232,7 @@ def test_exported_frozen_and_compiled_code():
     assert per_sample(counted(network, x)) == (64, 0, 64)
 
 
-def test_work_in_another_thread_is_no_zero():
+def test_work_in_another_thread_is_never_counted_as_zero():
     def elsewhere(net, x):
         found = []
         worker = threading.Thread(target=lambda: found.append(net.layer(x)))
@@ -257,7 +257,7 @@ def test_sparse_weights_of_every_layout_have_bytes_and_zeros(layout):
     assert found.parameter_bytes == values * 4 + places * 8
 
 
-def test_weights_made_anew_at_every_call_are_not_kept():
+def test_weights_recomputed_at_every_call_are_not_kept_alive():
     alive = weakref.WeakSet()
 
     def note(net, x):
@@ -271,14 +271,14 @@ def test_weights_made_anew_at_every_call_are_not_kept():
     assert per_sample(found)[2] == 4096 and max(most) <= 2
 
 
-def test_the_house_spikes_are_counted_alike_in_any_batches():
+def test_counts_of_lif_networks_do_not_depend_on_batches():
     network = OverTime(nn.Sequential(nn.Linear(8, 5), Lif(), nn.Linear(5, 3), Lif()))
     x = (torch.rand(7, 8, 7) < 0.4).float()
     whole = counted(network, x)
     assert all(counted(network, *x.split(size)).layers == whole.layers for size in (1, 2, 3))
 
 
-def test_weights_that_only_compiled_code_meets_are_counted_below_it():
+def test_weights_used_only_by_compiled_code_are_counted_by_operators():
     @torch.jit.script
     def hidden(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return x @ w

@@ -1,4 +1,4 @@
-"""What must change nothing: batch size, order, another run, another run at the same time; and what is left behind."""
+"""Invariance of counts to batch size, order, earlier and concurrent runs, and restoration of state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rectified():
 
 
 class Nested(nn.Module):
-    """Spiking layers inside a block of a block, stepped from outside: (spikes, membrane) for one step."""
+    """Spiking layers in nested blocks that take one step per call: (spikes, membrane)."""
 
     def __init__(self):
         super().__init__()
@@ -88,7 +88,7 @@ def test_a_second_run_in_another_order_gives_the_same(name, mode):
 
 @pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
 @pytest.mark.parametrize("name", MODELS)
-def test_runs_at_the_same_time_on_the_same_network_do_not_see_each_other(name, mode):
+def test_concurrent_runs_on_the_same_network_are_independent(name, mode):
     model, x = MODELS[name](), inputs(name)
     alone = counted(model, *x.split(6), mode=mode)
     found, meeting = {}, threading.Barrier(3)
@@ -116,7 +116,7 @@ def _counted(model, batches, mode):
 
 
 @pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
-def test_a_run_inside_a_run(mode):
+def test_nested_runs_are_independent(mode):
     model, x = rectified(), inputs("rectified")
     alone = counted(model, *x.split(6), mode=mode)
     inner = []
@@ -132,7 +132,7 @@ def test_a_run_inside_a_run(mode):
 
 @pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_network_is_left_as_it_was(mode, fails):
+def test_the_network_is_restored(mode, fails):
     model = Nested()
     model.train()
     model.head.eval()
@@ -167,7 +167,7 @@ def test_an_interrupted_pass_leaves_nothing_behind(mode):
         assert not module._forward_hooks and not module._forward_pre_hooks
 
 
-def test_random_networks_count_the_same_again_whatever_else_is_measured():
+def test_random_networks_give_the_same_counts_with_any_other_metrics():
     class Noisy(nn.Module):
         def __init__(self):
             super().__init__()
@@ -203,7 +203,7 @@ def test_memory_does_not_grow_with_the_number_of_batches():
     assert peak(6000) < peak(600) + 200_000  # less than 40 bytes for each further batch
 
 
-def test_inputs_of_ever_new_shapes_do_not_pile_up():
+def test_inputs_of_new_shapes_do_not_accumulate():
     class Any(nn.Module):
         def __init__(self):
             super().__init__()
@@ -216,7 +216,7 @@ def test_inputs_of_ever_new_shapes_do_not_pile_up():
     assert per_sample(found)[0] == 8 * 1200 * 1199 / 2 / 1199
 
 
-def test_nothing_to_run_is_a_failure_and_not_a_zero():
+def test_a_missing_batch_is_a_failure_and_not_zero():
     found = counted(rectified())
     assert set(found.failures) == {"operations", "activations", "membranes"}
     assert found.weights is not None

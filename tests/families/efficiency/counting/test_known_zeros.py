@@ -1,4 +1,4 @@
-"""Large matrices are read once: whatever is written into one, by any of torch's ways, is counted anew."""
+"""Large matrices are read once, and again after any write to them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def changes():
 
 
 @pytest.mark.parametrize("change", changes(), ids=lambda f: f.__name__)
-def test_a_change_between_two_counts_is_seen(change):
+def test_a_change_between_two_counts_is_detected(change):
     torch.manual_seed(0)
     module, x = nn.Linear(WIDE, LARGE // WIDE, bias=False), torch.randn(1, WIDE)
     assert module.weight.numel() == LARGE
@@ -77,7 +77,7 @@ def test_a_known_matrix_is_not_read_again(monkeypatch):
     assert counted(module, x) == first
 
 
-def test_what_is_gone_is_forgotten_and_takes_no_memory():
+def test_deleted_matrices_leave_the_cache():
     module = nn.Linear(WIDE, LARGE // WIDE)
     counted(module, torch.randn(1, WIDE))
     key = id(module.weight)

@@ -1,4 +1,4 @@
-"""Whatever code of one's own remembers from call to call, each batch counts as the first; or the counts fail and say why."""
+"""If user code keeps state between calls, each batch counts like the first, or the counts fail with a reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def afresh(monkeypatch):
 
 
 class Remembering(nn.Module):
-    """Multiplies as often as it is called: once, then twice, …"""
+    """Multiplies as often as it was called: once, then twice, …"""
 
     calls_of_class = 0
 
@@ -117,7 +117,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_batch_counts_as_the_first(way):
+def test_every_batch_counts_like_the_first(way):
     module, x = Remembering(WAYS[way]()).eval(), torch.randn(SAMPLES, WIDTH)
     for _ in range(2):
         for sizes in ([SAMPLES], [1] * SAMPLES, [2, 4]):
@@ -151,13 +151,13 @@ def generated():
         lambda: map(int, range(1, 9)),
     ],
 )
-def test_iterators_that_go_on_are_found_out(source):
+def test_advancing_iterators_are_detected(source):
     found = nl.cost(Reading(source()).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
     for score in found.values():
         assert score.status == "failed" and "cannot be put back" in score.reason
 
 
-def test_iterators_that_change_nothing_are_checked_and_do_no_harm():
+def test_iterators_that_change_no_counts_only_add_a_note():
     found = nl.cost(Reading(itertools.repeat(1)).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
     for score in found.values():
         assert score.status == "scored" and any(note.startswith("checked: ") for note in score.notes)

@@ -1,4 +1,4 @@
-"""Energy by the machine's own counters, which the tests make themselves."""
+"""Energy from the machine's counters, which are simulated by files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def counter(root, folder, name, value, span=1_000_000):
     return root / folder / "energy_uj"
 
 
-def test_packages_and_their_memory_are_summed_and_counters_may_start_again(tmp_path):
+def test_packages_and_their_memory_are_summed_and_counters_may_wrap(tmp_path):
     one = counter(tmp_path, "intel-rapl:0", "package-0", 999_000)
     two = counter(tmp_path, "intel-rapl:1", "package-1", 10)
     memory = counter(tmp_path, "intel-rapl:0:1", "dram", 0)
@@ -54,7 +54,7 @@ def test_joules_per_sample_of_whole_batches(tmp_path, monkeypatch):
     assert "measured, by RAPL (package-0)" in score.notes[0]
 
 
-def test_no_meter_is_one_clear_refusal(tmp_path, monkeypatch):
+def test_a_missing_meter_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(meters, "POWERCAP", tmp_path / "nothing")
     score = nl.cost(nn.Sequential(nn.Linear(4, 2)), [torch.rand(2, 4)], ["energy_measured"])[
         "energy_measured"
@@ -65,7 +65,7 @@ def test_no_meter_is_one_clear_refusal(tmp_path, monkeypatch):
         meters.rapl(tmp_path).start()
 
 
-def test_a_counter_that_does_not_move_is_no_energy(tmp_path, monkeypatch):
+def test_a_counter_that_does_not_change_gives_no_energy(tmp_path, monkeypatch):
     counter(tmp_path, "intel-rapl:0", "package-0", 7)
     monkeypatch.setattr(measured, "SHORTEST", 0.01)
     with pytest.raises(MetricError, match="counted nothing"):

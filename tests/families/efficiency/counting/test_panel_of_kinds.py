@@ -29,7 +29,7 @@ def drawn(*shape, kept=0.7, seed=0):
 
 
 def inputs(*shape):
-    """Analogue samples, and every fourth of them spikes."""
+    """Analogue samples, with spikes in every fourth sample."""
     x = drawn(SAMPLES, *shape, kept=0.6, seed=9)
     x[::4] = (x[::4] > 0.3).float()
     return x
@@ -43,7 +43,7 @@ class Counted:
         self._layers = {}
 
     def rows(self, layer, x, w, places=None):
-        """``x (row, in)`` and ``w (out, in)``: each pair of values that are not zero."""
+        """Count ``x (row, in)`` and ``w (out, in)``: each pair of non-zero values."""
         x, w = np.asarray(x, np.float64), np.asarray(w, np.float64)
         done = int(((x != 0).astype(int) @ (w != 0).T.astype(int)).sum())
         self.note(layer, x, done, x.shape[0] * w.size if places is None else places)
@@ -55,14 +55,14 @@ class Counted:
         self.dense += dense
 
     def gates(self, *pairs):
-        """Values multiplied with values one by one: always MACs, one operation for each pair."""
+        """Count elementwise products: always MACs, one operation for each pair."""
         for a, b in pairs:
             a, b = np.asarray(a), np.asarray(b)
             self.macs += int(((a != 0) & (b != 0)).sum())
             self.dense += a.size
 
     def two(self, left, right):
-        """``left (n, k)`` times ``right (k, m)``, both of the sample: ACs if one of them is spikes."""
+        """Count ``left (n, k)`` times ``right (k, m)``, both from the sample: ACs if one of them is spikes."""
         left, right = np.asarray(left), np.asarray(right)
         done = int(((left != 0).sum(0) * (right != 0).sum(1)).sum())
         plain = np.isin(left, (-1, 0, 1)).all() or np.isin(right, (-1, 0, 1)).all()
@@ -92,7 +92,7 @@ class Kind(nn.Module):
 
 
 class Convolutions(Kind):
-    """Groups, gaps, strides and padding; then the way back, with other strides and cropping."""
+    """Groups, dilation, strides and padding; then transposed convolutions with other strides and cropping."""
 
     shape = (4, 6, 7)
 
@@ -128,7 +128,7 @@ class Convolutions(Kind):
 
 
 class Attention(Kind):
-    """Two heads; keys of which the mask hides the last two."""
+    """Two heads; the mask hides the last two keys."""
 
     shape = (5, 8)
 
@@ -157,7 +157,7 @@ class Attention(Kind):
 
 
 class Gated(Kind):
-    """A GRU of two layers, and its last state read out."""
+    """A GRU of two layers with a readout of its last state."""
 
     shape = (4, 5)
 
@@ -220,7 +220,7 @@ class Custom(Kind):
 
 
 class Scripted(Kind):
-    """One layer of TorchScript, one that is compiled, one that is mapped over samples."""
+    """A TorchScript layer, a compiled layer, and a layer mapped over samples."""
 
     def __init__(self):
         super().__init__()
@@ -245,7 +245,7 @@ class Scripted(Kind):
 
 
 class Shared(Kind):
-    """A layer called twice, and its weights the other way round."""
+    """A layer called twice, and its transposed weights."""
 
     def __init__(self):
         super().__init__()
@@ -304,7 +304,7 @@ class Sparse(Kind):
 
 
 class Remembering(Kind):
-    """A trace in an attribute, a membrane in a buffer and a list of what was, none of which is ever reset."""
+    """A trace in an attribute, a membrane in a buffer and a list of past values, none of which is reset."""
 
     shape = (5, 6)
 
@@ -385,7 +385,7 @@ def expected_of(kind, network, x):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_counts_are_those_of_loops(kind):
+def test_counts_equal_those_of_loops(kind):
     network, x = kind(), inputs(*kind.shape)[:12]
     shown, axis = (x.transpose(0, 1), 1) if kind is TimeFirst else (x, 0)
     expected = expected_of(kind, network, x)
@@ -399,7 +399,7 @@ def test_counts_are_those_of_loops(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_counts_are_those_of_loops_in_batches_of_every_size(kind):
+def test_counts_equal_those_of_loops_in_batches_of_every_size(kind):
     network, x = kind(), inputs(*kind.shape)
     shown, axis = (x.transpose(0, 1), 1) if kind is TimeFirst else (x, 0)
     expected = expected_of(kind, network, x)
@@ -411,7 +411,7 @@ def test_counts_are_those_of_loops_in_batches_of_every_size(kind):
 
 
 class Start(Kind):
-    """A start state of one row, which all samples share, beside a row of the network that no sample changes."""
+    """A start state of one row that all samples share, and a row of the network that no sample changes."""
 
     def __init__(self):
         super().__init__()
@@ -426,7 +426,7 @@ class Start(Kind):
         return self.line @ h.t()
 
 
-def test_a_state_that_all_samples_share_counts_for_each_of_them_in_any_batch():
+def test_a_state_shared_by_samples_counts_for_each_in_any_batch():
     network, x = Start(), inputs(6)
     w, u, v = (layer.weight.detach() for layer in (network.w, network.u, network.v))
     each = []

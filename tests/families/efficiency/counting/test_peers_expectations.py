@@ -1,4 +1,4 @@
-"""What the tests of NeuroBench and of SpikingJelly's counters expect of them, asked of ``nl.cost``.
+"""The expectations in the tests of NeuroBench and of SpikingJelly's counters, applied to ``nl.cost``.
 
 Networks, inputs and figures are those of their tests; where an answer differs by definition, the test says by which.
 """
@@ -97,7 +97,7 @@ def test_neurobench_activation_sparsity():
 
 
 def analogue(*shape):
-    """Ones, but for a first value that keeps them from being taken for spikes."""
+    """Ones, with a first value that is not a spike."""
     x = torch.ones(shape)
     x.view(-1)[0] = 4
     return x
@@ -148,7 +148,7 @@ class Cell(nn.Module):
     ("kind", "states", "macs"), [(nn.LSTMCell, 2, 615), (nn.RNNCell, 1, 150), (nn.GRUCell, 1, 465)]
 )
 def test_neurobench_synaptic_operations_of_cells(kind, states, macs, mode):
-    """Sizes 25 and 5. Where the inputs of the second sample are ones, they are spikes to the strict count alone."""
+    """Sizes 25 and 5. Inputs of the second sample that are all ones are spikes only in the strict count."""
     inputs = (analogue(2, 25), *(torch.full((2, 5), 0.5) for _ in range(states)))
     assert operations(Cell(kind), [(inputs, None)], mode=mode) == pytest.approx(
         (macs, 0)
@@ -158,7 +158,7 @@ def test_neurobench_synaptic_operations_of_cells(kind, states, macs, mode):
 
 
 def macs_of_inputs(kind):
-    """Weights that one input of a cell of five units meets."""
+    """The number of weights that one input of a cell of five units drives."""
     return 5 * {nn.LSTMCell: 4, nn.RNNCell: 1, nn.GRUCell: 3}[kind]
 
 
@@ -249,8 +249,8 @@ def test_spikingjelly_products_of_activations():
     assert operations(Product(), [(factors, None)]) == (120 / 2, 0)
 
 
-def test_norms_and_sums_are_no_synapses_here():
-    """The peer counts a multiply-accumulate for each value of a norm, and an accumulate for each sum of two values."""
+def test_norms_and_sums_are_not_synapses():
+    """SpikingJelly counts a multiply-accumulate for each value of a norm, and an accumulate for each sum of two values."""
     network = nn.Sequential(nn.Linear(4, 3, bias=False), nn.BatchNorm1d(3))
     assert operations(network.eval(), [torch.full((2, 4), 0.5)]) == (12, 0)
 
@@ -260,7 +260,7 @@ PER_BYTE = 24.96
 
 
 def simple(**prices):
-    """The peer's simple model: prices per operation, and of each byte of a weight that an operation reads, or of a state."""
+    """SpikingJelly's simple model: prices per operation, and per byte of weights that operations read, and of states."""
     mac, ac = ({name: pair[which] for name, pair in prices.items()} for which in (0, 1))
     memory = [{"name": "memory", "picojoules_per_byte": PER_BYTE}]
     model = {"name": "hardware", "zeros": "skipped", "mac": mac, "ac": ac, "weight_reads": "each operation",
@@ -277,7 +277,7 @@ def simple(**prices):
     ],
 )
 def test_spikingjelly_simple_energy(x, out, dtype, picojoules):
-    """Weights in half precision are read with two bytes here; the peer's test reads four."""
+    """Half-precision weights are read with two bytes here; SpikingJelly's test reads four."""
     kind = getattr(torch, dtype)
     layer = nn.Linear(4, out, bias=False).to(kind)
     score = nl.cost(layer, [torch.tensor(x, dtype=kind)], [simple(**SIMPLE)])["energy"]

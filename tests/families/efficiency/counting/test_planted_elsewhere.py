@@ -1,4 +1,4 @@
-"""Work planted where no module shows it: packed weights, sparse matrices, closures, globals, operators, scripts."""
+"""Operations planted outside of modules: packed weights, sparse matrices, closures, globals, operators, scripts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def buffers(plant, **held):
 
 
 def eight_bits(dtype=torch.float32):
-    """Weights of 8 bits with one scale for each output; those of one zero are zero."""
+    """8-bit weights with one scale for each output and a zero point of 0."""
     scale = KEPT.abs().amax(1) / 127
     return buffers(
         lambda s, h: torch._weight_int8pack_mm(h.to(dtype), s.w8, s.scale).float(),
@@ -85,7 +85,7 @@ def eight_bits(dtype=torch.float32):
 
 
 def shifted_bits():
-    """Weights of 8 bits whose zero is another number than 0."""
+    """8-bit weights with a non-zero zero point."""
     values, offsets, scale, zero = torch.fbgemm_linear_quantize_weight(KEPT)
     assert zero
     packed = torch.fbgemm_pack_quantized_matrix(values)
@@ -180,7 +180,7 @@ PRODUCTS = {
 
 
 @pytest.mark.parametrize("way", PRODUCTS)
-def test_products_where_no_module_shows_them_are_counted_as_loops_count_them(way):
+def test_products_outside_of_modules_equal_those_of_loops(way):
     module, x = PRODUCTS[way]().eval(), data(32)
     with torch.no_grad():
         h = module.hidden(x)
@@ -191,7 +191,7 @@ def test_products_where_no_module_shows_them_are_counted_as_loops_count_them(way
         assert found["effective_macs"].status == "scored", found["effective_macs"].reason
 
 
-def test_a_product_that_would_end_the_process_is_refused_by_name():
+def test_a_product_that_would_crash_the_process_is_refused():
     found = nl.cost(eight_bits(torch.bfloat16).eval(), [data(9)], ASKED)
     for score in found.values():
         assert score.status == "failed" and "_weight_int8pack_mm ends the process" in score.reason
@@ -214,7 +214,7 @@ def in_a_pool_that_is_held():
 
 
 def shown_again(h):
-    """Each sample once for each output, in memory of its own."""
+    """Each sample repeated for each output, in memory of its own."""
     return h[:, None].repeat(1, WIDTH, 1)
 
 
@@ -346,7 +346,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("way", NAMED)
-def test_work_where_no_module_shows_it_that_no_rule_counts_is_named(way):
+def test_uncounted_work_outside_of_modules_is_reported(way):
     make, words = NAMED[way]
     module, x = make().eval(), data(9)
     for batches in ([x], x.split(1), x.split(4)):
@@ -372,13 +372,13 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("way", HARMLESS)
-def test_what_multiplies_no_matrix_stays_complete(way):
+def test_operations_without_matrix_products_do_not_make_a_score_partial(way):
     found, total = counted(HARMLESS[way]().eval(), [data(9)])
     assert found["effective_macs"].status == "scored", found["effective_macs"].reason
     assert total * 9 == first_layer(data(9))
 
 
-def test_a_state_in_a_list_is_no_matrix_of_weights():
+def test_a_state_in_a_list_is_not_a_weight_matrix():
     class Leaky(nn.Module):
         def __init__(self, samples):
             super().__init__()
@@ -395,7 +395,7 @@ def test_a_state_in_a_list_is_no_matrix_of_weights():
         assert found["effective_macs"].status == "scored" and total == 3 * WIDTH * WIDTH
 
 
-def test_attention_by_the_names_of_its_operators_counts_as_attention():
+def test_attention_operators_count_like_attention():
     ways = {
         "function": lambda q: F.scaled_dot_product_attention(q, q, q),
         "in sight": lambda q: torch.ops.aten._scaled_dot_product_attention_math(q, q, q)[0],
@@ -434,7 +434,7 @@ DIFFERENT = frozenset(
 )  # fmt: skip
 
 
-def test_every_function_of_torch_that_multiplies_and_accumulates_is_counted_or_named():
+def test_every_torch_function_that_multiplies_and_accumulates_is_counted_or_reported():
     functions = {
         f.__name__ for fs in get_overridable_functions().values() for f in fs if hasattr(f, "__name__")
     }

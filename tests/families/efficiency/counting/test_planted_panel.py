@@ -1,4 +1,4 @@
-"""Work planted behind a layer, in every way that torch has: counted as loops count it, or named; alike in any batches."""
+"""Operations planted after a layer, in all forms of torch: equal to loops, or reported, and independent of batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def frozen():
 
 
 class Host(nn.Module):
-    """A layer, rectifiers, and the planted work, with what it holds."""
+    """A layer, rectifiers, and the planted operation with its attributes."""
 
     def __init__(self, plant: Any, **held: Any) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ def data(samples=SAMPLES):
 
 
 def by_loops(h, w):
-    """Products of two factors that are not zero, one by one."""
+    """Count products of two non-zero factors, one by one."""
     h, w = h.tolist(), w.tolist()
     return sum(
         1
@@ -174,7 +174,7 @@ def by_loops(h, w):
 
 
 @pytest.mark.parametrize("way", PRODUCTS)
-def test_a_planted_product_is_counted_as_loops_count_it(way):
+def test_a_planted_product_equals_a_count_by_loops(way):
     module, x = PRODUCTS[way]().eval(), data(9)
     with torch.no_grad():
         h = module.hidden(x)
@@ -184,7 +184,7 @@ def test_a_planted_product_is_counted_as_loops_count_it(way):
 
 
 @pytest.mark.parametrize("way", PRODUCTS)
-def test_planted_products_count_alike_in_batches_of_one_to_sixty_four(way):
+def test_planted_products_do_not_depend_on_batch_size(way):
     module, x = PRODUCTS[way]().eval(), data()
     expected = [counted(module, [x])[0][name].value for name in ASKED]
     for sizes in ([1] * 64, [64], [2] * 32, [7, 57], [63, 1], [16, 3, 45]):
@@ -232,7 +232,7 @@ def transposed():
 
 
 @pytest.mark.parametrize("make", [bilinear, attention, transposed], ids=lambda f: f.__name__)
-def test_other_products_are_counted_as_loops_count_them(make):
+def test_other_products_equal_a_count_by_loops(make):
     module, loops = make()
     x = data(9)
     with torch.no_grad():
@@ -270,14 +270,14 @@ NAMED = {
 
 
 @pytest.mark.parametrize("way", NAMED)
-def test_planted_work_that_no_rule_counts_is_named(way):
+def test_planted_work_without_a_rule_is_reported(way):
     make, words = NAMED[way]
     for asked in ASKED:
         found = nl.cost(make().eval(), [data(9)], [asked])[asked]
         assert found.status == "partial" and words in found.reason, (found.status, found.reason)
 
 
-def test_bags_of_rows_multiply_nothing():
+def test_embedding_bags_have_no_products():
     module = Host(lambda s, h: F.embedding_bag(h.gt(0).long(), s.w, mode="mean"), **matrix())
     found, total = counted(module.eval(), [data(9)])
     assert total * 9 == first_layer(data(9)) and found["effective_macs"].status == "scored"

@@ -1,4 +1,4 @@
-"""Recurrent layers are counted from what they answered; the long way, step by step, finds the same."""
+"""Recurrent layers are counted from their outputs; unrolling them step by step gives the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.families.efficiency.counting.counting import counted, per_sample
 
 
 class Last(nn.Module):
-    """A recurrent layer, batch first, and its answer at the last step."""
+    """A recurrent layer, batch first, and its output at the last step."""
 
     def __init__(self, kind, **options):
         super().__init__()
@@ -35,7 +35,7 @@ OPTIONS = [{}, {"bias": False}, {"num_layers": 2, "bidirectional": True}]
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("silent", [False, True])
-def test_the_short_way_and_the_long_way_agree(kind, options, silent, monkeypatch):
+def test_states_from_outputs_equal_unrolled_states(kind, options, silent, monkeypatch):
     network, x = Last(kind, **options), sequences()
     if silent:  # some units never leave zero
         with torch.no_grad():
@@ -47,7 +47,7 @@ def test_the_short_way_and_the_long_way_agree(kind, options, silent, monkeypatch
     assert counted(network, *x.split(4)).layers == short.layers
 
 
-def test_memory_that_a_closed_gate_hides_is_carried_all_the_same():
+def test_memory_behind_a_closed_gate_is_carried():
     network = Last("LSTM")
     with torch.no_grad():
         network.layer.bias_ih_l0[15:] = -400.0  # o = 0: the answer is zero, the memory is not

@@ -1,4 +1,4 @@
-"""The peer's figures, from its own runs, and its failures put right."""
+"""NeuroBench's figures, from its own runs, and strict counts where it fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOW = {"snn_leaky_batch1"}
 
 
 @pytest.mark.parametrize("name", sorted(set(GOLDEN["conv2d_2_to_4"]) - {"input"}))
-def test_convolutions_as_the_peer_counts_them(name):
+def test_convolutions_equal_neurobenchs_counts(name):
     options = dict(GOLDEN["conv2d_2_to_4"][name])
     dense = options.pop("dense")
     layer = nn.Sequential(ones(nn.Conv2d(2, 4, options.pop("kernel"), **options)))
@@ -32,7 +32,7 @@ def test_convolutions_as_the_peer_counts_them(name):
 
 
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
-def test_cells_as_the_peer_counts_them(kind):
+def test_cells_equal_neurobenchs_counts(kind):
     class Cell(nn.Module):
         def __init__(self):
             super().__init__()
@@ -47,7 +47,7 @@ def test_cells_as_the_peer_counts_them(kind):
         assert macs + acs == GOLDEN["cells_25_to_5_of_ones"][kind]
 
 
-def test_linear_on_steps_sparsity_and_footprints_as_the_peer_has_them():
+def test_linear_on_steps_sparsity_and_footprints_equal_neurobenchs():
     case = GOLDEN["linear_on_steps"]
     layer = nn.Sequential(ones(nn.Linear(case["inputs"], case["outputs"])))
     found = counted(layer, torch.full((2, case["steps"], case["inputs"]), 0.5), mode="neurobench-2.3")
@@ -66,14 +66,14 @@ def test_linear_on_steps_sparsity_and_footprints_as_the_peer_has_them():
 
 
 @pytest.mark.parametrize("name", GOLDEN["unregistered_activations"])
-def test_activations_that_the_peer_does_not_see(name):
+def test_activations_that_neurobench_does_not_count(name):
     network = nn.Sequential(nn.Linear(4, 4), getattr(nn, name)())
     x = torch.full((2, 4), 0.5)
     assert sum(layer.elements for layer in counted(network, x).layers.values()) == 8
     assert sum(layer.elements for layer in counted(network, x, mode="neurobench-2.3").layers.values()) == 0
 
 
-def test_layers_of_the_same_name_stay_apart():
+def test_layers_with_the_same_last_name_are_not_merged():
     network = nn.Sequential(
         nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     )
@@ -85,7 +85,7 @@ def test_layers_of_the_same_name_stay_apart():
 
 @pytest.fixture(scope="module")
 def oracle(reference):
-    """The frozen networks, their inputs, and what the peer reported for them."""
+    """The frozen networks, their inputs, and NeuroBench's figures for them."""
     folder = reference / "neurobench_oracle"
     pytest.importorskip("snntorch")
     sys.path.insert(0, str(folder))
@@ -122,7 +122,7 @@ def oracle(reference):
     return case, sorted(cases)
 
 
-def test_every_case_of_the_peer(oracle):
+def test_every_reference_case_of_neurobench(oracle):
     case, names = oracle
     agreeing = 0
     for name in names:
@@ -166,7 +166,7 @@ def test_every_case_of_the_peer(oracle):
     assert agreeing >= 36
 
 
-def test_failures_of_the_peer_and_recurrent_networks_put_right(oracle):
+def test_neurobenchs_failures_are_counted_in_strict_mode(oracle):
     case, names = oracle
     checked = 0
     for name in names:
@@ -181,7 +181,7 @@ def test_failures_of_the_peer_and_recurrent_networks_put_right(oracle):
     assert checked >= 7
 
 
-def test_strict_agrees_with_the_peer_where_the_peer_is_right(oracle):
+def test_strict_equals_neurobench_where_definitions_agree(oracle):
     case, names = oracle
     for name in names:
         network, x, _, known, fixed = case(name)

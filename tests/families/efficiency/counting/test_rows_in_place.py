@@ -1,4 +1,4 @@
-"""Rows of spikes are counted where they lie: whatever follows them, the counts are those of a loop over all values."""
+"""Rows of spikes are counted without copying: whatever follows them, counts equal those of a loop over all values."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ CASES = {
 
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_rows_of_spikes_count_as_a_loop_does_whatever_else_follows(case, pruned):
+def test_rows_of_spikes_equal_a_loop_whatever_follows(case, pruned):
     assert IN_PLACE <= SAMPLES * WIDTH <= PIECE
     x = CASES[case]()
     weight = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(1)).to(x.dtype)
@@ -101,7 +101,7 @@ def test_rows_of_spikes_count_as_a_loop_does_whatever_else_follows(case, pruned)
         assert (found.macs, found.acs) == tuple(each)
 
 
-def test_a_matrix_of_scores_is_judged_by_its_first_row_only_where_that_row_tells():
+def test_a_matrix_of_scores_is_classified_by_its_first_row_only_if_that_decides():
     class Both(nn.Module):
         def forward(self, q, k):
             return q @ k.transpose(-1, -2)

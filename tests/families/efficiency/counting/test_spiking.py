@@ -1,4 +1,4 @@
-"""Spiking layers: their own dynamics, snntorch's, and what is counted of them."""
+"""Spiking layers: their dynamics in comparison with snntorch, and their counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_neuron_integrates_leaks_fires_and_is_reset_one_step_later():
 
 
 @pytest.mark.parametrize("reset", ["subtract", "zero"])
-def test_our_neuron_is_snntorchs(reset):
+def test_lif_equals_snntorchs_leaky(reset):
     snn = pytest.importorskip("snntorch")
     torch.manual_seed(0)
     current = torch.randn(20, 4, 6)
@@ -58,7 +58,7 @@ def test_spikes_drive_accumulations_and_every_membrane_is_written():
     assert (layer.updates, layer.membranes) == (8, 12)
 
 
-def test_a_network_that_takes_single_steps_is_found_out():
+def test_a_network_that_takes_single_steps_is_detected():
     snn = pytest.importorskip("snntorch")
 
     class Wrapped(nn.Module):
@@ -100,7 +100,7 @@ class Blocks(nn.Module):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_single_steps_of_a_network_with_a_loop_over_its_layers_are_no_loop_over_time(fails):
+def test_a_loop_over_layers_is_not_taken_for_a_loop_over_time(fails):
     torch.manual_seed(0)
     layers = [nn.Linear(6, 5), Lif(0.9), nn.Linear(5, 3), Lif(0.9)]
     x = (torch.rand(8, 4, 6) < 0.5).float()
@@ -116,7 +116,7 @@ def test_single_steps_of_a_network_with_a_loop_over_its_layers_are_no_loop_over_
     assert alone.value == sum(per_sample(whole)[:2]) and alone.n["time_steps"] == 4
 
 
-def test_state_of_nested_snntorch_layers_is_set_back_and_no_part_of_the_footprint():
+def test_state_of_nested_snntorch_layers_is_reset_and_not_in_the_footprint():
     snn = pytest.importorskip("snntorch")
     net = nn.Sequential(nn.Sequential(nn.Linear(6, 5), snn.Leaky(beta=0.9, init_hidden=True)))
     bare = counted(net, needs=("weights",)).weights
@@ -129,7 +129,7 @@ def test_state_of_nested_snntorch_layers_is_set_back_and_no_part_of_the_footprin
     assert net[0][1].mem is kept
 
 
-def test_operations_of_neurons_are_updates_times_what_one_takes():
+def test_neuron_operations_are_updates_times_operations_per_update():
     network = OverTime(nn.Sequential(ones(nn.Linear(3, 5, bias=False)), Lif(0.5)))
     x = torch.zeros(2, 3, 4)
     x[0, 0, 1] = 1.0  # the second sample never changes after its first step
@@ -141,7 +141,7 @@ def test_operations_of_neurons_are_updates_times_what_one_takes():
     assert spikes(counted(network, 2 * x)).value == 5 / 2
 
 
-def test_neurons_of_unknown_cost_are_named():
+def test_neurons_of_unknown_cost_are_reported():
     class Other(nn.Module):
         spiking_state = ("membrane",)
         membrane = None
@@ -160,7 +160,7 @@ def test_neurons_of_unknown_cost_are_named():
     assert none.status == "failed" and "not applicable" in none.reason
 
 
-def test_a_network_that_is_handed_its_state_keeps_it_from_step_to_step():
+def test_a_network_that_takes_its_state_as_an_argument_keeps_it_between_steps():
     class Handed(nn.Module):
         def __init__(self):
             super().__init__()
@@ -177,7 +177,7 @@ def test_a_network_that_is_handed_its_state_keeps_it_from_step_to_step():
     assert found.layers["neurons"].elements - found.layers["neurons"].zeros == 4
 
 
-def test_spiking_layers_whose_code_is_run_out_of_sight_are_no_zero():
+def test_unobserved_spiking_layers_are_never_counted_as_zero():
     class Beside(nn.Module):
         def __init__(self):
             super().__init__()
@@ -192,7 +192,7 @@ def test_spiking_layers_whose_code_is_run_out_of_sight_are_no_zero():
 
 
 @pytest.mark.parametrize("inner", [nn.ReLU(inplace=True), nn.Identity()])
-def test_networks_of_the_house_leave_what_they_are_shown_as_it_was(inner):
+def test_networks_of_this_package_do_not_modify_their_inputs(inner):
     x = torch.randn(5, 6, 8)
     before = x.clone()
     for net in (OverTime(nn.Sequential(inner, nn.Linear(6, 4), Lif())), nn.Sequential(inner, Lif())):

@@ -1,4 +1,4 @@
-"""Networks that keep a state, or compute where no rule looks: every batch starts afresh, nothing is left out."""
+"""Networks with state, or with operations without a rule: every batch starts from the same state, and nothing is ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def here(monkeypatch, repository):
 
 
 def in_package(package, *names):
-    """A base class for each name that looks like that of a package which need not be installed."""
+    """A base class that looks like that of a package, which need not be installed."""
     return [type(name, (nn.Module,), {"__module__": f"{package}.layers"}) for name in names]
 
 
@@ -41,7 +41,7 @@ def in_package(package, *names):
 
 
 class Jelly(BaseNode):
-    """A neuron as SpikingJelly writes them: memories in a dictionary, reset from another, numbers before the first step."""
+    """A neuron in SpikingJelly's style: memories in a dictionary, reset from another, numbers before the first step."""
 
     def __init__(self):
         super().__init__()
@@ -62,7 +62,7 @@ class Jelly(BaseNode):
 
 
 class Sinabs(StatefulLayer):
-    """A neuron as sinabs writes them: a buffer that takes the shape of the batch; whole sequences in one call."""
+    """A neuron in sinabs' style: a buffer with the shape of the batch; whole sequences in one call."""
 
     def __init__(self):
         super().__init__()
@@ -84,7 +84,7 @@ class Sinabs(StatefulLayer):
 
 
 class Norse(SNNCell):
-    """A neuron as norse writes them: the state is an argument and a result."""
+    """A neuron in norse's style: the state is an argument and a result."""
 
     class State(tuple):
         v = property(lambda self: self[0])
@@ -96,7 +96,7 @@ class Norse(SNNCell):
 
 
 class Plain(nn.Module):
-    """A neuron of nobody's framework, with its membrane in a plain attribute."""
+    """A neuron of no framework, with its membrane in a plain attribute."""
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,7 @@ class Plain(nn.Module):
 
 
 class Hidden(nn.Module):
-    """A neuron whose membrane is where nobody looks: in an object in a list."""
+    """A neuron with its membrane in an unusual place: in an object in a list."""
 
     class Box:
         def __init__(self):
@@ -168,13 +168,13 @@ def test_every_batch_of_any_size_starts_from_the_same_state(name, used):
 @pytest.mark.parametrize("name", NEURONS)
 @given(sizes=st.lists(st.integers(1, 64), min_size=1, max_size=6))
 @settings(deadline=None, max_examples=10)
-def test_batches_of_one_to_sixty_four_samples_count_alike(name, sizes):
+def test_counts_do_not_depend_on_batch_size(name, sizes):
     network, x = Stepped(NEURONS[name]), (torch.rand(sum(sizes), 4, 6) < 0.5).float()
     assert counted(network, *x.split(sizes)).layers == counted(network, x).layers
 
 
 class Wanderer(nn.Module):
-    """Draws from every generator there is, and writes into every kind of thing that it holds."""
+    """Draws from all generators, and writes into all kinds of attributes."""
 
     def __init__(self):
         super().__init__()
@@ -215,7 +215,7 @@ class Wanderer(nn.Module):
 
 
 @pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
-def test_attributes_and_generators_are_put_back_before_each_batch_and_after_the_call(mode):
+def test_attributes_and_generators_are_restored_before_each_batch_and_after_the_call(mode):
     network, x = nn.Sequential(Wanderer(), nn.Linear(4, 2)), torch.rand(7, 6)
     weight, before = network[0].layer.weight, network[0].facts()
     once = counted(network, x, mode=mode)
@@ -227,7 +227,7 @@ def test_attributes_and_generators_are_put_back_before_each_batch_and_after_the_
     }
 
 
-def test_batches_drawn_on_the_way_are_not_the_same_batch_again():
+def test_batches_drawn_lazily_are_different_batches():
     seen = []
 
     def batches():
@@ -239,7 +239,7 @@ def test_batches_drawn_on_the_way_are_not_the_same_batch_again():
 
 
 class Normal(nn.Module):
-    """Draws some of NumPy's normal numbers, which come in pairs: a second one waits for the next call."""
+    """Draws NumPy's normal numbers, which are computed in pairs: the second one is cached for the next call."""
 
     def __init__(self, draws):
         super().__init__()
@@ -253,7 +253,7 @@ class Normal(nn.Module):
 @pytest.mark.parametrize("draws", [1, 2, 3])
 @pytest.mark.parametrize("waiting", [0, 1])
 @pytest.mark.parametrize("source", [np.random.MT19937, np.random.PCG64, np.random.SFC64])
-def test_a_normal_number_that_waits_in_numpys_generator_waits_afterwards(source, waiting, draws):
+def test_a_normal_number_cached_in_numpys_generator_is_preserved(source, waiting, draws):
     before = np.random.get_bit_generator()
     try:
         np.random.set_bit_generator(source(3))
@@ -271,7 +271,7 @@ def test_a_normal_number_that_waits_in_numpys_generator_waits_afterwards(source,
 
 
 class Extra(nn.Module):
-    """36 weights in a layer, and 600 more in code that no rule counts; 636 operations in all."""
+    """36 weights in a layer, and 600 more in code without a rule; 636 operations in total."""
 
     def __init__(self, function):
         super().__init__()
@@ -304,7 +304,7 @@ def threaded(x, w):
 
 
 class Function(torch.autograd.Function):
-    """A product with a gradient of one's own."""
+    """A product with a custom gradient."""
 
     @staticmethod
     def forward(context, x, w):
@@ -336,7 +336,7 @@ SEEN = {
 
 
 @pytest.mark.parametrize("way", HIDDEN)
-def test_planted_work_that_cannot_be_counted_is_named(way):
+def test_planted_work_that_cannot_be_counted_is_reported(way):
     network = Extra(HIDDEN[way])
     for name in ("effective_macs", "synaptic_operations", "dense_operations", "energy_45nm"):
         score = nl.cost(network, [torch.rand(3, 6)], [name])[name]
@@ -353,7 +353,7 @@ def test_planted_work_below_torch_functions_is_counted(way):
         assert (score.status, score.value, score.n["coverage"]) == ("scored", 636, 1)
 
 
-def test_work_without_weights_in_compiled_or_foreign_code_is_counted_or_named():
+def test_work_without_weights_in_compiled_or_custom_code_is_counted_or_reported():
     class Gram(nn.Module):
         def __init__(self, product):
             super().__init__()
@@ -370,7 +370,7 @@ def test_work_without_weights_in_compiled_or_foreign_code_is_counted_or_named():
     assert score.status == "failed" and "leave torch" in score.reason
 
 
-def test_a_part_of_a_weight_is_no_whole():
+def test_a_part_of_a_weight_does_not_cover_the_whole():
     class Slices(nn.Module):
         def __init__(self):
             super().__init__()
@@ -398,7 +398,7 @@ def test_a_layer_of_one_output_is_a_connection_too():
     assert score.n["coverage"] == pytest.approx(36 / 636)
 
 
-def test_positions_gains_and_tables_are_no_connections():
+def test_positions_gains_and_tables_are_not_connections():
     class Adds(nn.Module):
         def __init__(self):
             super().__init__()
@@ -415,7 +415,7 @@ def test_positions_gains_and_tables_are_no_connections():
     assert operations_per_sample(found, lambda layer: layer.dense).status == "scored"
 
 
-def test_frameworks_are_recognised_by_their_classes_or_say_so():
+def test_frameworks_are_recognised_by_their_classes():
     x = (torch.rand(4, 5, 6) < 0.5).float()
     for kind in (Jelly, Norse):
         found = counted(Stepped(kind), x)
@@ -434,7 +434,7 @@ def test_frameworks_are_recognised_by_their_classes_or_say_so():
     )
 
 
-def test_layers_of_ones_own_are_registered_without_a_change_to_their_class():
+def test_custom_layers_are_registered_without_changing_their_class():
     x = (torch.rand(4, 5, 6) < 0.5).float()
     for names in ("v", ("v",)):
         scores = nl.cost(Stepped(Plain), [x], ["membrane_updates", "spikes"], spiking={Plain: names})
@@ -448,7 +448,7 @@ def sum_of_spikes(network, x):
     return sum(network.fire(network.first(step)).sum() for step in x.unbind(1))
 
 
-def test_a_foreign_class_may_also_be_declared_by_an_attribute(monkeypatch):
+def test_a_custom_class_can_be_declared_by_an_attribute(monkeypatch):
     monkeypatch.setattr(Jelly, "spiking_state", ("v",), raising=False)
     network, x = Stepped(Jelly), (torch.rand(8, 5, 6) < 0.5).float()
     network(x[:3])
@@ -484,7 +484,7 @@ def test_time_first_input_is_never_silently_wrong(answer, mode):
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-def test_recurrent_layers_that_take_time_first_are_found_out(kind):
+def test_recurrent_layers_that_take_time_first_are_detected(kind):
     layer, x = getattr(nn, kind)(6, 5), torch.rand(20, 4, 6)
     assert "sample_axis=1" in counted(layer, x).failures["operations"]
     found = counted(layer, x, sample_axis=1)
@@ -510,7 +510,7 @@ def test_single_steps_along_the_first_axis():
 
 @given(size=st.integers(1, 12), steps=st.integers(1, 12))
 @settings(deadline=None, max_examples=20)
-def test_time_first_batches_of_any_size_count_alike(size, steps):
+def test_time_first_counts_do_not_depend_on_batch_size(size, steps):
     x = (torch.rand(steps, 24, 6) < 0.5).float()
     x[:, ::3] *= 0.5  # every third sample is analogue at every step
     whole = counted(TimeFirst(), x, sample_axis=1)
@@ -521,7 +521,7 @@ ELSEWHERE = ModuleType("elsewhere")
 
 
 class Leaking(nn.Module):
-    """A state that no snapshot reaches: a variable of another Python module."""
+    """A state outside of the snapshot: a variable of another Python module."""
 
     def __init__(self):
         super().__init__()
@@ -543,7 +543,7 @@ class OfTheBatch(nn.Module):
         return self.layer(x * (x > x.mean()))
 
 
-def test_the_certificate_states_that_runs_and_batch_sizes_agree():
+def test_the_check_states_that_runs_and_batch_sizes_agree():
     metrics, x = ["effective_macs", "activation_sparsity", "footprint"], torch.rand(6, 6) + 1
     net = nn.Sequential(nn.Linear(6, 4), nn.ReLU())
     costs = nl.cost(net, [x, x[:2]], metrics, check=True)
