@@ -25,7 +25,7 @@ def write_reaches(
         for name, values in (("t", times[:, None]), ("cursor_pos", cursor), ("target_pos", target)):
             _numbers(file, name, values)
         _numbers(file, "finger_pos", np.c_[cursor, cursor[:, :1]])
-        cells = [[_numbers(file, None, one.reshape(-1, 1)) for one in row] for row in spikes]
+        cells = [[_numbers(file, None, item.reshape(-1, 1)) for item in row] for row in spikes]
         _cells(file, "spikes", cells)
         _cells(file, "chan_names", [[_text(file, name)] for name in names])
     with path.open("r+b") as raw:

@@ -32,8 +32,8 @@ def drawn(width, height, count=500, start=1_000):
     )
 
 
-def equal(found, expected):
-    assert (found.t.tolist(), found.x.tolist(), found.y.tolist(), found.on.astype(int).tolist()) == tuple(
+def equal(actual, expected):
+    assert (actual.t.tolist(), actual.x.tolist(), actual.y.tolist(), actual.on.astype(int).tolist()) == tuple(
         map(list, zip(*expected, strict=True))
     )
 
@@ -183,10 +183,10 @@ def test_events_equal_those_of_a_reference_decoder(tmp_path):
         path = tmp_path / f"{method}.aedat4"
         path.write_bytes(aedat4(expected, (346, 260), method=method, compress=compress))
         decoder = aedat.Decoder(str(path))
-        found = np.concatenate([packet["events"] for packet in decoder if "events" in packet])
+        values = np.concatenate([packet["events"] for packet in decoder if "events" in packet])
         own = polarity_events(path.read_bytes(), path.name, 346, 260)
         for column, name in zip(own, ("t", "x", "y", "on"), strict=True):
-            np.testing.assert_array_equal(column, found[name])
+            np.testing.assert_array_equal(column, values[name])
 
 
 def test_one_of_several_streams_can_be_chosen():
@@ -213,10 +213,10 @@ def test_truncated_or_damaged_aedat_4_is_refused_at_every_byte():
         damaged = bytearray(content)
         damaged[int(rng.integers(14, len(content)))] ^= int(rng.integers(1, 256))
         try:
-            found = polarity_events(bytes(damaged), "a.aedat4", 64, 64)
+            kept_events = polarity_events(bytes(damaged), "a.aedat4", 64, 64)
         except DataError:
             continue
-        assert len(found.t) <= len(whole.t)
+        assert len(kept_events.t) <= len(whole.t)
 
 
 def test_a_packet_that_decompresses_beyond_the_limit_is_refused(monkeypatch):
@@ -260,6 +260,6 @@ def test_gestures_are_the_same_in_all_three_formats(tmp_path):
         header = HEADER + b"# AEChip: ch.unizh.ini.jaer.chip.retina.DVS128\r\n"
         content = aedat2(some, 128, davis=False, header=header) if number else aedat4(some, (128, 128))
         files[f"{name}.aedat"].write_bytes(content)
-    found = aedat_gestures(files, grid=GRID).assembly
-    np.testing.assert_array_equal(found.values, expected.values)
-    assert len(found) == 3 * len(ROWS)
+    assembly = aedat_gestures(files, grid=GRID).assembly
+    np.testing.assert_array_equal(assembly.values, expected.values)
+    assert len(assembly) == 3 * len(ROWS)

@@ -69,19 +69,19 @@ def counted(some, start, end, bins, pool, width=None):
 
 
 def test_every_gesture_has_its_events(files):
-    found = aedat_gestures(files, grid=GRID).assembly
-    assert found.shape == (9, 32, 5) and found.dtype == np.uint16
+    assembly = aedat_gestures(files, grid=GRID).assembly
+    assert assembly.shape == (9, 32, 5) and assembly.dtype == np.uint16
     for number in range(3):
         for row, (_, start, end) in enumerate(ROWS):
             expected = counted(events(number), start, end, 5, 32)
-            np.testing.assert_array_equal(found.values[3 * number + row], expected)
-    assert found["label"].values[:3].tolist() == ["hand_clapping", "arm_roll", "arm_roll"]
-    assert found["split"].values.tolist() == ["train"] * 6 + ["test"] * 3
-    assert found["subject"].values.tolist() == ["user01"] * 3 + ["user02"] * 3 + ["user24"] * 3
-    assert found["lighting"].values[3] == "fluorescent_led"
-    assert found["duration"].values[0] == 299.0
-    assert (found["polarity"].values[0], found["polarity"].values[16]) == ("off", "on")
-    assert (found["x"].values[17], found["y"].values[17]) == (1, 0)
+            np.testing.assert_array_equal(assembly.values[3 * number + row], expected)
+    assert assembly["label"].values[:3].tolist() == ["hand_clapping", "arm_roll", "arm_roll"]
+    assert assembly["split"].values.tolist() == ["train"] * 6 + ["test"] * 3
+    assert assembly["subject"].values.tolist() == ["user01"] * 3 + ["user02"] * 3 + ["user24"] * 3
+    assert assembly["lighting"].values[3] == "fluorescent_led"
+    assert assembly["duration"].values[0] == 299.0
+    assert (assembly["polarity"].values[0], assembly["polarity"].values[16]) == ("off", "on")
+    assert (assembly["x"].values[17], assembly["y"].values[17]) == (1, 0)
 
 
 def test_the_archive_is_read_without_unpacking(files, tmp_path):
@@ -93,10 +93,10 @@ def test_the_archive_is_read_without_unpacking(files, tmp_path):
 
 
 def test_bins_of_one_width_one_channel_and_presence(files):
-    found = aedat_gestures(files, grid=GRID, width=40.0).assembly
+    assembly = aedat_gestures(files, grid=GRID, width=40.0).assembly
     expected = counted(events(0), ROWS[0][1], ROWS[0][2], 5, 32, width=40_000)
-    np.testing.assert_array_equal(found.values[0], expected)
-    assert found["time_bin_start"].values.tolist() == [0, 40, 80, 120, 160]
+    np.testing.assert_array_equal(assembly.values[0], expected)
+    assert assembly["time_bin_start"].values.tolist() == [0, 40, 80, 120, 160]
     merged = aedat_gestures(files, grid=GRID.model_copy(update={"polarity": "merged"}), width=40.0).assembly
     np.testing.assert_array_equal(merged.values[0], expected[:16] + expected[16:])
     binary = aedat_gestures(files, grid=GRID.model_copy(update={"values": "binary"}), width=40.0).assembly
@@ -125,11 +125,11 @@ def test_events_without_a_neighbour_are_removed_as_noise():
         around = (last[a - 1, b], last[a + 1, b], last[a, b - 1], last[a, b + 1])
         kept.append(any(t[k] - before < 300 for before in around))
         last[a, b] = t[k]
-    found = denoised(made, 300, 12)
-    np.testing.assert_array_equal(found.t, t[kept])
-    np.testing.assert_array_equal(found.x, x[kept])
-    np.testing.assert_array_equal(found.y, y[kept])
-    assert 50 < len(found.t) < 350
+    kept_events = denoised(made, 300, 12)
+    np.testing.assert_array_equal(kept_events.t, t[kept])
+    np.testing.assert_array_equal(kept_events.x, x[kept])
+    np.testing.assert_array_equal(kept_events.y, y[kept])
+    assert 50 < len(kept_events.t) < 350
 
 
 def test_counts_equal_those_of_neurobenchs_library(repository, tmp_path):
@@ -150,8 +150,8 @@ def test_counts_equal_those_of_neurobenchs_library(repository, tmp_path):
 
 
 def test_a_gesture_of_only_noise_is_empty(files):
-    found = aedat_gestures(files, grid=GRID, denoise=0.001).assembly
-    assert not found.values.any()
+    assembly = aedat_gestures(files, grid=GRID, denoise=0.001).assembly
+    assert not assembly.values.any()
 
 
 def test_denoised_gestures_have_fewer_events(files):
@@ -164,17 +164,17 @@ def test_denoised_gestures_have_fewer_events(files):
 
 def test_events_marked_invalid_by_the_camera_are_left_out():
     made = [(t - START, x, y, p) for t, x, y, p in events(0)]
-    found = polarity_events(aedat(made, together=100, valid=False), "a", 128, 128)
-    assert len(found.t) == 891
+    kept_events = polarity_events(aedat(made, together=100, valid=False), "a", 128, 128)
+    assert len(kept_events.t) == 891
     kept = [event for number, event in enumerate(made) if number % 100]
-    assert found.t.tolist() == [t for t, _, _, _ in kept]
-    assert found.x.tolist() == [x for _, x, _, _ in kept]
+    assert kept_events.t.tolist() == [t for t, _, _, _ in kept]
+    assert kept_events.x.tolist() == [x for _, x, _, _ in kept]
 
 
 def test_events_out_of_order_are_sorted():
     made = events(0)
-    found = polarity_events(aedat(made[450:] + made[:450], together=450), "a", 128, 128)
-    assert found.t.tolist() == [t for t, _, _, _ in made]
+    kept_events = polarity_events(aedat(made[450:] + made[:450], together=450), "a", 128, 128)
+    assert kept_events.t.tolist() == [t for t, _, _, _ in made]
 
 
 GOOD = aedat(events(0))

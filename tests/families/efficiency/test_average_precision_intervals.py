@@ -27,17 +27,17 @@ def ranked(run: int, count: int = 60, ties: bool = False) -> tuple[xr.DataArray,
 def scenes(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
     """Scenes with one to three boxes; some are detected approximately, and some detections are false."""
     rng = np.random.default_rng([4, run])
-    true, found = [], []
+    true, result = [], []
     for scene in range(count):
         for _ in range(rng.integers(1, 4)):
             low, label = rng.uniform(0, 80, 2), rng.choice(["disc", "square"])
             true.append(([*low, *(low + 20)], f"{run}s{scene:03d}", label))
             if rng.random() < 0.8:
                 moved = low + rng.normal(0, 2.5, 2)
-                found.append(([*moved, *(moved + 20)], f"{run}s{scene:03d}", label, rng.normal(1, 1)))
+                result.append(([*moved, *(moved + 20)], f"{run}s{scene:03d}", label, rng.normal(1, 1)))
         if rng.random() < 0.5:
             low = rng.uniform(0, 80, 2)
-            found.append(([*low, *(low + 20)], f"{run}s{scene:03d}", "disc", rng.normal(0, 1)))
+            result.append(([*low, *(low + 20)], f"{run}s{scene:03d}", "disc", rng.normal(0, 1)))
 
     def boxes(rows: list[tuple]) -> xr.DataArray:
         names = ("scene", "label", "score")[: len(rows[0]) - 1]
@@ -46,7 +46,7 @@ def scenes(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
             np.array([row[0] for row in rows]), dims=("presentation", "corner"), coords=coords
         )
 
-    return boxes(found), boxes(true)
+    return boxes(result), boxes(true)
 
 
 def map_of(run: int) -> Score:
@@ -81,11 +81,11 @@ def test_boxes_without_each_scene() -> None:
 
 @pytest.mark.parametrize("score", [map_of, coco_of])
 def test_intervals_cover_new_images(score) -> None:
-    found = [score(run) for run in range(80)]
-    values = np.array([each.value for each in found])
-    assert found[0].interval_covers == "the 95 % interval covers new stimuli"
-    assert np.mean([each.low <= values.mean() <= each.high for each in found]) >= 0.87
-    claimed = np.sqrt(np.mean([each.spread.variance for each in found]))
+    scores = [score(run) for run in range(80)]
+    values = np.array([each.value for each in scores])
+    assert scores[0].interval_covers == "the 95 % interval covers new stimuli"
+    assert np.mean([each.low <= values.mean() <= each.high for each in scores]) >= 0.87
+    claimed = np.sqrt(np.mean([each.spread.variance for each in scores]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
 
 
@@ -106,18 +106,18 @@ def few_missed(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
         "label": ("presentation", np.tile(["disc", "square"], count)),
     }
     true = xr.DataArray(corners, dims=("presentation", "corner"), coords=coords)
-    found = true[rng.random(2 * count) < 0.98]
-    return found.assign_coords(score=("presentation", rng.random(len(found)))), true
+    result = true[rng.random(2 * count) < 0.98]
+    return result.assign_coords(score=("presentation", rng.random(len(result)))), true
 
 
 def test_intervals_stay_wide_enough_if_no_box_is_missed() -> None:
     """Without two more misses, 74 of 100 intervals contain the truth; intervals of scenes with misses do not change."""
     bound = nl.metric("coco_map", overlaps=[0.5])
-    found = [bound(*few_missed(run)) for run in range(120)]
-    values = np.array([each.value for each in found])
+    result = [bound(*few_missed(run)) for run in range(120)]
+    values = np.array([each.value for each in result])
     assert 10 < (values == 1).sum() < 40
-    assert np.mean([each.low <= values.mean() <= each.high for each in found]) >= 0.92
-    claimed = np.sqrt(np.mean([each.spread.variance for each in found]))
+    assert np.mean([each.low <= values.mean() <= each.high for each in result]) >= 0.92
+    claimed = np.sqrt(np.mean([each.spread.variance for each in result]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.1, abs=0.2)
 
 

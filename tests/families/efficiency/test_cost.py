@@ -32,27 +32,27 @@ def network():
 
 
 def test_every_metric_has_a_number_with_its_unit_and_direction():
-    found = nl.cost(
+    costs = nl.cost(
         network(), [torch.full((3, 4), 0.5)], [*DEFAULT, *MEASURED, "energy_45nm", "synaptic_operations"]
     )
-    values = {name: score.value for name, score in found.items()}
-    assert {name for name, score in found.items() if score.status != "scored"} == {"membrane_updates"}
-    assert "not applicable" in found["membrane_updates"].reason  # it has no membrane, and none is not 0
+    values = {name: score.value for name, score in costs.items()}
+    assert {name for name, score in costs.items() if score.status != "scored"} == {"membrane_updates"}
+    assert "not applicable" in costs["membrane_updates"].reason  # it has no membrane, and none is not 0
     expected = {
         "parameter_count": 44, "footprint": 176, "connection_sparsity": 0, "activation_sparsity": 0,
         "effective_macs": 36, "effective_acs": 0, "synaptic_operations": 36, "dense_operations": 36,
     }  # fmt: skip
     assert {name: values[name] for name in expected} == expected
     assert values["energy_45nm"] == pytest.approx(36 * 4.6e-12)
-    assert found["effective_macs"].unit == "MAC/sample" and found["effective_macs"].direction == "lower"
-    assert found["effective_macs"].samples.to_series().to_dict() == {"0": 24, "2": 12}
-    assert found["activation_sparsity"].samples["layer"].values.tolist() == ["1"]
-    assert found["latency"].value > 0 and found["throughput"].value > 0
-    assert found["latency"].n["threads"] == torch.get_num_threads() and found["latency"].n["warm_up"] == 5
+    assert costs["effective_macs"].unit == "MAC/sample" and costs["effective_macs"].direction == "lower"
+    assert costs["effective_macs"].samples.to_series().to_dict() == {"0": 24, "2": 12}
+    assert costs["activation_sparsity"].samples["layer"].values.tolist() == ["1"]
+    assert costs["latency"].value > 0 and costs["throughput"].value > 0
+    assert costs["latency"].n["threads"] == torch.get_num_threads() and costs["latency"].n["warm_up"] == 5
     # weights, the input, and the outputs of both linear layers with the rectifier's between
-    assert found["peak_memory"].value >= 176 + 4 * (4 + 6 + 6)
-    assert any("measured" in note for note in found["latency"].notes)
-    assert any("modelled" in note for note in found["energy_45nm"].notes)
+    assert costs["peak_memory"].value >= 176 + 4 * (4 + 6 + 6)
+    assert any("measured" in note for note in costs["latency"].notes)
+    assert any("modelled" in note for note in costs["energy_45nm"].notes)
 
 
 def test_order_of_metrics_changes_nothing():
@@ -160,11 +160,11 @@ def test_brain_models_have_costs_too():
     from neuroledger.spec.catalog import open_catalog
 
     stimuli = load_dataset(open_catalog(), "Digits.simulated").stimuli
-    found = answering_cost(small_cnn(id="m"), stimuli)
+    costs = answering_cost(small_cnn(id="m"), stimuli)
     # 64 × 64 images: three convolutions with padding, halved twice, and two linear layers
     dense = 4096 * 9 * 16 + 1024 * 9 * 16 * 32 + 256 * 9 * 32 * 64 + 256 * 64 + 640
-    assert found["dense_operations"].value == dense
-    assert 0 < found["synaptic_operations"].value < dense
+    assert costs["dense_operations"].value == dense
+    assert 0 < costs["synaptic_operations"].value < dense
 
 
 @pytest.mark.parametrize(

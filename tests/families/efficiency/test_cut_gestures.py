@@ -45,12 +45,12 @@ def packed(folder, **changed):
 
 
 def test_counts_are_those_of_the_same_events_in_a_recording(tmp_path):
-    found = cut_gestures(packed(tmp_path), grid=GRID, denoise=200.0).assembly
-    assert found["label"].values.tolist() == ["hand_clapping", "other_gestures", "right_arm_clockwise"]
-    assert found["split"].values.tolist() == ["train", "train", "test"]
-    assert found["subject"].values.tolist() == ["user01", "user01", "user24"]
-    assert found["lighting"].values[2] == "fluorescent_led"
-    assert len(set(found["stimulus_id"].values.tolist())) == 3
+    assembly = cut_gestures(packed(tmp_path), grid=GRID, denoise=200.0).assembly
+    assert assembly["label"].values.tolist() == ["hand_clapping", "other_gestures", "right_arm_clockwise"]
+    assert assembly["split"].values.tolist() == ["train", "train", "test"]
+    assert assembly["subject"].values.tolist() == ["user01", "user01", "user24"]
+    assert assembly["lighting"].values[2] == "fluorescent_led"
+    assert len(set(assembly["stimulus_id"].values.tolist())) == 3
     for row, seed in enumerate((0, 10, 7)):
         some = [(int(t) * 1000, int(x), int(y), int(p)) for x, y, p, t in events(seed)]
         (tmp_path / "user01_lab.aedat").write_bytes(aedat(some))
@@ -59,7 +59,7 @@ def test_counts_are_those_of_the_same_events_in_a_recording(tmp_path):
         (tmp_path / "trials_to_test.txt").write_text("")
         whole = {path.name: path for path in tmp_path.iterdir() if path.suffix != ".gz"}
         np.testing.assert_array_equal(
-            found.values[row], aedat_gestures(whole, grid=GRID, denoise=200.0).assembly.values[0]
+            assembly.values[row], aedat_gestures(whole, grid=GRID, denoise=200.0).assembly.values[0]
         )
     assert cut_gestures(packed(tmp_path), grid=GRID, width=100.0).assembly["time_bin_end"].values[0] == 100
 

@@ -29,14 +29,14 @@ SCORES = {
 
 
 def test_the_flat_layout_has_neurobenchs_keys_and_no_false_numbers():
-    found = flat(SCORES)
-    assert found == {
+    exported = flat(SCORES)
+    assert exported == {
         "ParameterCount": 2410, "Footprint": 9640, "ClassificationAccuracy": 0.75, "ActivationSparsity": 0.25,
         "R2": None, "ActivationSparsityByLayer": {"1": 0.25},
         "SynapticOperations": {"Effective_MACs": 1299.72, "Effective_ACs": 0.0, "Dense": 2368.0},
     }  # fmt: skip
-    assert isinstance(found["ParameterCount"], int)
-    assert "NaN" not in json.dumps(found)
+    assert isinstance(exported["ParameterCount"], int)
+    assert "NaN" not in json.dumps(exported)
     assert set(flat(SCORES, version="v1")) >= {"footprint", "synaptic_operations", "classification_accuracy"}
     partial = {"effective_macs": Score(5.0, status="partial", reason="half")}
     assert flat(partial) == {"SynapticOperations": {"Effective_MACs": None}}
@@ -44,15 +44,15 @@ def test_the_flat_layout_has_neurobenchs_keys_and_no_false_numbers():
 
 def test_extra_values_cannot_overwrite_a_group():
     extra = {"correctness": {"accuracy": 1.0}, "metrics": 3, "array": np.float32(0.5), "nan": float("nan")}
-    found = nested("digits", "m", SCORES, extra=extra)
-    assert found["metrics"]["correctness"] == {"accuracy": 0.75, "r2": None}
-    assert found["metrics"]["complexity"] == {
+    exported = nested("digits", "m", SCORES, extra=extra)
+    assert exported["metrics"]["correctness"] == {"accuracy": 0.75, "r2": None}
+    assert exported["metrics"]["complexity"] == {
         "total_parameters": 2410, "synaptic_operations": 584874, "activation_sparsity": 0.25, "total_spikes": None,
         "timesteps": 10,
     }  # fmt: skip
-    assert found["metrics"]["system"] == {"latency_ms": None, "energy_nj": None}
-    assert found["extra"]["correctness"] == {"accuracy": 1.0} and found["extra"]["nan"] is None
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert exported["metrics"]["system"] == {"latency_ms": None, "energy_nj": None}
+    assert exported["extra"]["correctness"] == {"accuracy": 1.0} and exported["extra"]["nan"] is None
+    assert json.loads(json.dumps(exported, allow_nan=False)) == exported
     counted = nested("digits", "m", {"spikes": Score(2.5, n={"samples": 4})})
     assert counted["metrics"]["complexity"]["total_spikes"] == 10
 
@@ -81,12 +81,12 @@ def test_partial_and_failed_scores_are_null_in_the_nested_layout():
         "spikes": half,
         "activation_sparsity": half,
     }
-    found = nested("digits", "m", scores)
-    assert found["metrics"]["complexity"] == {
+    exported = nested("digits", "m", scores)
+    assert exported["metrics"]["complexity"] == {
         "total_parameters": None, "synaptic_operations": None, "activation_sparsity": None, "total_spikes": None,
         "timesteps": 3,
     }  # fmt: skip
-    assert found["counting_mode"] == "strict"
+    assert exported["counting_mode"] == "strict"
     still = nested("digits", "m", {"dense_operations": Score(9.0, n={"samples": 4})})
     assert still["metrics"]["complexity"]["timesteps"] == 1
     bare = nested("digits", "m", {"accuracy": Score(0.5)})
@@ -96,18 +96,18 @@ def test_partial_and_failed_scores_are_null_in_the_nested_layout():
 def test_modelled_energy_is_never_in_the_field_of_measured_energy():
     modelled = Score(2e-6, notes=("evidence: modelled (a source)", "mode strict"))
     measured = Score(3e-6, notes=("evidence: measured, by RAPL", "mode strict"))
-    found = nested("digits", "m", {"energy_45nm": modelled, "energy": modelled})
-    assert found["metrics"]["system"]["energy_nj"] is None
-    assert found["extra"]["modelled"] == {
+    exported = nested("digits", "m", {"energy_45nm": modelled, "energy": modelled})
+    assert exported["metrics"]["system"]["energy_nj"] is None
+    assert exported["extra"]["modelled"] == {
         "energy_45nm_nj": pytest.approx(2000),
         "energy_nj": pytest.approx(2000),
     }
-    found = nested(
+    exported = nested(
         "digits", "m", {"energy_45nm": modelled, "energy_measured": measured, "latency": Score(0.5)}
     )
-    assert found["metrics"]["system"] == {"latency_ms": 500, "energy_nj": pytest.approx(3000)}
-    assert found["extra"] == {"modelled": {"energy_45nm_nj": pytest.approx(2000)}}
-    assert found["units"]["energy_nj"] == "one sample, measured"
+    assert exported["metrics"]["system"] == {"latency_ms": 500, "energy_nj": pytest.approx(3000)}
+    assert exported["extra"] == {"modelled": {"energy_45nm_nj": pytest.approx(2000)}}
+    assert exported["units"]["energy_nj"] == "one sample, measured"
 
 
 def test_neuron_operations_have_neurobenchs_names():

@@ -48,17 +48,17 @@ def one(files, part="train"):
 
 
 def test_labelled_frames_are_read_with_the_boxes_that_count(files):
-    found = event_histograms(files, boxes=RULES).assembly
-    assert found.shape == (9, 2 * 18 * 32, 1) and found.dtype == np.uint8
-    assert found.attrs["full_scale"] == 255
-    assert found["split"].values.tolist() == ["test"] * 3 + ["train"] * 3 + ["validation"] * 3
-    assert found["session"].values[0] == "moorea_test_01_000"
-    assert found["stimulus_id"].values[:3].tolist() == [
+    assembly = event_histograms(files, boxes=RULES).assembly
+    assert assembly.shape == (9, 2 * 18 * 32, 1) and assembly.dtype == np.uint8
+    assert assembly.attrs["full_scale"] == 255
+    assert assembly["split"].values.tolist() == ["test"] * 3 + ["train"] * 3 + ["validation"] * 3
+    assert assembly["session"].values[0] == "moorea_test_01_000"
+    assert assembly["stimulus_id"].values[:3].tolist() == [
         f"moorea_test_01_000_0_60000000_{k:05d}" for k in (11, 12, 20)
     ]
     for row, k in enumerate((11, 12, 20)):
-        np.testing.assert_array_equal(found.values[row, :, 0], FRAMES[k].ravel())
-    assert [json.loads(text) for text in found["boxes"].values[:3]] == [
+        np.testing.assert_array_equal(assembly.values[row, :, 0], FRAMES[k].ravel())
+    assert [json.loads(text) for text in assembly["boxes"].values[:3]] == [
         [["pedestrian", 4.0, 2.0, 14.0, 7.0], ["car", 20.0, 10.0, 32.0, 18.0]],
         [],
         [["two wheeler", 5.0, 5.0, 15.0, 15.0]],
@@ -66,19 +66,19 @@ def test_labelled_frames_are_read_with_the_boxes_that_count(files):
 
 
 def test_previous_frames_pooling_and_the_selection_of_frames(files):
-    found = event_histograms(one(files), boxes=RULES, bins=3, pool=2, every=2).assembly
-    assert found.sizes == {"presentation": 2, "neuroid": 2 * 9 * 16, "time_bin": 3}
+    assembly = event_histograms(one(files), boxes=RULES, bins=3, pool=2, every=2).assembly
+    assert assembly.sizes == {"presentation": 2, "neuroid": 2 * 9 * 16, "time_bin": 3}
     expected = np.round(FRAMES[11].reshape(2, 9, 2, 16, 2).mean(axis=(2, 4), dtype=np.float32)).ravel()
-    np.testing.assert_array_equal(found.values[0, :, 1], expected)
-    assert found["time_bin_end"].values.tolist() == [-100, -50, 0]
-    assert json.loads(found["boxes"].values[1]) == [["two wheeler", 2.5, 2.5, 7.5, 7.5]]
+    np.testing.assert_array_equal(assembly.values[0, :, 1], expected)
+    assert assembly["time_bin_end"].values.tolist() == [-100, -50, 0]
+    assert json.loads(assembly["boxes"].values[1]) == [["two wheeler", 2.5, 2.5, 7.5, 7.5]]
 
 
 def test_frames_before_the_start_are_zeros(files):
-    found = event_histograms(one(files), boxes=RULES, bins=14).assembly
-    assert not found.values[0, :, :12].any()
+    assembly = event_histograms(one(files), boxes=RULES, bins=14).assembly
+    assert not assembly.values[0, :, :12].any()
     np.testing.assert_array_equal(
-        found.values[0, :, 12:], np.stack([FRAMES[10].ravel(), FRAMES[11].ravel()], 1)
+        assembly.values[0, :, 12:], np.stack([FRAMES[10].ravel(), FRAMES[11].ravel()], 1)
     )
 
 
@@ -86,9 +86,9 @@ def test_shares_are_stored_as_integers(files, tmp_path):
     shares = {11: RNG.random(SHAPE).astype(np.float16), 20: np.full(SHAPE, 2.0, np.float16)}
     name = next(name for name in one(files) if name.endswith(".h5"))
     tensor(files[name], shares, 30, camera=(64, 36))
-    found = event_histograms(one(files), boxes=RULES).assembly
-    np.testing.assert_allclose(found.values[0, :, 0] / 255, shares[11].ravel(), atol=0.003)
-    assert (found.values[2] == 255).all()
+    assembly = event_histograms(one(files), boxes=RULES).assembly
+    np.testing.assert_allclose(assembly.values[0, :, 0] / 255, shares[11].ravel(), atol=0.003)
+    assert (assembly.values[2] == 255).all()
 
 
 def test_events_are_counted_like_histograms(tmp_path):
@@ -99,12 +99,14 @@ def test_events_are_counted_like_histograms(tmp_path):
     (tmp_path / "a_td.dat").write_bytes(dat(some, 64, 36))
     (tmp_path / "a_bbox.npy").write_bytes(boxes(ROWS))
     files = {f"test/{name}": tmp_path / name for name in ("a_td.dat", "a_bbox.npy")}
-    found = event_histograms(files, stored="dat", boxes=RULES, most=1).assembly
+    assembly = event_histograms(files, stored="dat", boxes=RULES, most=1).assembly
     expected = np.zeros(SHAPE)
     for t, x, y, p in some:
         if t // 50_000 == 11:
             expected[p, y // 2, x // 2] += 1
-    np.testing.assert_array_equal(found.values[0, :, 0], np.round(np.minimum(expected / 4, 1) * 255).ravel())
+    np.testing.assert_array_equal(
+        assembly.values[0, :, 0], np.round(np.minimum(expected / 4, 1) * 255).ravel()
+    )
     stripped = b"".join(
         line
         for line in dat(some, 64, 36).splitlines(keepends=True)
@@ -112,7 +114,7 @@ def test_events_are_counted_like_histograms(tmp_path):
     )
     (tmp_path / "a_td.dat").write_bytes(stripped)
     declared = event_histograms(files, stored="dat", boxes=RULES, most=1, camera=(64, 36)).assembly
-    np.testing.assert_array_equal(declared.values, found.values)
+    np.testing.assert_array_equal(declared.values, assembly.values)
     (tmp_path / "a_td.dat").write_bytes(dat(some, 64, 36))
     with pytest.raises(DataError, match="a camera of 64 x 36 pixels, but `camera` declares"):
         event_histograms(files, stored="dat", boxes=RULES, camera=(640, 360))

@@ -74,13 +74,13 @@ def scores(
     assert open_catalog(place).dataset(dataset).unavailable is None
     assert main(["check", "--write-schemas"]) == 0
     assert main(["validate", dataset]) == 0
-    found = {}
+    result = {}
     for benchmark, model in tasks.items():
         assert main(["run", model, "constant", "--benchmark", benchmark]) == 0
         for id in (model, "constant"):
             text = (place / "results" / "records" / benchmark / f"{id}.json").read_text(encoding="utf-8")
-            found[benchmark, id] = json.loads(text)["score"]
-    return found
+            result[benchmark, id] = json.loads(text)["score"]
+    return result
 
 
 @pytest.mark.slow
@@ -94,9 +94,9 @@ def test_digits_in_idx_files(place, repository, tmp_path):
         (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(idx(images))
         (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(idx(truth))
     task = "sc-neurocore.mnist-accuracy"
-    found = scores(place, repository, folder, "MNIST", {task: "perceptron.fitted"}, presentations=400)
-    assert found[task, "perceptron.fitted"]["value"] > 0.9
-    assert found[task, "constant"]["value"] == 0
+    result = scores(place, repository, folder, "MNIST", {task: "perceptron.fitted"}, presentations=400)
+    assert result[task, "perceptron.fitted"]["value"] > 0.9
+    assert result[task, "constant"]["value"] == 0
 
 
 @pytest.mark.slow
@@ -126,9 +126,9 @@ def test_heartbeats_of_forty_eight_records(place, repository, tmp_path):
         )
         total += len(at) - 1
     task = "sc-neurocore.heartbeat_anomaly-balanced_accuracy"
-    found = scores(place, repository, folder, "MITBIH.beats", {task: "line.fitted"}, presentations=total)
-    assert found[task, "line.fitted"]["value"] > 0.8
-    assert found[task, "constant"]["value"] == 0
+    result = scores(place, repository, folder, "MITBIH.beats", {task: "line.fitted"}, presentations=total)
+    assert result[task, "line.fitted"]["value"] > 0.8
+    assert result[task, "constant"]["value"] == 0
 
 
 @pytest.mark.slow
@@ -153,10 +153,10 @@ def test_gestures_from_the_archive(place, repository, tmp_path):
     tar_gz(folder / "DvsGesture.tar.gz", members)
     own, other = "NeuroBench.dvs_gesture-accuracy", "sc-neurocore.dvs_gesture-accuracy"
     tasks = {own: "spiking.fitted", other: "perceptron.fitted"}
-    found = scores(place, repository, folder, "DVSGesture", tasks, presentations=44, people=4)
-    assert found[own, "constant"]["value"] == found[other, "constant"]["value"] == 0
-    assert found[own, "spiking.fitted"]["value"] > 0.3
-    assert found[other, "perceptron.fitted"]["value"] > 0.3
+    result = scores(place, repository, folder, "DVSGesture", tasks, presentations=44, people=4)
+    assert result[own, "constant"]["value"] == result[other, "constant"]["value"] == 0
+    assert result[own, "spiking.fitted"]["value"] > 0.3
+    assert result[other, "perceptron.fitted"]["value"] > 0.3
 
 
 @pytest.mark.slow
@@ -176,9 +176,9 @@ def test_pre_segmented_gestures(place, repository, tmp_path):
         tar_gz(folder / f"ibmGesture{part}.tar.gz", members)
     task = "NeuroBench.dvs_gesture.cut-accuracy"
     tasks = {task: "perceptron.fitted"}
-    found = scores(place, repository, folder, "DVSGesture.cut", tasks, presentations=44, people=4)
-    assert found[task, "perceptron.fitted"]["value"] > 0.3
-    assert found[task, "constant"]["value"] == 0
+    result = scores(place, repository, folder, "DVSGesture.cut", tasks, presentations=44, people=4)
+    assert result[task, "perceptron.fitted"]["value"] > 0.3
+    assert result[task, "constant"]["value"] == 0
 
 
 @pytest.mark.slow
@@ -200,11 +200,11 @@ def test_road_users_in_precomputed_histograms(place, repository, tmp_path):
             tensor(stem.with_suffix(".h5"), frames, 100)
             stem.with_name(f"{stem.name}_bbox.npy").write_bytes(boxes(rows))
     task = "NeuroBench.event_detection-coco_map"
-    found = scores(
+    result = scores(
         place, repository, folder, "NeuroBench.event_detection", {task: "event_detector.automotive"}
     )
-    assert found[task, "event_detector.automotive"]["value"] > 0.3
-    assert found[task, "constant"]["value"] == 0
+    assert result[task, "event_detector.automotive"]["value"] > 0.3
+    assert result[task, "constant"]["value"] == 0
 
 
 def test_the_real_record_is_scored(place, repository, tmp_path, mirror):
@@ -213,6 +213,6 @@ def test_the_real_record_is_scored(place, repository, tmp_path, mirror):
     for name in ("100.hea", "100.dat", "100.atr"):
         shutil.copyfile(mirror / "mitdb_100" / name, folder / name)
     task = "MITBIH.100-balanced_accuracy"
-    found = scores(place, repository, folder, "MITBIH.100", {task: "line.fitted"})
-    assert found[task, "line.fitted"]["raw"] > 0.9
-    assert found[task, "constant"]["raw"] == 0.5
+    result = scores(place, repository, folder, "MITBIH.100", {task: "line.fitted"})
+    assert result[task, "line.fitted"]["raw"] > 0.9
+    assert result[task, "constant"]["raw"] == 0.5

@@ -38,8 +38,8 @@ def examples(neuroids: int = 36, bins: int = 12, count: int = 90) -> Examples:
 def test_every_architecture_learns(architecture, neuroids, bins):
     shown = examples(neuroids, bins)
     model = fitted_network(id="x", architecture=architecture, units=12, epochs=30, batch=15, rate=0.01)
-    found = model.ready(shown)(torch.from_numpy(shown.inputs)).argmax(1).numpy()
-    assert (found == shown.truth).mean() > 0.9
+    values = model.ready(shown)(torch.from_numpy(shown.inputs)).argmax(1).numpy()
+    assert (values == shown.truth).mean() > 0.9
 
 
 def test_one_seed_gives_one_network_and_torchs_state_is_restored():
@@ -100,8 +100,8 @@ def test_boxes_are_detected_in_frames_of_two_channels():
         },
     )
     model = event_detector(id="d", columns=columns, rows=rows)
-    found = inference(model, Dataset(None, assembly), task="detection", target="boxes")
-    assert float(detection_average_precision(found.source, found.target).mean()) > 0.95
+    measurement = inference(model, Dataset(None, assembly), task="detection", target="boxes")
+    assert float(detection_average_precision(measurement.source, measurement.target).mean()) > 0.95
     with pytest.raises(ModelError, match=r"takes frames of 2 x 60 x 60 values, but the data have 4800"):
         inference(
             event_detector(id="d", columns=60, rows=60),

@@ -27,10 +27,10 @@ def test_a_planted_code_is_found_in_its_units(architecture):
     model = fitted_regression(id="m", architecture=architecture, units=(32, 16), steps=150, rate=5e-3)
     made = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
     with torch.no_grad():
-        found = made(torch.from_numpy(every.inputs[2500:])).numpy()
+        values = made(torch.from_numpy(every.inputs[2500:])).numpy()
     true = every.truth[2500:]
     spread = ((true - true.mean(axis=0)) ** 2).sum(axis=0)
-    assert (1 - ((found - true) ** 2).sum(axis=0) / spread > 0.8).all()
+    assert (1 - ((values - true) ** 2).sum(axis=0) / spread > 0.8).all()
     again = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
     assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))
     assert model.tasks == ("regression",)
@@ -54,10 +54,10 @@ def test_training_that_is_impossible_is_refused():
 
 
 def test_few_examples_are_repeated_for_the_minimum_number_of_steps(monkeypatch):
-    asked = []
-    monkeypatch.setattr(layers, "fit", lambda *_, epochs, **__: asked.append(epochs))
+    requested = []
+    monkeypatch.setattr(layers, "fit", lambda *_, epochs, **__: requested.append(epochs))
     for number, steps in ((512, 10), (513, 10), (100, 3), (5000, 1)):
         fitted_regression(id="m", architecture="perceptron", units=(3,), steps=steps).ready(
             planted(number, 1)
         )
-    assert asked == [5, 4, 3, 1]  # rounds of 2, 3, 1 and 20 batches of at most 256
+    assert requested == [5, 4, 3, 1]  # rounds of 2, 3, 1 and 20 batches of at most 256

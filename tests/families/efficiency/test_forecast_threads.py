@@ -19,11 +19,11 @@ def forecasts(assembly, threads):
         torch.set_num_threads(threads)
         try:
             given = (echo_state(id="echo"), assembly, ("operations",), "strict")
-            found, counted = forecast(*given, train=750, test=300, windows=2, stride=75.0, per_time=75.0)
+            result, counted = forecast(*given, train=750, test=300, windows=2, stride=75.0, per_time=75.0)
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
-    return found.source.values, counted.layers
+    return result.source.values, counted.layers
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_recurrent_graphs_delays_and_synaptic_currents_follow_their_equations():
     edges = [("in", "neuron"), ("neuron", "recurrent"), ("recurrent", "neuron"), ("neuron", "late"), ("late", "scale"),
              ("scale", "out")]  # fmt: skip
     given = torch.rand(3, 8, units) * 4
-    found = from_nir(nir.NIRGraph(nodes, edges), time_step=1e-3)(given).numpy()
+    result = from_nir(nir.NIRGraph(nodes, edges), time_step=1e-3)(given).numpy()
     v, current, fired = (np.zeros((3, units)) for _ in range(3))
     history = []
     for step in range(8):
@@ -157,7 +157,7 @@ def test_recurrent_graphs_delays_and_synaptic_currents_follow_their_equations():
         late = np.stack(
             [history[step - d][:, n] if step >= d else np.zeros(3) for n, d in enumerate((0, 1, 2, 0))], 1
         )
-        np.testing.assert_allclose(found[:, step], late * np.arange(1.0, 5.0))
+        np.testing.assert_allclose(result[:, step], late * np.arange(1.0, 5.0))
     assert 0 < np.mean(history) < 1
     costs = nl.cost(nir.NIRGraph(nodes, edges), [given], ["dense_operations"])
     assert costs["dense_operations"].value == 8 * 16
@@ -421,8 +421,8 @@ def test_operators_equal_onnxs_reference_implementation(name):
         expected = _lstm(given["x"], held)
     else:
         expected = ReferenceEvaluator(made).run(None, given)[0]
-    found = from_onnx(made)(*(torch.as_tensor(x) for x in given.values()))
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+    actual = from_onnx(made)(*(torch.as_tensor(x) for x in given.values()))
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 def _lstm(x, held):

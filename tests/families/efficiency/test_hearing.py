@@ -45,7 +45,7 @@ def test_filters_are_triangles_evenly_spaced_on_the_mel_scale():
 
 def test_energies_are_those_of_scipys_transform():
     sound = np.random.default_rng(0).normal(size=(3, RATE))
-    found = band_energies(sound, RATE, points=512, hop=64, bands=20, low=20, high=4000)
+    representation = band_energies(sound, RATE, points=512, hop=64, bands=20, low=20, high=4000)
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(512) / 512)
     transform = ShortTimeFFT(window, hop=64, fs=RATE, phase_shift=None)
     padded = np.pad(sound, ((0, 0), (256, 256)), mode="reflect")
@@ -55,16 +55,16 @@ def test_energies_are_those_of_scipys_transform():
     )  # centred on the first sample
     power = power[:, :, first : first + 251]
     wanted = np.log(np.einsum("bf,cft->cbt", band_filters(RATE, 512, 20, 20.0, 4000.0), power) + 1e-6)
-    assert found.shape == (3, 20, 251) and np.allclose(found, wanted, atol=1e-9)
+    assert representation.shape == (3, 20, 251) and np.allclose(representation, wanted, atol=1e-9)
 
 
 def test_a_tone_is_loudest_in_the_band_around_its_pitch():
     mels = 2595 * np.log10(1 + np.array([20, 4000]) / 700)
     centres = 700 * (10 ** (np.linspace(*mels, 22)[1:-1] / 2595) - 1)
     for band in (5, 10, 18):
-        found = represent(hearing(name="bands"), sine(centres[band]), RATE)
-        assert found.shape == (1, 20, 201) and found.dtype == np.float32
-        assert found.mean(axis=2).argmax() == band
+        representation = represent(hearing(name="bands"), sine(centres[band]), RATE)
+        assert representation.shape == (1, 20, 201) and representation.dtype == np.float32
+        assert representation.mean(axis=2).argmax() == band
 
 
 def test_bands_depend_on_the_rate_of_the_sound():
@@ -94,16 +94,16 @@ def test_the_level_of_spikes_never_overshoots(values, step):
 
 def test_spikes_have_one_frame_fewer_than_energies_and_three_values():
     sound = np.random.default_rng(0).normal(size=(2, 1, RATE))
-    found = represent(hearing(name="spikes", hop=5), sound, RATE)
-    assert found.shape == (2, 20, 200) and set(np.unique(found)) == {-1.0, 0.0, 1.0}
+    representation = represent(hearing(name="spikes", hop=5), sound, RATE)
+    assert representation.shape == (2, 20, 200) and set(np.unique(representation)) == {-1.0, 0.0, 1.0}
     energies = represent(hearing(name="bands", hop=5), sound, RATE)
-    assert np.array_equal(found, changes(energies.astype(np.float64), 1.0))
+    assert np.array_equal(representation, changes(energies.astype(np.float64), 1.0))
 
 
 def test_a_waveform_keeps_a_tone_at_another_rate():
-    found = represent(hearing(name="waveform", rate=8000), sine(440, 48000), 48000)
-    assert found.shape == (1, 1, 8000)
-    assert np.allclose(found[0, 0, 500:-500], sine(440, 8000)[0, 0, 500:-500], atol=5e-3)
+    representation = represent(hearing(name="waveform", rate=8000), sine(440, 48000), 48000)
+    assert representation.shape == (1, 1, 8000)
+    assert np.allclose(representation[0, 0, 500:-500], sine(440, 8000)[0, 0, 500:-500], atol=5e-3)
     assert np.array_equal(
         represent(hearing(name="waveform", rate=RATE), sine(5), RATE), sine(5).astype(np.float32)
     )
@@ -127,5 +127,5 @@ def test_invalid_sounds_and_bands_are_refused():
 def test_every_window_and_length_gives_a_frame_for_every_hop():
     for window, time in ((511, 16000), (400, 15999), (512, 300), (16, 160)):
         sound = np.random.default_rng(0).normal(size=(2, time))
-        found = band_energies(sound, RATE, points=window, hop=160, bands=2, low=0, high=8000)
-        assert found.shape == (2, 2, 1 + time // 160) and np.isfinite(found).all()
+        representation = band_energies(sound, RATE, points=window, hop=160, bands=2, low=0, high=8000)
+        assert representation.shape == (2, 2, 1 + time // 160) and np.isfinite(representation).all()

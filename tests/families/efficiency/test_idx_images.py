@@ -23,30 +23,30 @@ def files(tmp_path):
 
 
 def test_pixels_labels_and_parts_are_those_of_the_files(files):
-    found = idx_images(files).assembly
-    assert found.dims == ("presentation", "neuroid", "time_bin") and found.shape == (10, 24, 1)
-    np.testing.assert_allclose(found.values[:7, :, 0], IMAGES["train"].reshape(7, 24) / 255, rtol=1e-6)
-    np.testing.assert_allclose(found.values[7:, :, 0], IMAGES["test"].reshape(3, 24) / 255, rtol=1e-6)
-    assert found["label"].values.tolist() == ["0", "1", "2", "3", "9", "9", "5", "7", "8", "0"]
-    assert found["split"].values.tolist() == ["train"] * 7 + ["test"] * 3
-    assert (found["y"].values[7], found["x"].values[7]) == (1, 1)
+    assembly = idx_images(files).assembly
+    assert assembly.dims == ("presentation", "neuroid", "time_bin") and assembly.shape == (10, 24, 1)
+    np.testing.assert_allclose(assembly.values[:7, :, 0], IMAGES["train"].reshape(7, 24) / 255, rtol=1e-6)
+    np.testing.assert_allclose(assembly.values[7:, :, 0], IMAGES["test"].reshape(3, 24) / 255, rtol=1e-6)
+    assert assembly["label"].values.tolist() == ["0", "1", "2", "3", "9", "9", "5", "7", "8", "0"]
+    assert assembly["split"].values.tolist() == ["train"] * 7 + ["test"] * 3
+    assert (assembly["y"].values[7], assembly["x"].values[7]) == (1, 1)
 
 
 def test_squares_are_averaged_and_the_rest_dropped(files):
-    found = idx_images(files, pool=3, brightest=51).assembly
-    assert found.sizes["neuroid"] == 2
+    assembly = idx_images(files, pool=3, brightest=51).assembly
+    assert assembly.sizes["neuroid"] == 2
     np.testing.assert_allclose(
-        found.values[0, :, 0], IMAGES["train"][0, :3].reshape(3, 2, 3).mean(axis=(0, 2)) / 51, rtol=1e-6
+        assembly.values[0, :, 0], IMAGES["train"][0, :3].reshape(3, 2, 3).mean(axis=(0, 2)) / 51, rtol=1e-6
     )
 
 
 def test_uncompressed_files_and_other_names_are_read(files, tmp_path):
     (tmp_path / "a").write_bytes(idx(IMAGES["train"], zipped=False))
     (tmp_path / "b").write_bytes(idx(LABELS["train"], zipped=False))
-    found = idx_images(
+    assembly = idx_images(
         {"a": tmp_path / "a", "b": tmp_path / "b"}, parts={"all": Part(images="a", labels="b")}
     ).assembly
-    assert found["split"].values.tolist() == ["all"] * 7
+    assert assembly["split"].values.tolist() == ["all"] * 7
 
 
 NAME = MNIST["test"].images

@@ -43,14 +43,16 @@ def waves(periods=(20.0, 31.0)):
 
 
 def test_a_constant_gives_the_shares_of_the_training_part():
-    found = inference(constant(id="constant"), labelled())
-    assert found.source.dims == ("presentation", "choice") and found.source["choice"].values.tolist() == [
+    measurement = inference(constant(id="constant"), labelled())
+    assert measurement.source.dims == ("presentation", "choice") and measurement.source[
+        "choice"
+    ].values.tolist() == [
         "a",
         "b",
     ]
-    assert np.allclose(found.source.values, [1 / 3, 2 / 3])
-    assert found.source.sizes["presentation"] == found.target.size == 15
-    assert found.trace.samples == 15 and found.trace.weights.parameters == 0
+    assert np.allclose(measurement.source.values, [1 / 3, 2 / 3])
+    assert measurement.source.sizes["presentation"] == measurement.target.size == 15
+    assert measurement.trace.samples == 15 and measurement.trace.weights.parameters == 0
 
 
 def test_answers_and_costs_come_from_one_pass_in_batches():
@@ -69,18 +71,18 @@ def test_answers_and_costs_come_from_one_pass_in_batches():
         lambda net, given: seen.append((len(given[0]), net.training, torch.is_grad_enabled()))
     )
     model = Learner(id="m", tasks=("classification",), ready=lambda examples: module, batch=6)
-    found = inference(model, labelled())
+    measurement = inference(model, labelled())
     assert seen == [(6, False, False), (6, False, False), (3, False, False)]
-    layer = found.trace.layers["layer"]
+    layer = measurement.trace.layers["layer"]
     assert layer.dense == 15 * 8 and layer.macs == 15 * 8
     values = torch.from_numpy(labelled().assembly.values[15:].astype(np.float32))
-    assert np.allclose(found.source.values, module.layer(values.mean(2)).detach().numpy())
+    assert np.allclose(measurement.source.values, module.layer(values.mean(2)).detach().numpy())
 
 
 def test_numbers_are_predicted_too():
-    found = inference(constant(id="constant"), labelled(), task="regression", target="number")
-    assert found.source.dims == ("presentation",)
-    assert np.allclose(found.source.values, labelled().assembly["number"].values[:15].mean())
+    measurement = inference(constant(id="constant"), labelled(), task="regression", target="number")
+    assert measurement.source.dims == ("presentation",)
+    assert np.allclose(measurement.source.values, labelled().assembly["number"].values[:15].mean())
 
 
 def test_a_sine_is_predicted_by_a_linear_forecast_and_approximately_by_an_echo_state():

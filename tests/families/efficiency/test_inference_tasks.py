@@ -60,24 +60,30 @@ def classes(count=120):
 
 def test_sessions_equal_nearest_class_means_of_the_examples_shown():
     given = classes()
-    found = inference(prototypes(id="p"), given, task="incremental", increments=(("d",), ("e",)), shots=4)
+    measurement = inference(
+        prototypes(id="p"), given, task="incremental", increments=(("d",), ("e",)), shots=4
+    )
     rates = given.assembly.values.astype(np.float32).mean(axis=2)
     label, train = given.assembly["label"].values, given.assembly["split"].values == "train"
     expected = []
     for known in ("abc", "abcd", "abcde"):
         rows = [np.flatnonzero(train & (label == name))[: 4 if name in "de" else None] for name in known]
         fitted = NearestCentroid().fit(rates[np.concatenate(rows)], label[np.concatenate(rows)])
-        asked = ~train & np.isin(label, list(known))
-        expected.append((fitted.predict(rates[asked]) == label[asked]).mean())
-    assert session_accuracy(found.source, found.target).values == pytest.approx(expected)
-    assert session_accuracy(found.source, found.target, of="base").values == pytest.approx(expected[:1])
-    assert session_accuracy(found.source, found.target, of="new").sizes == {"session": 2}
-    assert nl.metric("incremental_accuracy")(found.source, found.target).value == pytest.approx(
+        requested = ~train & np.isin(label, list(known))
+        expected.append((fitted.predict(rates[requested]) == label[requested]).mean())
+    assert session_accuracy(measurement.source, measurement.target).values == pytest.approx(expected)
+    assert session_accuracy(measurement.source, measurement.target, of="base").values == pytest.approx(
+        expected[:1]
+    )
+    assert session_accuracy(measurement.source, measurement.target, of="new").sizes == {"session": 2}
+    assert nl.metric("incremental_accuracy")(measurement.source, measurement.target).value == pytest.approx(
         np.mean(expected)
     )
     # costs are those of all five classes; scores of classes not met yet are no scores
-    assert sum(layer.dense for layer in found.trace.layers.values()) / found.trace.samples == 6 * 5
-    first = found.source.values[found.source["session"].values == 0]
+    assert (
+        sum(layer.dense for layer in measurement.trace.layers.values()) / measurement.trace.samples == 6 * 5
+    )
+    first = measurement.source.values[measurement.source["session"].values == 0]
     assert np.isneginf(first[:, 3:]).all() and np.isfinite(first[:, :3]).all()
 
 
@@ -88,8 +94,12 @@ def test_sessions_may_be_a_coordinate_of_the_data():
 
 
 def test_the_floor_of_incremental_learning_is_the_commonest_class_so_far():
-    found = inference(constant(id="c"), classes(), task="incremental", increments=(("d",), ("e",)), shots=5)
-    assert session_accuracy(found.source, found.target).values == pytest.approx([1 / 3, 1 / 4, 1 / 5])
+    measurement = inference(
+        constant(id="c"), classes(), task="incremental", increments=(("d",), ("e",)), shots=5
+    )
+    assert session_accuracy(measurement.source, measurement.target).values == pytest.approx(
+        [1 / 3, 1 / 4, 1 / 5]
+    )
 
 
 def test_invalid_incremental_learning_is_refused():
@@ -118,15 +128,19 @@ def test_several_outputs_are_regressed_at_once_and_r2_is_their_mean():
     y = x.reshape(90, -1) @ rng.normal(size=(10, 2)) + rng.normal(size=(90, 2))
     split = np.select([np.arange(90) < 45, np.arange(90) < 65], ["train", "validate"], "test")
     given = data(x, vx=y[:, 0], vy=y[:, 1], split=split)
-    found = inference(linear_readout(id="r", penalty=2.0), given, task="regression", target=("vx", "vy"))
+    measurement = inference(
+        linear_readout(id="r", penalty=2.0), given, task="regression", target=("vx", "vy")
+    )
     fitted = Ridge(alpha=2.0).fit(x[:45].reshape(45, -1), y[:45])
     expected = fitted.predict(x[65:].reshape(25, -1))
-    assert found.source.dims == ("presentation", "output") and found.source["output"].values.tolist() == [
+    assert measurement.source.dims == ("presentation", "output") and measurement.source[
+        "output"
+    ].values.tolist() == [
         "vx",
         "vy",
     ]
-    np.testing.assert_allclose(found.source.values, expected, atol=1e-4)
-    score = nl.metric("r2")(found.source, found.target).value
+    np.testing.assert_allclose(measurement.source.values, expected, atol=1e-4)
+    score = nl.metric("r2")(measurement.source, measurement.target).value
     assert score == pytest.approx(r2_score(y[65:], expected), abs=1e-4)
     one = inference(linear_readout(id="r"), given, task="regression", target="vx")
     assert one.source.dims == ("presentation",)
@@ -148,12 +162,12 @@ def test_boxes_are_found_where_they_are():
     ]  # fmt: skip
     values, texts = zip(*scenes, scenes[2], scenes[3], strict=True)
     given = data(np.stack(values), boxes=list(texts), split=["train"] * 4 + ["test"] * 2)
-    found = inference(shape_detector(id="d", side=16), given, task="detection", target="boxes")
-    assert found.source.values.tolist() == [[2, 2, 7, 4], [11, 8, 13, 13]] or found.source.values.tolist() == [
+    measurement = inference(shape_detector(id="d", side=16), given, task="detection", target="boxes")
+    assert measurement.source.values.tolist() == [[2, 2, 7, 4], [11, 8, 13, 13]] or measurement.source.values.tolist() == [
         [11, 8, 13, 13], [2, 2, 7, 4],
     ]  # fmt: skip
-    assert set(found.source["scene"].values) == {"s4"} and found.target.sizes["presentation"] == 2
-    assert nl.metric("coco_map")(found.source, found.target).value == pytest.approx(1)
+    assert set(measurement.source["scene"].values) == {"s4"} and measurement.target.sizes["presentation"] == 2
+    assert nl.metric("coco_map")(measurement.source, measurement.target).value == pytest.approx(1)
     floor = inference(constant(id="c"), given, task="detection", target="boxes")
     assert nl.metric("coco_map")(floor.source, floor.target).value < 0.5
 

@@ -46,12 +46,12 @@ def test_large_windows_are_read_by_batches_and_never_copied_whole(monkeypatch):
 def test_learning_by_batches_gives_the_weights_of_least_squares(monkeypatch):
     assembly = windowed()
     data = Dataset(stimuli=None, assembly=assembly, id="d")
-    asked = {"task": "regression", "target": "speed"}
+    requested = {"task": "regression", "target": "speed"}
     model = readouts.linear_readout(id="r", penalty=1e-9)
-    at_once = inference(model, data, **asked)
+    at_once = inference(model, data, **requested)
     monkeypatch.setattr(trainable_model, "WHOLE", 0)
     monkeypatch.setattr(readouts, "AT_ONCE", 40 * 7)
-    by_batches = inference(model, data, **asked)
+    by_batches = inference(model, data, **requested)
     np.testing.assert_allclose(by_batches.source.values, at_once.source.values, atol=1e-4)
     np.testing.assert_allclose(by_batches.source.values, by_batches.target.values, atol=1e-3)
     assert by_batches.trace.layers.keys() == at_once.trace.layers.keys()
@@ -59,5 +59,5 @@ def test_learning_by_batches_gives_the_weights_of_least_squares(monkeypatch):
     design, truth = np.c_[x, np.ones(400)], assembly["speed"].values[:400]
     expected = np.linalg.lstsq(design, truth, rcond=None)[0]
     module = model.ready(Examples(select_presentations(assembly, np.arange(400)), truth[:, None]))
-    found = [*module[1].weight.detach().numpy().ravel(), float(module[1].bias.detach())]
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    result = [*module[1].weight.detach().numpy().ravel(), float(module[1].bias.detach())]
+    np.testing.assert_allclose(result, expected, rtol=1e-4)

@@ -19,9 +19,11 @@ def test_parts_outputs_and_conditions(tmp_path):
     path = tmp_path / "a.mat"
     savemat(path, {"Ytr": np.ones((3, 4)), "Yte": np.zeros((2, 4)), "Xtr": np.eye(3)[:, :2], "Xte": np.ones((2, 2)),
                    "Ttr": [[1], [2], [3]], "Tte": [[1], [2]]})  # fmt: skip
-    found = matlab_examples({"a.mat": path}, **PARTS, condition={"train": "Ttr", "test": "Tte"}).assembly
-    assert found.shape == (5, 4, 1) and found["split"].values.tolist() == ["train"] * 3 + ["test"] * 2
-    assert found["output_1"].values.tolist() == [0, 1, 0, 1, 1] and found["condition"].values.tolist() == [
+    assembly = matlab_examples({"a.mat": path}, **PARTS, condition={"train": "Ttr", "test": "Tte"}).assembly
+    assert assembly.shape == (5, 4, 1) and assembly["split"].values.tolist() == ["train"] * 3 + ["test"] * 2
+    assert assembly["output_1"].values.tolist() == [0, 1, 0, 1, 1] and assembly[
+        "condition"
+    ].values.tolist() == [
         1,
         2,
         3,
@@ -49,7 +51,7 @@ def test_real_reaches_are_decoded_from_motor_cortex(mirror):
     folder = mirror / "dyer2017_m1_reach"
     data = matlab_examples({"chewie_demo.mat": folder / "chewie_demo.mat"}, **PARTS)
     assert data.assembly.shape == (3018, 71, 1)
-    found = inference(linear_readout(id="r"), data, task="regression", target=("output_0", "output_1"))
-    assert float(prediction_error(found.source, found.target, measure="r2")[0]) > 0.4
+    measurement = inference(linear_readout(id="r"), data, task="regression", target=("output_0", "output_1"))
+    assert float(prediction_error(measurement.source, measurement.target, measure="r2")[0]) > 0.4
     with pytest.raises(DataError, match=r"174.*187"):
         matlab_examples({"mihi_demo.mat": folder / "mihi_demo.mat"}, **PARTS)

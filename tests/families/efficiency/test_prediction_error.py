@@ -44,9 +44,9 @@ def test_zeros_and_infinities_do_not_affect_other_predictions():
     perfect = numbers([0.0, 1.0, 2.0, 0.0])
     assert float(prediction_error(perfect, perfect, measure="smape")[0]) == 0.0
     given = numbers([np.inf, 1.0, np.nan, 4.0])
-    found = prediction_error(given, numbers([5.0, 1.0, 2.0, 4.0]), measure="smape")
-    assert float(found[0]) == 100.0
-    assert "2 predictions are not finite" in found.attrs["notes"][0]
+    score = prediction_error(given, numbers([5.0, 1.0, 2.0, 4.0]), measure="smape")
+    assert float(score[0]) == 100.0
+    assert "2 predictions are not finite" in score.attrs["notes"][0]
     with pytest.raises(MetricError, match="not finite"):
         prediction_error(given, perfect, measure="mse")
 
@@ -79,10 +79,10 @@ def test_average_precision_equals_scikit_learns_including_ties():
     rng = np.random.default_rng(1)
     scores, truth = rng.random((200, 4)).round(1), rng.integers(0, 3, 200)
     source = xr.DataArray(scores, dims=("presentation", "choice"), coords={"choice": list("0123")})
-    found = average_precision(source, xr.DataArray(truth.astype(str), dims="presentation"))
+    score = average_precision(source, xr.DataArray(truth.astype(str), dims="presentation"))
     expected = [average_precision_score(truth == i, scores[:, i]) for i in range(3)]
-    assert found.values == pytest.approx(expected)
-    assert "never the truth" in found.attrs["notes"][0]
+    assert score.values == pytest.approx(expected)
+    assert "never the truth" in score.attrs["notes"][0]
 
 
 def boxes(rows, **coords):

@@ -68,10 +68,10 @@ def test_integers_without_a_full_scale_are_unchanged(sound):
 
 
 def test_prepare_receives_the_rate_and_scaled_values(sound, monkeypatch):
-    asked = []
+    requested = []
 
     def prepare(values, rate):
-        asked.append((values.shape, rate))
+        requested.append((values.shape, rate))
         return values.reshape(len(values), 5, 10) * 2
 
     whole = select_presentations(sound, np.arange(7), prepare)
@@ -79,7 +79,7 @@ def test_prepare_receives_the_rate_and_scaled_values(sound, monkeypatch):
     view = select_presentations(sound, np.arange(7), prepare)
     assert isinstance(view, Presentations) and view.shape == (7, 5, 10) and np.array_equal(view, whole)
     assert np.allclose(np.asarray(view).reshape(7, 50), sound.values[:7, 0] / 32768 * 2, atol=1e-7)
-    assert {rate for _, rate in asked} == {1000.0}
+    assert {rate for _, rate in requested} == {1000.0}
 
 
 def test_uneven_time_bins_cannot_be_prepared(sound):
@@ -108,7 +108,7 @@ def test_scores_from_disk_equal_those_from_memory_and_only_the_network_is_counte
     prepared = inference(ears, Dataset(None, sound))
     assert any("not counted" in note for note in prepared.trace.notes)
     assert not any("not counted" in note for note in mapped.trace.notes)
-    operations = [sum(layer.macs for layer in found.trace.layers.values()) for found in (mapped, prepared)]
+    operations = [sum(layer.macs for layer in result.trace.layers.values()) for result in (mapped, prepared)]
     assert operations[1] == 4 * operations[0] > 0
 
 

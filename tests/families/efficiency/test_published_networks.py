@@ -30,11 +30,11 @@ PUBLISHED = {
 def test_sizes_and_dense_operations_are_the_published_ones(name):
     shape, parameters, footprint, dense = PUBLISHED[name]
     batch = torch.randn(shape)
-    asked = ["parameter_count", "footprint", "dense_operations"]
-    found = nl.cost(network(name), batch, asked, mode="neurobench-2.3")
-    assert (found["parameter_count"].value, found["footprint"].value) == (parameters, footprint)
+    requested = ["parameter_count", "footprint", "dense_operations"]
+    costs = nl.cost(network(name), batch, requested, mode="neurobench-2.3")
+    assert (costs["parameter_count"].value, costs["footprint"].value) == (parameters, footprint)
     if dense is not None:
-        assert found["dense_operations"].value == dense
+        assert costs["dense_operations"].value == dense
 
 
 def firing(made):
@@ -111,16 +111,16 @@ HANDS = ("right_hand", "left_hand")
 
 def test_arrays_are_read_as_labelled_examples_and_answered(tmp_path):
     files, held = arrays(tmp_path / "npy")
-    found = array_examples(files, parts=PARTS, classes=HANDS, step=10).assembly
-    assert found.sizes == {"presentation": 10, "neuroid": 62, "time_bin": 20}
-    np.testing.assert_array_equal(found.values[6:], held["val_X.npy"].transpose(0, 2, 1))
-    assert found["label"].values[6:].tolist() == ["left_hand", "right_hand", "left_hand", "left_hand"]
-    assert found["split"].values.tolist() == ["train"] * 6 + ["test"] * 4
-    assert found["time_bin_start"].values[-1] == 190
+    assembly = array_examples(files, parts=PARTS, classes=HANDS, step=10).assembly
+    assert assembly.sizes == {"presentation": 10, "neuroid": 62, "time_bin": 20}
+    np.testing.assert_array_equal(assembly.values[6:], held["val_X.npy"].transpose(0, 2, 1))
+    assert assembly["label"].values[6:].tolist() == ["left_hand", "right_hand", "left_hand", "left_hand"]
+    assert assembly["split"].values.tolist() == ["train"] * 6 + ["test"] * 4
+    assert assembly["time_bin_start"].values[-1] == 190
     model = published_network(
         id="m", architecture="imagery", classes=HANDS, weights=weights_of(network("imagery"), tmp_path)
     )
-    measured = inference(model, Dataset(None, found, "test"), metrics=["dense_operations"])
+    measured = inference(model, Dataset(None, assembly, "test"), metrics=["dense_operations"])
     assert measured.source.shape == (4, 2) and measured.costs["dense_operations"].value == 48_896 * 20
 
 

@@ -62,7 +62,7 @@ def test_branch_and_bound_proves_published_costs():
 
 @pytest.mark.slow
 def test_tabu_reaches_every_published_cost():
-    works = [workload(*one) for one in itertools.product(NODES, DENSITIES, SEEDS)]
+    works = [workload(*item) for item in itertools.product(NODES, DENSITIES, SEEDS)]
     rows = evaluate(tabu, works, meter=None)
     assert len(rows) == 120 and (rows["cost"] == rows["target"]).all() and (rows["conflicts"] == 0).all()
     assert rows["seconds_0.01"].notna().all() and official(rows).shape[0] == 24

@@ -43,73 +43,74 @@ def read(path: Path, **options):
 
 def plainly(made: dict, sample: int, back: int, width: int, *, presence: bool) -> list[int]:
     """Count spikes of each channel in `width` steps of 4 ms that end `back` steps before a sample, spike by spike."""
-    found = []
+    result = []
     for row in made["spikes"]:
         spikes, total = np.concatenate(row), 0
         for k in range(sample - back - width, sample - back):  # the step from sample k to sample k + 1
             begin, end = (made["times"][0] + STEP * i if i < 0 else made["times"][i] for i in (k, k + 1))
             n = sum(1 for s in spikes if begin <= s < end)
             total += min(n, 1) if presence else n
-        found.append(total)
-    return found
+        result.append(total)
+    return result
 
 
 @pytest.mark.parametrize("count", ["presence", "spikes"])
 def test_windows_contain_the_spikes_before_each_sample(path, count):
-    found = read(path, bin_width=28, bins=7, lag=8, count=count)
+    assembly = read(path, bin_width=28, bins=7, lag=8, count=count)
     made = session()
-    assert found.dims == ("presentation", "neuroid", "time_bin") and found.shape == (900, 3, 7)
-    assert found.dtype == np.uint8
-    assert found["time_bin_end"].values.tolist() == [-8 - 28 * k for k in range(6, -1, -1)]
-    assert found["time_bin_start"].values.tolist() == [-36 - 28 * k for k in range(6, -1, -1)]
+    assert assembly.dims == ("presentation", "neuroid", "time_bin") and assembly.shape == (900, 3, 7)
+    assert assembly.dtype == np.uint8
+    assert assembly["time_bin_end"].values.tolist() == [-8 - 28 * k for k in range(6, -1, -1)]
+    assert assembly["time_bin_start"].values.tolist() == [-36 - 28 * k for k in range(6, -1, -1)]
     for sample in (0, 1, 5, 51, 60, 103, 105, 899):
         for place in range(7):
             expected = plainly(made, sample, 2 + 7 * (6 - place), 7, presence=count == "presence")
-            assert found.values[sample, :, place].tolist() == expected, (sample, place)
+            assert assembly.values[sample, :, place].tolist() == expected, (sample, place)
 
 
 def test_windows_are_views_of_one_array(path):
-    found = read(path, bin_width=28, bins=50)
-    low, high = np.lib.array_utils.byte_bounds(found.values)
-    assert high - low <= 3 * (900 + 51 * 7) < found.size / 20
-    assert not found.values.flags.owndata
+    assembly = read(path, bin_width=28, bins=50)
+    low, high = np.lib.array_utils.byte_bounds(assembly.values)
+    assert high - low <= 3 * (900 + 51 * 7) < assembly.size / 20
+    assert not assembly.values.flags.owndata
 
 
 def test_velocity_is_a_central_difference_in_millimetres_per_second(path):
-    made, found = session(), read(path)
+    made, result = session(), read(path)
     expected = [(made["cursor"][i + 1] - made["cursor"][i - 1]) / 0.008 for i in range(1, 899)]
-    given = np.c_[found["velocity_x"].values, found["velocity_y"].values]
+    given = np.c_[result["velocity_x"].values, result["velocity_y"].values]
     np.testing.assert_allclose(given[1:-1], expected)
     np.testing.assert_allclose(given[0], (made["cursor"][1] - made["cursor"][0]) / 0.004)
 
 
 def test_reaches_begin_at_target_changes_and_are_split_in_order(path):
-    found = read(path)
-    starts = np.flatnonzero(np.diff(found["reach"].values)) + 1
+    assembly = read(path)
+    starts = np.flatnonzero(np.diff(assembly["reach"].values)) + 1
     assert starts.tolist() == [60, 200, 310, 500, 640, 800]
     # of seven reaches three to learn from, of the four others two each
-    parts = found["split"].values
-    assert [sorted(set(parts[found["reach"].values == r].tolist())) for r in range(7)] == (
+    parts = assembly["split"].values
+    assert [sorted(set(parts[assembly["reach"].values == r].tolist())) for r in range(7)] == (
         [["train"]] * 3 + [["validate"]] * 2 + [["test"]] * 2
     )
     other = read(path, train=0.6, validation=0.2)["split"].values
     learnt = math.floor(0.6 * 7)
-    assert len(set(found["reach"].values[other == "train"])) == learnt
-    assert len(set(found["reach"].values[other == "validate"])) == math.floor((7 - learnt) / 2)
+    assert len(set(assembly["reach"].values[other == "train"])) == learnt
+    assert len(set(assembly["reach"].values[other == "validate"])) == math.floor((7 - learnt) / 2)
     assert (
-        found["session"].values[0] == "indy_20160630_01" and found["subject"].values.tolist() == ["indy"] * 3
+        assembly["session"].values[0] == "indy_20160630_01"
+        and assembly["subject"].values.tolist() == ["indy"] * 3
     )
-    assert found["region"].values.tolist() == ["M1", "M1", "S1"]
-    assert len(set(found["stimulus_id"].values)) == 900
+    assert assembly["region"].values.tolist() == ["M1", "M1", "S1"]
+    assert len(set(assembly["stimulus_id"].values)) == 900
 
 
 def test_long_reaches_are_left_out_of_their_part(path):
-    found = read(path, longest_reach=760.0)
-    assert np.unique(found["reach"].values[found["split"].values == "left out"]).tolist() == [
+    assembly = read(path, longest_reach=760.0)
+    assert np.unique(assembly["reach"].values[assembly["split"].values == "left out"]).tolist() == [
         3
     ]  # 190 samples
     kept = read(path)["split"].values
-    assert (found["split"].values == kept)[found["reach"].values != 3].all()
+    assert (assembly["split"].values == kept)[assembly["reach"].values != 3].all()
     with pytest.raises(DataError, match="a part has no reach shorter than 40 ms"):
         read(path, longest_reach=40.0)
 
@@ -165,15 +166,17 @@ def neurobench(
 @pytest.mark.parametrize(("ratio", "steps"), [(1, 1), (7, 3)])
 def test_neurobenchs_samples_are_reproduced(path, ratio, steps):
     inputs, labels, parts = neurobench(session(), ratio, steps, 0.5)
-    found = read(path, bin_width=4 * ratio, bins=steps, mode="neurobench-2.3")
-    assert np.array_equal(found.values, inputs.transpose(0, 2, 1))
-    given = np.c_[found["velocity_x"].values, found["velocity_y"].values]
+    assembly = read(path, bin_width=4 * ratio, bins=steps, mode="neurobench-2.3")
+    assert np.array_equal(assembly.values, inputs.transpose(0, 2, 1))
+    given = np.c_[assembly["velocity_x"].values, assembly["velocity_y"].values]
     np.testing.assert_allclose(given, labels, rtol=1e-6)
     for part, rows in zip(("train", "validate", "test"), parts, strict=True):
-        assert np.flatnonzero(found["split"].values == part).tolist() == rows
-    assert found["time_bin_end"].values[0] == -4
+        assert np.flatnonzero(assembly["split"].values == part).tolist() == rows
+    assert assembly["time_bin_end"].values[0] == -4
     strict = read(path, bin_width=4 * ratio, bins=1)
-    assert np.array_equal(found.values[1:, :, 0], strict.values[:-1, :, 0])  # a sample later than it could be
+    assert np.array_equal(
+        assembly.values[1:, :, 0], strict.values[:-1, :, 0]
+    )  # a sample later than it could be
     with pytest.raises(DataError, match="`lag` is not supported"):
         read(path, lag=4, mode="neurobench-2.3")
 
@@ -241,12 +244,12 @@ def test_other_layouts_are_refused(path, tmp_path):
 
 
 def test_invalid_options_are_refused(path):
-    for options, says in (
+    for options, message in (
         ({"bin_width": 10.0}, "`bin_width` must be a multiple of 4 ms"),
         ({"stride": 2.0}, "`stride` must be a multiple of 4 ms"),
         ({"train": 0.8, "validation": 0.3}, "cannot be divided"),
     ):
-        with pytest.raises(DataError, match=says):
+        with pytest.raises(DataError, match=message):
             read(path, **options)
 
 

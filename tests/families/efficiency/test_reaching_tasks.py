@@ -103,7 +103,7 @@ def test_six_sessions_become_one_score_for_each_model(place, tmp_path, capsys):
     records = [json.loads(path.read_text()) for path in (place / "results" / "records").rglob("*.json")]
     scores = {(r["benchmark"], r["model"]): r["scores"] for r in records if r["status"] == "scored"}
     assert len(scores) == 6 * 4
-    r2 = {key: found["r2"]["value"] for key, found in scores.items()}
+    r2 = {key: result["r2"]["value"] for key, result in scores.items()}
     for name in SESSIONS:
         benchmark = f"{SUITE}.{name}-r2"
         assert r2[benchmark, "linear_readout"] > 0.6
@@ -166,11 +166,11 @@ def test_spoken_digits_are_classified_from_their_spikes(place, tmp_path):
     assert main(["validate", "SpikingHeidelbergDigits"]) == 0
     data = load_dataset(open_catalog(place), "SpikingHeidelbergDigits")
     assert data.assembly is not None and data.assembly.shape == (260, 700, 140)
-    found = {}
+    result = {}
     for model in ("spiking.spoken", "constant"):
         assert main(["score", model, "sc-neurocore.shd-accuracy"]) == 0
         record = place / "results" / "records" / "sc-neurocore.shd-accuracy" / f"{model}.json"
-        found[model] = json.loads(record.read_text())["scores"]
-    assert found["constant"]["accuracy"]["raw"] == 0.05
-    assert found["spiking.spoken"]["accuracy"]["raw"] > 0.5
-    assert found["spiking.spoken"]["dense_operations"]["value"] == 140 * (700 * 128 + 128 * 20)
+        result[model] = json.loads(record.read_text())["scores"]
+    assert result["constant"]["accuracy"]["raw"] == 0.05
+    assert result["spiking.spoken"]["accuracy"]["raw"] > 0.5
+    assert result["spiking.spoken"]["dense_operations"]["value"] == 140 * (700 * 128 + 128 * 20)

@@ -27,7 +27,7 @@ def boxes(
 def detected(miss: float = 0.2, seed: int = 0) -> Measurement:
     """Scenes with one to three separate boxes, detected with an offset; every third scene has a false detection."""
     rng = np.random.default_rng(seed)
-    true, found = ([], [], [], []), ([], [], [], [])
+    true, result = ([], [], [], []), ([], [], [], [])
     for scene in range(SCENES):
         for slot in range(int(rng.integers(1, 4))):
             corner = np.array([30.0 * slot, 0.0])
@@ -36,10 +36,10 @@ def detected(miss: float = 0.2, seed: int = 0) -> Measurement:
             _add(true, (*corner, *(corner + sides)), scene, label, 0.0)
             if rng.random() > miss:
                 off = rng.normal(0, 0.06, 4) * np.tile(sides, 2)
-                _add(found, np.array([*corner, *(corner + sides)]) + off, scene, label, rng.uniform(0.4, 1))
+                _add(result, np.array([*corner, *(corner + sides)]) + off, scene, label, rng.uniform(0.4, 1))
         if scene % 3 == 0:
-            _add(found, (100.0, 0.0, 110.0, 10.0), scene, "tall", rng.uniform(0, 0.7))
-    return Measurement(boxes(*found), boxes(*true[:3], None))
+            _add(result, (100.0, 0.0, 110.0, 10.0), scene, "tall", rng.uniform(0, 0.7))
+    return Measurement(boxes(*result), boxes(*true[:3], None))
 
 
 def _add(table: tuple[list, ...], row: object, scene: int, label: str, score: float) -> None:
@@ -52,17 +52,17 @@ def test_boxes_are_detected_as_well_as_in_the_data() -> None:
     bound = nl.metric("coco_map")
     draw = simulated_answers(measured, ("stimulus",))
     drawn = [draw(np.random.default_rng(seed), 2) for seed in range(30)]
-    values = [bound(each.source, each.target).value for one in drawn for each in one.models]
+    values = [bound(each.source, each.target).value for item in drawn for each in item.models]
     assert np.mean(values) == pytest.approx(bound(measured.source, measured.target).value, abs=0.05)
     counts = [
         each.source.sizes["presentation"] / each.target.sizes["presentation"]
-        for one in drawn
-        for each in one.models
+        for item in drawn
+        for each in item.models
     ]
     real = measured.source.sizes["presentation"] / measured.target.sizes["presentation"]
     assert np.mean(counts) == pytest.approx(real, rel=0.06)
-    one, two = drawn[0].models
-    assert one.target is two.target and not np.array_equal(one.source.values, two.source.values)
+    item, two = drawn[0].models
+    assert item.target is two.target and not np.array_equal(item.source.values, two.source.values)
 
 
 def test_difficult_scenes_are_difficult_for_all_models() -> None:
@@ -84,9 +84,9 @@ def test_average_precision_of_boxes_is_calibrated_on_them() -> None:
     def score(one: Measurement) -> dict[str, object]:
         return {"coco_map": bound(one.source, one.target)}
 
-    found = calibrate(score, simulated_answers(detected(), ("stimulus",)), runs=40, seed=1)["coco_map"]
-    assert isinstance(found, Calibration)
-    assert found.passed and found.covers == "the 95 % interval covers new stimuli"
+    result = calibrate(score, simulated_answers(detected(), ("stimulus",)), runs=40, seed=1)["coco_map"]
+    assert isinstance(result, Calibration)
+    assert result.passed and result.covers == "the 95 % interval covers new stimuli"
 
 
 def test_detections_without_matches_are_refused() -> None:

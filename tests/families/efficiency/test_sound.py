@@ -37,24 +37,24 @@ def sessions():
 
 
 def test_words_are_read_from_the_archive_without_unpacking(tmp_path, words):
-    found = check(read_words(tar(tmp_path / "words.tar.gz", words)))
-    assert found.shape == (95, 1, 16000) and found.dtype == np.int16
-    assert found.attrs == {"units": "1/32768", "full_scale": 32768}
-    assert sorted(set(found["label"].values)) == sorted(WORDS)
-    assert {part: int((found["split"] == part).sum()) for part in ("train", "validation", "test")} == {
+    assembly = check(read_words(tar(tmp_path / "words.tar.gz", words)))
+    assert assembly.shape == (95, 1, 16000) and assembly.dtype == np.int16
+    assert assembly.attrs == {"units": "1/32768", "full_scale": 32768}
+    assert sorted(set(assembly["label"].values)) == sorted(WORDS)
+    assert {part: int((assembly["split"] == part).sum()) for part in ("train", "validation", "test")} == {
         "train": 60,
         "validation": 15,
         "test": 20,
     }
-    ids = found["stimulus_id"].values.tolist()
+    ids = assembly["stimulus_id"].values.tolist()
     assert ids == sorted(ids) and len(set(ids)) == 95 and ids[0] == "bed/00000000_nohash_0"
-    assert found["speaker"].values[0] == "00000000"
-    assert np.allclose(np.diff(found["time_bin_start"].values), 1 / 16)
+    assert assembly["speaker"].values[0] == "00000000"
+    assert np.allclose(np.diff(assembly["time_bin_start"].values), 1 / 16)
     for name, sound in list(words.items())[2:20:5]:
         row = ids.index(name.removeprefix("./").removesuffix(".wav"))
         held = np.frombuffer(sound[44:], "<i2")
-        assert np.array_equal(found.values[row, 0, : len(held)], held)
-        assert not found.values[row, 0, len(held) :].any()
+        assert np.array_equal(assembly.values[row, 0, : len(held)], held)
+        assert not assembly.values[row, 0, len(held) :].any()
 
 
 def test_an_enclosing_folder_and_compression_make_no_difference(tmp_path, words):
@@ -64,17 +64,17 @@ def test_an_enclosing_folder_and_compression_make_no_difference(tmp_path, words)
 
 
 def test_keywords_unknown_words_and_silence_are_drawn_by_rule(tmp_path, words):
-    asked = Keywords(words=("yes", "no"), unknown=0.5, silence=0.25)
-    found = read_words(tar(tmp_path / "words.tar.gz", words), keywords=asked)
+    requested = Keywords(words=("yes", "no"), unknown=0.5, silence=0.25)
+    assembly = read_words(tar(tmp_path / "words.tar.gz", words), keywords=requested)
     counts = {
-        (str(k), str(s)): int(((found["keyword"] == k) & (found["keyword_split"] == s)).sum())
+        (str(k), str(s)): int(((assembly["keyword"] == k) & (assembly["keyword_split"] == s)).sum())
         for k in ("yes", "_unknown_", "_silence_")
         for s in ("train", "validation", "test")
     }
     assert list(counts.values()) == [12, 3, 4, 12, 3, 4, 6, 2, 2]
-    silence = found.isel(presentation=np.flatnonzero(found["label"].values == "_silence_"))
+    silence = assembly.isel(presentation=np.flatnonzero(assembly["label"].values == "_silence_"))
     assert set(silence["split"].values) == {"silence"} and silence["stimulus_id"].to_index().is_unique
-    assert set(found["keyword_split"].values) == {"train", "validation", "test", "left_out"}
+    assert set(assembly["keyword_split"].values) == {"train", "validation", "test", "left_out"}
     noise = np.frombuffer(words["./_background_noise_/pink_noise.wav"][44:], "<i2")
     places = {"train": [], "validation": [], "test": []}
     for row in range(silence.sizes["presentation"]):
@@ -86,19 +86,22 @@ def test_keywords_unknown_words_and_silence_are_drawn_by_rule(tmp_path, words):
             places[silence["keyword_split"].values[row]].append(starts[0])
     assert max(places["train"]) + 16000 <= 0.8 * len(noise) <= min(places["validation"])
     assert max(places["validation"]) + 16000 <= 0.9 * len(noise) <= min(places["test"])
-    again = read_words(tar(tmp_path / "again.tar", words), keywords=asked)
-    assert again.identical(found)
+    again = read_words(tar(tmp_path / "again.tar", words), keywords=requested)
+    assert again.identical(assembly)
 
 
 def test_sessions_are_read_in_the_order_of_their_lists(tmp_path, sessions):
-    found = check(read_sessions(tar(tmp_path / "mswc.tar.gz", sessions)))
-    assert found.shape == (156, 1, 48000) and found.dtype == np.int16
-    assert found["session"].values.tolist() == [0] * 72 + [1] * 28 + [2] * 28 + [3] * 28
-    assert "l’été" in found["label"].values and found["stimulus_id"].values[0] == "fr/l’été/common_voice_fr_0"
-    assert list(dict.fromkeys(found["language"].values.tolist())) == ["fr", "en", *LANGUAGES]
-    first = found.isel(presentation=np.flatnonzero(found["label"].values == "fa-one"))
+    assembly = check(read_sessions(tar(tmp_path / "mswc.tar.gz", sessions)))
+    assert assembly.shape == (156, 1, 48000) and assembly.dtype == np.int16
+    assert assembly["session"].values.tolist() == [0] * 72 + [1] * 28 + [2] * 28 + [3] * 28
+    assert (
+        "l’été" in assembly["label"].values
+        and assembly["stimulus_id"].values[0] == "fr/l’été/common_voice_fr_0"
+    )
+    assert list(dict.fromkeys(assembly["language"].values.tolist())) == ["fr", "en", *LANGUAGES]
+    first = assembly.isel(presentation=np.flatnonzero(assembly["label"].values == "fa-one"))
     assert first["split"].values.tolist() == ["train"] * 7 + ["test"] * 7
-    clip = found.values[0, 0].astype(np.float64) / 32768
+    clip = assembly.values[0, 0].astype(np.float64) / 32768
     assert np.corrcoef(clip[:43200], tone(350, 48000, 0.9, 0))[0, 1] > 0.9 and not clip[43300:].any()
 
 
@@ -112,8 +115,8 @@ def test_sessions_of_wav_files_and_names_in_decomposed_letters_are_read_too(tmp_
         elif name.endswith(".csv") and "._" not in name:
             content = content.replace(b".opus", b".wav")
         converted[unicodedata.normalize("NFD", name)] = content
-    found = read_sessions(tar(tmp_path / "wav.tar", converted), Clip(rate=16000))
-    assert found.shape == (156, 1, 16000) and "l’été" in found["label"].values
+    assembly = read_sessions(tar(tmp_path / "wav.tar", converted), Clip(rate=16000))
+    assert assembly.shape == (156, 1, 16000) and "l’été" in assembly["label"].values
 
 
 def test_clips_of_another_rate_and_length_are_computed_from_the_same_sound(tmp_path, words):

@@ -74,32 +74,34 @@ def test_m5_costs_what_the_published_baselines_cost(shape, made, footprint, dens
 
 def test_a_network_learns_to_classify_sounds_reproducibly():
     model = small()
-    found = inference(model, sounds())
-    named = found.source["choice"].values[found.source.values.argmax(axis=1)]
-    assert (named == found.target.values).mean() > 0.9
+    measurement = inference(model, sounds())
+    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (named == measurement.target.values).mean() > 0.9
     drawn, threads = torch.get_rng_state(), torch.get_num_threads()
     again = inference(small(), sounds())
-    assert np.array_equal(found.source.values, again.source.values)
+    assert np.array_equal(measurement.source.values, again.source.values)
     assert torch.equal(drawn, torch.get_rng_state()) and torch.get_num_threads() == threads
     other = inference(small(seed=1), sounds())
-    assert not np.array_equal(found.source.values, other.source.values)
+    assert not np.array_equal(measurement.source.values, other.source.values)
 
 
 def test_new_words_are_learnt_from_examples_without_changing_the_others():
     model = small(last_layer="prototypes")
     data = sounds(classes=5, each=18)
-    found = inference(model, data, task="incremental", shots=5)
-    named = found.source["choice"].values[found.source.values.argmax(axis=1)]
-    assert (named == found.target.values).mean() > 0.8
+    measurement = inference(model, data, task="incremental", shots=5)
+    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (named == measurement.target.values).mean() > 0.8
     base = inference(model, sounds(classes=5, each=18), task="incremental", shots=5)
-    first = found.source["session"].values == 0
-    last = found.source["session"].values == 3
-    asked = found.source["introduced"].values == 0
-    known = found.source["choice"].values[:2]
-    before = found.source.sel(choice=known).values[first]
-    after = found.source.sel(choice=known).values[last & asked]
-    assert np.allclose(before, after, atol=1e-4) and np.isneginf(found.source.values[first][:, 2:]).all()
-    assert np.array_equal(found.source.values, base.source.values)
+    first = measurement.source["session"].values == 0
+    last = measurement.source["session"].values == 3
+    requested = measurement.source["introduced"].values == 0
+    known = measurement.source["choice"].values[:2]
+    before = measurement.source.sel(choice=known).values[first]
+    after = measurement.source.sel(choice=known).values[last & requested]
+    assert (
+        np.allclose(before, after, atol=1e-4) and np.isneginf(measurement.source.values[first][:, 2:]).all()
+    )
+    assert np.array_equal(measurement.source.values, base.source.values)
 
 
 def test_a_trained_last_layer_learns_no_new_words():
@@ -139,12 +141,12 @@ def test_a_spiking_network_of_the_published_size_costs_what_was_published_and_le
         at_once=16,
         learning_rate=0.02,
     )
-    found = inference(model, sounds(each=36, swelling=True))
-    named = found.source["choice"].values[found.source.values.argmax(axis=1)]
-    assert (named == found.target.values).mean() > 0.7
-    operations = sum(layer.dense for layer in found.trace.layers.values())
-    assert operations / found.trace.samples == 50 * (12 * 32 + 32 * 32 * 2 + 32 * 4)
-    assert sum(layer.macs for layer in found.trace.layers.values()) == 0
+    measurement = inference(model, sounds(each=36, swelling=True))
+    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (named == measurement.target.values).mean() > 0.7
+    operations = sum(layer.dense for layer in measurement.trace.layers.values())
+    assert operations / measurement.trace.samples == 50 * (12 * 32 + 32 * 32 * 2 + 32 * 4)
+    assert sum(layer.macs for layer in measurement.trace.layers.values()) == 0
     costs = nl.cost(
         module._spiking(20, 35, 256, 0.9), [torch.ones(2, 20, 200)], ["dense_operations", "effective_macs"]
     )
@@ -154,7 +156,7 @@ def test_a_spiking_network_of_the_published_size_costs_what_was_published_and_le
 
 
 def test_prototypes_support_hearing():
-    found = inference(prototypes(id="p", hearing=BANDS), sounds())
-    named = found.source["choice"].values[found.source.values.argmax(axis=1)]
-    assert (named == found.target.values).mean() > 0.9
-    assert found.trace.weights.parameters == 4 * 12 + 4
+    measurement = inference(prototypes(id="p", hearing=BANDS), sounds())
+    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (named == measurement.target.values).mean() > 0.9
+    assert measurement.trace.weights.parameters == 4 * 12 + 4

@@ -71,7 +71,7 @@ def test_a_changed_byte_in_a_compressed_archive_is_detected(tmp_path, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("./testing_list.txt", None, "has no list 'testing_list.txt'"),
         ("./testing_list.txt", b"", "testing_list.txt is empty"),
@@ -90,7 +90,7 @@ def test_a_changed_byte_in_a_compressed_archive_is_detected(tmp_path, words):
         ("./bed/00000000_nohash_0.wav", b"RIFF????", "cannot be read as a WAV file"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, name, content, said):
+def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, name, content, message):
     changed = dict(words)
     if content is None:
         del changed[name]
@@ -99,12 +99,12 @@ def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, 
     path = tar(tmp_path / "words.tar", changed)
     with pytest.raises(DataError) as caught:
         read_words(path)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert not list((tmp_path / ".cache" / "neuroledger").glob("sounds/??/*"))
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("MSWC/base_val.csv", None, "has no list 'MSWC/base_val.csv'"),
         ("MSWC/pt/evaluation.csv", None, "has no list 'MSWC/pt/evaluation.csv'"),
@@ -118,7 +118,7 @@ def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, 
         ("MSWC/pt/clips/pt-one/common_voice_pt_0.opus", b"OggS and no more", "cannot be decoded as sound"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_an_archive_of_sessions_is_one_message(tmp_path, sessions, name, content, said):
+def test_what_is_wrong_with_an_archive_of_sessions_is_one_message(tmp_path, sessions, name, content, message):
     changed = dict(sessions)
     if content is None:
         del changed[name]
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_an_archive_of_sessions_is_one_message(tmp_path, sess
         changed[name] = sessions["MSWC/eo/evaluation.csv"] if content == "others" else content
     with pytest.raises(DataError) as caught:
         read_sessions(tar(tmp_path / "mswc.tar", changed))
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_opus_of_another_format_is_refused(tmp_path, sessions):

@@ -60,8 +60,8 @@ def stand_in(place: Path, repository: Path, id: str, change: Callable[[dict[str,
 
 
 def records(place: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    found = [json.loads(path.read_text()) for path in (place / "results" / "records").rglob("*.json")]
-    return {(record["benchmark"], record["model"]): record for record in found}
+    result = [json.loads(path.read_text()) for path in (place / "results" / "records").rglob("*.json")]
+    return {(record["benchmark"], record["model"]): record for record in result}
 
 
 @pytest.mark.slow
@@ -77,20 +77,20 @@ def test_commands_are_pinned_validated_and_scored(
     assert main(["validate", "SpeechCommands.v2"]) == 0
     chosen = [*(f"--benchmark={id}" for id in BENCHMARKS[1:])]
     assert main(["run", *chosen]) == 0
-    found = records(place)
+    result = records(place)
     models = ("constant", "prototypes.bands", "bands.commands", "m5.commands")
-    assert set(found) == {(benchmark, model) for benchmark in BENCHMARKS[1:] for model in models}
+    assert set(result) == {(benchmark, model) for benchmark in BENCHMARKS[1:] for model in models}
     for benchmark in BENCHMARKS[1:]:
         path = repository / "specs" / "benchmarks" / f"{benchmark}.yaml"
         wanted = yaml.safe_load(path.read_text(encoding="utf-8"))["metrics"]
         for model in models:
-            record = found[benchmark, model]
+            record = result[benchmark, model]
             assert record["status"] == "scored" and sorted(record["scores"]) == sorted(wanted)
-        constant = found[benchmark, "constant"]["scores"]["accuracy"]
+        constant = result[benchmark, "constant"]["scores"]["accuracy"]
         assert constant["value"] == pytest.approx(0) and constant["raw"] == pytest.approx(1 / 12)
         for model in ("prototypes.bands", "bands.commands"):
-            assert found[benchmark, model]["scores"]["accuracy"]["raw"] > 0.8
-    costs = found[BENCHMARKS[1], "m5.commands"]["scores"]
+            assert result[benchmark, model]["scores"]["accuracy"]["raw"] > 0.8
+    costs = result[BENCHMARKS[1], "m5.commands"]["scores"]
     assert costs["footprint"]["value"] == 109228 - 4 * 65 * (
         35 - len(WORDS)
     )  # 35 classes make 109,228, as published
@@ -114,12 +114,12 @@ def test_keywords_are_pinned_validated_and_learnt_incrementally(
     assert main(["pin", "NeuroBench.keyword_fscil", "--from", str(download)]) == 0
     assert main(["validate", "NeuroBench.keyword_fscil"]) == 0
     assert main(["run", f"--benchmark={BENCHMARKS[0]}"]) == 0
-    found = {model: record for (_, model), record in records(place).items()}
-    assert set(found) == {"constant", "prototypes.bands", "bands.keywords"}
-    assert all(record["status"] == "scored" for record in found.values())
+    result = {model: record for (_, model), record in records(place).items()}
+    assert set(result) == {"constant", "prototypes.bands", "bands.keywords"}
+    assert all(record["status"] == "scored" for record in result.values())
     for model in ("prototypes.bands", "bands.keywords"):
-        scores = found[model]["scores"]
+        scores = result[model]["scores"]
         assert scores["incremental_accuracy"]["raw"] > 0.6
         assert scores["new_class_accuracy"]["value"] > 0.5
         assert scores["effective_macs"]["value"] > 0
-    assert found["constant"]["scores"]["incremental_accuracy"]["value"] == pytest.approx(0)
+    assert result["constant"]["scores"]["incremental_accuracy"]["value"] == pytest.approx(0)

@@ -13,16 +13,16 @@ def counted(module, *batches, mode="strict", needs=COUNTED, **options) -> Trace:
     return trace(module, batches, needs=needs, mode=mode, **options)
 
 
-def per_sample(found: Trace) -> tuple[float, float, float]:
+def per_sample(traced: Trace) -> tuple[float, float, float]:
     """Return MACs, ACs and dense operations per sample."""
-    assert not found.failures
-    layers = found.layers.values()
+    assert not traced.failures
+    layers = traced.layers.values()
     sums = (
         sum(layer.macs for layer in layers),
         sum(layer.acs for layer in layers),
         sum(layer.dense for layer in layers),
     )
-    return tuple(total / found.samples for total in sums)
+    return tuple(total / traced.samples for total in sums)
 
 
 def ones(module):

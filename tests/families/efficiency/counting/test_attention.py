@@ -47,8 +47,8 @@ def pairs(a, b):
 def by_hand(module, x):
     """Count effective operations sample by sample, from the formula of attention."""
     a, total = module.attention, 0.0
-    for one in x:
-        q, k, v = (given[0] for given in module.given(one[None]))
+    for item in x:
+        q, k, v = (given[0] for given in module.given(item[None]))
         if a.in_proj_weight is None:
             weights = (a.q_proj_weight, a.k_proj_weight, a.v_proj_weight)
         else:
@@ -103,10 +103,10 @@ CASES = {
 
 
 def counted(module, batches):
-    found = nl.cost(module, batches, ASKED)
-    assert {score.status for score in found.values()} == {"scored"}, found
-    assert found["effective_macs"].n.get("coverage", 1) == 1
-    return [found[name].value for name in ASKED]
+    costs = nl.cost(module, batches, ASKED)
+    assert {score.status for score in costs.values()} == {"scored"}, costs
+    assert costs["effective_macs"].n.get("coverage", 1) == 1
+    return [costs[name].value for name in ASKED]
 
 
 def sparse(samples, length=LENGTH):
@@ -159,9 +159,9 @@ def test_shares_that_are_exactly_zero_add_no_operations(scale, causal, dtype):
     q, k, v = (sparse(3, 6).to(dtype) for _ in range(3))
     module, x = function(q, k + q.roll(1, 1), v, scale=scale, is_causal=causal)
     total = 0.0
-    for one in x:
+    for item in x:
         for head in range(2):
-            own = [part[:, head * 4 : head * 4 + 4] for part in one.split(8, 1)]
+            own = [part[:, head * 4 : head * 4 + 4] for part in item.split(8, 1)]
             scores = own[0] @ own[1].t() * (0.5 if scale is None else scale)
             if causal:
                 scores = scores.masked_fill(torch.ones(6, 6, dtype=torch.bool).triu(1), -math.inf)
@@ -182,8 +182,8 @@ def test_attention_with_unknown_parts_is_counted_by_its_operators(monkeypatch):
     module, x = Looking().eval(), sparse(3)
     expected = counted(module, [x])
     monkeypatch.setattr(attention, "PARTS", frozenset())
-    found = nl.cost(module, [x], ASKED)
-    below = [found[name].value for name in ASKED]
+    costs = nl.cost(module, [x], ASKED)
+    below = [costs[name].value for name in ASKED]
     assert sum(below[:2]) == pytest.approx(sum(expected[:2]))
 
 

@@ -133,7 +133,7 @@ def test_packed_sequences_count_only_the_steps_that_exist():
     together = counted(network, ((x, torch.tensor([6, 2, 4])), None))
     alone = [counted(network.lstm, x[i : i + 1, :n]) for i, n in enumerate((6, 2, 4))]
     for what in (0, 2):
-        assert per_sample(together)[what] * 3 == pytest.approx(sum(per_sample(one)[what] for one in alone))
+        assert per_sample(together)[what] * 3 == pytest.approx(sum(per_sample(item)[what] for item in alone))
 
 
 def test_attention_counts_projections_scores_and_mixture():
@@ -151,9 +151,9 @@ def test_attention_counts_projections_scores_and_mixture():
     torch.manual_seed(1)
     q, k = torch.randn(3, queries, width), torch.randn(3, keys, width)
     dense = (queries + 2 * keys) * width**2 + 2 * queries * keys * width + queries * width**2
-    found = counted(Attend(), ((q, k), None))
-    assert per_sample(found) == (dense, 0, dense)
-    assert not found.uncounted
+    trace = counted(Attend(), ((q, k), None))
+    assert per_sample(trace) == (dense, 0, dense)
+    assert not trace.uncounted
     separate = nn.MultiheadAttention(width, 2, kdim=4, vdim=4, batch_first=True)
     kv = torch.randn(3, keys, 4)
     assert per_sample(counted(separate, ((q, kv, kv), None)))[2] == (
@@ -168,10 +168,10 @@ def test_attention_counts_projections_scores_and_mixture():
 def test_a_transformer_layer_is_the_sum_of_its_parts():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     torch.manual_seed(0)
-    found = counted(layer, torch.randn(3, 5, 8))
+    trace = counted(layer, torch.randn(3, 5, 8))
     dense = 4 * 5 * 64 + 2 * 25 * 8 + 2 * 5 * 8 * 16
-    assert per_sample(found)[2] == dense
-    assert found.layers["linear1"].elements == 0 and any(layer.elements for layer in found.layers.values())
+    assert per_sample(trace)[2] == dense
+    assert trace.layers["linear1"].elements == 0 and any(layer.elements for layer in trace.layers.values())
 
 
 def test_functions_count_like_layers():
@@ -184,10 +184,10 @@ def test_functions_count_like_layers():
             hidden = torch.relu(F.linear(x, self.weight))
             return torch.einsum("bi,ji->bj", hidden @ self.weight, self.weight)
 
-    found = counted(Functions(), half(6, 3))
-    assert per_sample(found) == (36, 0, 36)
-    assert found.layers["functional.relu"].elements == 24
-    assert found.weights.connections == 12
+    trace = counted(Functions(), half(6, 3))
+    assert per_sample(trace) == (36, 0, 36)
+    assert trace.layers["functional.relu"].elements == 24
+    assert trace.weights.connections == 12
 
 
 def test_products_of_activations():
@@ -216,34 +216,34 @@ def test_a_layer_called_twice_by_name_or_with_keywords_counts_each_time():
         def forward(self, x):
             return self.same(input=self.layer(x))
 
-    found = counted(Twice(), half(2, 4))
-    assert per_sample(found) == (32, 0, 32)
-    assert found.weights.parameters == 20 and found.weights.connections == 16
+    trace = counted(Twice(), half(2, 4))
+    assert per_sample(trace) == (32, 0, 32)
+    assert trace.weights.parameters == 20 and trace.weights.connections == 16
 
 
 def test_pruned_weights():
     network = ones(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2)))
     prune.l1_unstructured(network[0], "weight", amount=12)
-    found = counted(network, half(3, 4))
-    assert per_sample(found) == (12 + 12, 0, 36)
-    assert (found.weights.zeros, found.weights.connections) == (12, 36)
-    assert found.weights.parameters == 24 + 6 + 12 + 2
-    assert found.weights.parameter_bytes == 4 * 44 and found.weights.mask_bytes == 96
+    trace = counted(network, half(3, 4))
+    assert per_sample(trace) == (12 + 12, 0, 36)
+    assert (trace.weights.zeros, trace.weights.connections) == (12, 36)
+    assert trace.weights.parameters == 24 + 6 + 12 + 2
+    assert trace.weights.parameter_bytes == 4 * 44 and trace.weights.mask_bytes == 96
 
 
 def test_reparametrised_weights_are_counted_as_they_are_used():
     network = weight_norm(nn.Linear(4, 6))
-    found = counted(network, half(3, 4))
-    assert per_sample(found) == (24, 0, 24)
-    assert found.weights.connections == 24
+    trace = counted(network, half(3, 4))
+    assert per_sample(trace) == (24, 0, 24)
+    assert trace.weights.connections == 24
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_precisions_count_exactly(dtype):
     network = ones(nn.Sequential(nn.Linear(512, 300), nn.ReLU(), nn.Linear(300, 9))).to(dtype)
-    found = counted(network, half(3, 512).to(dtype))
-    assert per_sample(found) == (512 * 300 + 2700, 0, 512 * 300 + 2700)
-    assert found.weights.parameter_bytes == (512 * 300 + 300 + 2700 + 9) * dtype.itemsize
+    trace = counted(network, half(3, 512).to(dtype))
+    assert per_sample(trace) == (512 * 300 + 2700, 0, 512 * 300 + 2700)
+    assert trace.weights.parameter_bytes == (512 * 300 + 300 + 2700 + 9) * dtype.itemsize
 
 
 def test_counts_beyond_float32_are_exact():
@@ -255,10 +255,10 @@ def test_counts_beyond_float32_are_exact():
 def test_a_quantised_layer_has_weights_and_operations():
     network = ones(nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2)))
     quantised = torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
-    found = counted(quantised, half(3, 8))
-    assert per_sample(found) == (60, 0, 60)
-    assert found.weights.parameters == 68 and found.weights.parameter_bytes == 60 + 8 * 4
-    assert (found.weights.connections, found.weights.zeros) == (60, 0)
+    trace = counted(quantised, half(3, 8))
+    assert per_sample(trace) == (60, 0, 60)
+    assert trace.weights.parameters == 68 and trace.weights.parameter_bytes == 60 + 8 * 4
+    assert (trace.weights.connections, trace.weights.zeros) == (60, 0)
 
 
 def test_uncounted_operations_are_named_with_their_weights():
@@ -271,16 +271,16 @@ def test_uncounted_operations_are_named_with_their_weights():
         def forward(self, x):
             return torch.cdist(self.head(x), self.centres)
 
-    found = counted(Distances(), half(2, 4))
-    assert per_sample(found)[0] == 16
-    assert [part.name for part in found.uncounted] == ["cdist"]
-    assert [(part.name, part.weights) for part in found.unreached] == [("Distances.centres", 16)]
+    trace = counted(Distances(), half(2, 4))
+    assert per_sample(trace)[0] == 16
+    assert [part.name for part in trace.uncounted] == ["cdist"]
+    assert [(part.name, part.weights) for part in trace.unreached] == [("Distances.centres", 16)]
 
 
 def test_lazy_layers_are_counted_after_the_first_call():
     network = nn.Sequential(nn.LazyLinear(3), nn.ReLU())
-    found = counted(network, half(2, 4), half(2, 4), needs=("operations", "activations"))
-    assert per_sample(found) == (12, 0, 12)
+    trace = counted(network, half(2, 4), half(2, 4), needs=("operations", "activations"))
+    assert per_sample(trace) == (12, 0, 12)
     assert "weights" in counted(nn.Sequential(nn.LazyLinear(3)), needs=("weights",)).failures
 
 
@@ -293,8 +293,8 @@ def test_sparse_weights_are_named_as_uncounted_or_counted():
         def forward(self, x):
             return torch.sparse.mm(self.weight, x.t()).t()
 
-    found = counted(Sparse(), half(3, 4), needs=("operations",))
-    assert found.uncounted or per_sample(found)[0] == 4
+    trace = counted(Sparse(), half(3, 4), needs=("operations",))
+    assert trace.uncounted or per_sample(trace)[0] == 4
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 500, 40_000])

@@ -107,9 +107,9 @@ def test_prices_depend_on_the_data_type():
         half[0].weight.add_(2)
     assert energy(half, x.half(), zeros="skipped", mac=mac).value == pytest.approx(64 * 32 * 1.5 * PICO)
     packed = torch.ao.quantization.quantize_dynamic(net, {nn.Linear}, torch.qint8)
-    found = energy(packed, x, zeros="computed", mac=mac, weight_reads="each operation",
+    result = energy(packed, x, zeros="computed", mac=mac, weight_reads="each operation",
                    memory=[{"name": "all", "picojoules_per_byte": 1}])  # fmt: skip
-    assert components(found) == pytest.approx(
+    assert components(result) == pytest.approx(
         {"macs": 64 * 32 * 0.23 * PICO, "acs": 0, "weights (all)": 64 * 32 * PICO}
     )
     failed = energy(half, x.half(), zeros="skipped", mac={"float32": 4.6})
@@ -119,11 +119,11 @@ def test_prices_depend_on_the_data_type():
 def test_shipped_profiles_order_a_network_as_their_sources_do():
     names = ["energy_45nm", "energy_45nm_memory", "energy_loihi", "energy_gpu", "energy_microcontroller"]
     net, x = ones(Spiking()), (torch.rand(2, 4, 100) < 0.1).float()
-    found = nl.cost(net, [x], names)
-    assert all(score.status == "scored" for score in found.values()), found
-    assert all(any("evidence: modelled" in note for note in score.notes) for score in found.values())
-    assert found["energy_45nm_memory"].value > 10 * found["energy_45nm"].value  # memory is most of it
-    assert found["energy_microcontroller"].value == pytest.approx(4 * 2200 * 1659 * PICO)
+    costs = nl.cost(net, [x], names)
+    assert all(score.status == "scored" for score in costs.values()), costs
+    assert all(any("evidence: modelled" in note for note in score.notes) for score in costs.values())
+    assert costs["energy_45nm_memory"].value > 10 * costs["energy_45nm"].value  # memory is most of it
+    assert costs["energy_microcontroller"].value == pytest.approx(4 * 2200 * 1659 * PICO)
     analog = nl.cost(net, [x + 0.5], ["energy_loihi"])["energy_loihi"]
     assert analog.status == "failed" and "no price of multiply-accumulates" in analog.reason
 
@@ -152,14 +152,14 @@ def test_the_analytical_model_of_lemaire_by_hand():
     spikes = torch.zeros(1, 1, 100)
     spikes[0, 0, :7] = 1
     net = ones(nn.Sequential(nn.Linear(100, 20), Lif(0.5)))
-    found = nl.cost(net, [spikes[:, 0]], ["energy_lemaire"])["energy_lemaire"]
+    costs = nl.cost(net, [spikes[:, 0]], ["energy_lemaire"])["energy_lemaire"]
     queue, potential = 2.5 * 4000 / 8192, 2.5 * 80 / 8192
     by_hand = {
         "operations": (20 + 7 * 20 + 20) * 0.1 + 20 * 3.2,  # biases, synapses and spikes; the leak of each neuron
         "addressing": 7 * 20 * 0.1, "inputs and outputs": (7 * 4 + 20 * 4) * queue,
         "weights": (7 * 20 + 20) * 4 * weights, "potentials": (2 * 7 * 20 + 2 * 20) * 4 * potential,
     }  # fmt: skip
-    assert components(found) == pytest.approx({name: value * PICO for name, value in by_hand.items()})
+    assert components(costs) == pytest.approx({name: value * PICO for name, value in by_hand.items()})
     left = nl.cost(nn.Sequential(nn.Linear(100, 20), nn.Softmax(1)), [x], ["energy_lemaire"])[
         "energy_lemaire"
     ]

@@ -14,9 +14,9 @@ from tests.families.efficiency.counting.counting import counted, ones, per_sampl
 from tests.families.efficiency.counting.test_by_hand import half
 
 
-def weights(found):
+def weights(trace):
     """Parameters, bytes of them, zeros and number of connections."""
-    w = found.weights
+    w = trace.weights
     return (w.parameters, w.parameter_bytes, w.zeros, w.connections)
 
 
@@ -47,15 +47,15 @@ class Holding(nn.Module):
 )  # fmt: skip
 def test_dense_layers_of_all_kinds(layer, shape, operations, held):
     dtype = next(layer.parameters()).dtype
-    found = counted(ones(layer), half(3, *shape).to(dtype))
-    assert per_sample(found) == (operations, 0, operations)
-    assert weights(found) == held and not found.uncounted
+    trace = counted(ones(layer), half(3, *shape).to(dtype))
+    assert per_sample(trace) == (operations, 0, operations)
+    assert weights(trace) == held and not trace.uncounted
 
 
 def test_a_compiled_layer_counts_like_its_original():
-    found = counted(ones(nn.Sequential(torch.compile(nn.Linear(4, 3)), nn.Linear(3, 2))), half(3, 4))
-    assert per_sample(found) == (18, 0, 18)
-    assert weights(found) == (23, 92, 0, 18) and not found.uncounted
+    trace = counted(ones(nn.Sequential(torch.compile(nn.Linear(4, 3)), nn.Linear(3, 2))), half(3, 4))
+    assert per_sample(trace) == (18, 0, 18)
+    assert weights(trace) == (23, 92, 0, 18) and not trace.uncounted
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
@@ -65,9 +65,9 @@ def test_sparse_weights_count_their_nonzero_values(layout):
     weight[0, 1] = 2.0
     weight = weight.to_sparse(layout=layout)
     for function in (lambda x, w: (w @ x.t()).t(), lambda x, w: torch.sparse.mm(w, x.t()).t()):
-        found = counted(Holding(weight, function), half(3, 4))
-        assert per_sample(found) == (5, 0, 16) and not found.uncounted
-    assert (found.weights.parameters, found.weights.zeros) == (16, 11)
+        trace = counted(Holding(weight, function), half(3, 4))
+        assert per_sample(trace) == (5, 0, 16) and not trace.uncounted
+    assert (trace.weights.parameters, trace.weights.zeros) == (16, 11)
 
 
 @pytest.mark.parametrize(
@@ -82,26 +82,26 @@ def test_sparse_weights_count_their_nonzero_values(layout):
     ],
 )  # fmt: skip
 def test_the_same_product_written_in_many_ways(function):
-    found = counted(Holding(torch.full((4, 3), 2.0), function), half(2, 4))
-    assert per_sample(found) == (12, 0, 12) and not found.uncounted
+    trace = counted(Holding(torch.full((4, 3), 2.0), function), half(2, 4))
+    assert per_sample(trace) == (12, 0, 12) and not trace.uncounted
 
 
 def test_analogue_inputs_are_macs_even_if_all_weights_are_one():
-    found = counted(Holding(torch.ones(5, 4, 3), lambda x, w: torch.bmm(x.transpose(0, 1), w)), half(2, 5, 4))
-    assert per_sample(found) == (60, 0, 60)
+    trace = counted(Holding(torch.ones(5, 4, 3), lambda x, w: torch.bmm(x.transpose(0, 1), w)), half(2, 5, 4))
+    assert per_sample(trace) == (60, 0, 60)
     spikes = counted(Holding(torch.full((5, 4, 3), 0.3), lambda x, w: torch.bmm(x, w)), torch.ones(5, 1, 4))
     assert per_sample(spikes) == (0, 12, 12)
 
 
 def test_a_convolution_unfolded_by_hand():
-    found = counted(Holding(torch.ones(4, 9), lambda x, w: w @ F.unfold(x, 3)), half(2, 1, 6, 6))
-    assert per_sample(found) == (16 * 36, 0, 16 * 36)
+    trace = counted(Holding(torch.ones(4, 9), lambda x, w: w @ F.unfold(x, 3)), half(2, 1, 6, 6))
+    assert per_sample(trace) == (16 * 36, 0, 16 * 36)
 
 
 def test_elementwise_products_of_weights_are_never_counted_as_zero():
     network = Holding(torch.ones(4, 3), lambda x, w: (x.unsqueeze(2) * w).sum(1))
-    found = counted(network, half(2, 4))
-    assert [(part.name, part.weights) for part in found.uncounted] == [("Holding", 12)]
+    trace = counted(network, half(2, 4))
+    assert [(part.name, part.weights) for part in trace.uncounted] == [("Holding", 12)]
     score = nl.cost(network, [half(2, 4)], ["effective_macs"])["effective_macs"]
     assert score.status == "failed" and "value by value" in score.reason
     gain = Holding(torch.ones(1, 4), lambda x, w: x * w)  # one factor for each value connects nothing
@@ -116,8 +116,8 @@ def test_norms_and_masks_of_weights_are_not_a_cost_per_sample():
 
     masked = ones(nn.Linear(4, 6))
     parametrize.register_parametrization(masked, "weight", EveryOther())
-    found = counted(nn.Sequential(masked, ones(nn.Linear(6, 2))), half(3, 4))
-    assert per_sample(found) == (24, 0, 36) and weights(found)[2:] == (12, 36)
+    trace = counted(nn.Sequential(masked, ones(nn.Linear(6, 2))), half(3, 4))
+    assert per_sample(trace) == (24, 0, 36) and weights(trace)[2:] == (12, 36)
     many = nn.Sequential(*[weight_norm(nn.Linear(4, 4)) for _ in range(6)])
     assert per_sample(counted(many, half(3, 4)))[2] == 96
     assert weights(counted(many, half(3, 4)))[3] == 96
@@ -150,9 +150,9 @@ def test_shared_weights_count_once_and_each_time_they_are_used():
         def forward(self, i):
             return self.out(self.words(i)) + self.out(self.bag(i)).unsqueeze(1)
 
-    found = counted(Tied(), torch.randint(0, 10, (3, 5)))
-    assert per_sample(found)[2] == 6 * 40
-    assert weights(found) == (80, 320, 0, 40)
+    trace = counted(Tied(), torch.randint(0, 10, (3, 5)))
+    assert per_sample(trace)[2] == 6 * 40
+    assert weights(trace) == (80, 320, 0, 40)
 
 
 def test_cells_in_a_loop_and_layers_in_both_directions():
@@ -187,9 +187,9 @@ def test_attention_across_two_sequences_with_padding():
             return self.attention(q, k, k, need_weights=False, key_padding_mask=padding)[0]
 
     torch.manual_seed(0)
-    found = counted(Across(), ((torch.randn(2, 4, 8), torch.randn(2, 5, 8)), None))
+    trace = counted(Across(), ((torch.randn(2, 4, 8), torch.randn(2, 5, 8)), None))
     dense = (4 + 2 * 5) * 64 + 2 * 4 * 5 * 8 + 4 * 64
-    assert per_sample(found) == (dense - 4 * 2 * 8, 0, dense)  # two keys of five mix nothing in
+    assert per_sample(trace) == (dense - 4 * 2 * 8, 0, dense)  # two keys of five mix nothing in
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
     each = 4 * 5 * 64 + 2 * 25 * 8 + 2 * 5 * 8 * 16
     assert per_sample(counted(encoder, torch.randn(3, 5, 8)))[2] == 2 * each
@@ -200,9 +200,9 @@ def test_a_packed_recurrent_layer_has_weights_but_no_operations():
     network = torch.ao.quantization.quantize_dynamic(
         nn.Sequential(nn.LSTM(4, 5)), {nn.LSTM}, dtype=torch.qint8
     )
-    found = counted(network, half(3, 2, 4))
-    assert weights(found)[:2] == (220, 180 + 40 * 4) and found.weights.connections == 180
-    assert [(part.name, part.weights) for part in found.uncounted] == [("0", 180)]
+    trace = counted(network, half(3, 2, 4))
+    assert weights(trace)[:2] == (220, 180 + 40 * 4) and trace.weights.connections == 180
+    assert [(part.name, part.weights) for part in trace.uncounted] == [("0", 180)]
     scores = nl.cost(network, [half(3, 2, 4)], ["effective_macs", "parameter_count"])
     assert scores["effective_macs"].status == "failed" and scores["parameter_count"].value == 220
 
@@ -239,9 +239,9 @@ def test_compiled_and_batched_code_is_counted_below_the_functions():
         def forward(self, x):
             return torch.vmap(self.second)(self.first(x))
 
-    found = counted(Mapped(), half(2, 4), half(5, 4))
-    assert per_sample(found)[2] == 16 + 12 and not found.uncounted
-    assert {name: layer.dense for name, layer in found.layers.items()} == {"first": 7 * 16, "second": 7 * 12}
+    trace = counted(Mapped(), half(2, 4), half(5, 4))
+    assert per_sample(trace)[2] == 16 + 12 and not trace.uncounted
+    assert {name: layer.dense for name, layer in trace.layers.items()} == {"first": 7 * 16, "second": 7 * 12}
 
 
 def test_activations_are_named_after_the_calling_module():
@@ -255,15 +255,15 @@ def test_activations_are_named_after_the_calling_module():
             x = self.attention(*[self.soft(x)] * 3)[0]
             return torch.relu(self.inner(x))
 
-    found = counted(Mixed(), torch.rand(2, 3, 4))
-    named = {name for name, layer in found.layers.items() if layer.elements}
+    trace = counted(Mixed(), torch.rand(2, 3, 4))
+    named = {name for name, layer in trace.layers.items() if layer.elements}
     assert named == {"inner.0", "inner.1", "inner.2", "inner.3", "functional.relu"}
 
 
 def test_strides_may_be_lists():
     network = Holding(torch.full((2, 1, 3, 3), 0.5), lambda x, w: F.conv2d(x, w, None, [1, 1], [0, 0]))
-    found = counted(network, *half(4, 1, 6, 6).split(2))
-    assert per_sample(found) == (16 * 18, 0, 16 * 18) and not found.uncounted
+    trace = counted(network, *half(4, 1, 6, 6).split(2))
+    assert per_sample(trace) == (16 * 18, 0, 16 * 18) and not trace.uncounted
 
 
 def test_a_weight_and_its_transpose_have_different_fan_outs():
@@ -294,8 +294,8 @@ def test_views_of_one_weight_with_the_same_address_are_distinguished(way, functi
     several = Holding(weight, lambda x, w: sum(function(x[:, : v.shape[1]], v).sum(1) for v in views(w)))
     expected = sum((x[:, : v.shape[1]].ne(0).long() @ v.ne(0).long().t()).sum() for v in views(weight))
     for _ in range(2):
-        found = counted(several, x)
-        assert sum(layer.macs + layer.acs for layer in found.layers.values()) == expected
+        trace = counted(several, x)
+        assert sum(layer.macs + layer.acs for layer in trace.layers.values()) == expected
 
 
 @pytest.mark.parametrize("sizes", [(9,), (1,) * 9])
@@ -306,8 +306,8 @@ def test_temporary_weights_are_named_after_the_layer_that_uses_them(sizes):
     prune.l1_unstructured(network[0], "weight", 8)
     prune.l1_unstructured(network[2][0], "weight", 4)
     weight_norm(network[3])
-    found = counted(network, *torch.ones(9, 4).split(sizes))
-    assert {name: (layer.macs, layer.acs) for name, layer in found.layers.items() if layer.dense} == {
+    trace = counted(network, *torch.ones(9, 4).split(sizes))
+    assert {name: (layer.macs, layer.acs) for name, layer in trace.layers.items() if layer.dense} == {
         "0": (0, 9 * 8), "2.0": (9 * 12, 0), "3": (9 * 8, 0),
     }  # fmt: skip
-    assert found.weights_reached == found.weights_met == 16 + 16 + 8
+    assert trace.weights_reached == trace.weights_met == 16 + 16 + 8

@@ -28,12 +28,12 @@ def thin(*shape, share=0.5):
 def pairs(x, w):
     """Count pairs of non-zero inputs and weights (in, out) by three loops, for each row of inputs."""
     x, w = np.asarray(x.detach()).reshape(-1, w.shape[0]), np.asarray(w.detach())
-    found = 0
+    result = 0
     for row in x:
         for i, value in enumerate(row):
             for weight in w[i]:
-                found += bool(value != 0 and weight != 0)
-    return found
+                result += bool(value != 0 and weight != 0)
+    return result
 
 
 class Holding(nn.Module):
@@ -85,10 +85,10 @@ def test_one_product_written_in_many_ways(way):
     x, w = thin(6, *W[:1]), thin(*W)
     network = Holding(WRITTEN[way], w=w)
     for batches in ([x], x.split(1), x.split(4)):
-        found = counted(network, *batches)
-        assert per_sample(found) == (pairs(x, w) / 6, 0, 40)
-        assert not found.uncounted
-        assert list(found.layers) == ["Holding"]
+        trace = counted(network, *batches)
+        assert per_sample(trace) == (pairs(x, w) / 6, 0, 40)
+        assert not trace.uncounted
+        assert list(trace.layers) == ["Holding"]
 
 
 @pytest.mark.parametrize("imaginary", [False, True])
@@ -122,9 +122,9 @@ def test_products_of_functions_without_a_rule_are_counted_by_operators(way):
     function, dense = BELOW[way]
     x, w = torch.rand(6, 8) + 0.1, torch.rand(8, 5) + 0.1
     for batches in ([x], x.split(1), x.split(4)):
-        found = counted(Holding(function, w=w), *batches)
-        assert per_sample(found) == (dense, 0, dense)
-        assert not found.uncounted and found.weights_reached == found.weights_met == 40
+        trace = counted(Holding(function, w=w), *batches)
+        assert per_sample(trace) == (dense, 0, dense)
+        assert not trace.uncounted and trace.weights_reached == trace.weights_met == 40
 
 
 @pytest.mark.parametrize("way", UNCOUNTED)
@@ -180,9 +180,9 @@ def test_computing_weights_from_weights_is_not_a_cost_per_sample(way):
     x = torch.rand(6, 8) + 0.1
     network = nn.Sequential(MADE[way], nn.Linear(8, 2))
     for batches in ([x], x.split(1), x.split(4)):
-        found = counted(network, *batches)
-        assert per_sample(found)[2] == 64 + 16 and not found.uncounted
-        assert set(found.layers) == {"0", "1"}
+        trace = counted(network, *batches)
+        assert per_sample(trace)[2] == 64 + 16 and not trace.uncounted
+        assert set(trace.layers) == {"0", "1"}
 
 
 def test_parameters_shared_by_samples_count_for_each_sample():
@@ -194,8 +194,8 @@ def test_parameters_shared_by_samples_count_for_each_sample():
             self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
         def forward(self, x):
-            asked = self.attention(self.queries.expand(len(x), -1, -1), x, x)[0]
-            return asked, self.start.expand(len(x), -1) @ self.recurrent, self.queries @ self.recurrent
+            requested = self.attention(self.queries.expand(len(x), -1, -1), x, x)[0]
+            return requested, self.start.expand(len(x), -1) @ self.recurrent, self.queries @ self.recurrent
 
     x = torch.rand(6, 5, 8) + 0.1
     dense = (2 * 3 + 2 * 5) * 64 + 2 * 3 * 5 * 8 + 64
@@ -240,8 +240,8 @@ def test_unused_experts_have_no_operations():
 
     x = torch.randn(9, 8)
     for batches in ([x], x.split(1), x.split(2)):
-        found = counted(Experts(), *batches)
-        assert per_sample(found)[2] == 32 + 256 and not found.uncounted
+        trace = counted(Experts(), *batches)
+        assert per_sample(trace)[2] == 32 + 256 and not trace.uncounted
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "MultiheadAttention"])

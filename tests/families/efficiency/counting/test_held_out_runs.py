@@ -111,12 +111,12 @@ def test_any_error_of_a_network_is_a_failure_with_its_reason(mode, error):
         return net.layer(x)
 
     network, batch = Net(third).train(), torch.rand(2, 8)
-    found = nl.cost(network, [batch, batch, 0 * batch, batch], mode=mode)
+    costs = nl.cost(network, [batch, batch, 0 * batch, batch], mode=mode)
     assert network.training and network.layer.training
     for name in ("effective_macs", "effective_acs", "dense_operations", "activation_sparsity"):
-        assert found[name].status == "failed"
-        assert f"{type(error).__name__}: no" in found[name].reason and "(2, 8)" in found[name].reason
-    assert found["parameter_count"].value == 27
+        assert costs[name].status == "failed"
+        assert f"{type(error).__name__}: no" in costs[name].reason and "(2, 8)" in costs[name].reason
+    assert costs["parameter_count"].value == 27
 
 
 def test_other_kinds_of_batches_are_read_or_refused():
@@ -127,8 +127,8 @@ def test_other_kinds_of_batches_are_read_or_refused():
         {"x": x, "y": torch.tensor(3)},
         ((x, {"a": [x]}), None, {"id": 1}),
     ):
-        found = nl.cost(network, [batch, batch], ["latency", "peak_memory", "dense_operations"])
-        assert {score.status for score in found.values()} == {"scored"} and found[
+        costs = nl.cost(network, [batch, batch], ["latency", "peak_memory", "dense_operations"])
+        assert {score.status for score in costs.values()} == {"scored"} and costs[
             "dense_operations"
         ].value == 24
     for batch, what in (
@@ -149,9 +149,9 @@ def test_other_kinds_of_batches_are_read_or_refused():
 @pytest.mark.parametrize("mode", MODES)
 def test_weights_without_values_fail_instead_of_counting_zero(mode):
     network = nn.Sequential(nn.Linear(8, 3, device="meta"), nn.ReLU())
-    found = nl.cost(network, [torch.rand(2, 8, device="meta")], mode=mode)
-    assert {score.status for score in found.values()} == {"failed"}
-    assert "meta device" in found["effective_macs"].reason
+    costs = nl.cost(network, [torch.rand(2, 8, device="meta")], mode=mode)
+    assert {score.status for score in costs.values()} == {"failed"}
+    assert "meta device" in costs["effective_macs"].reason
 
 
 def test_gradients_computed_inside_are_reported():
@@ -191,9 +191,9 @@ def static(network, x):
 )
 def test_integer_layers_count_like_float_layers(layer, shape, dense):
     x = half(3, *shape)
-    found = counted(static(ones(layer), x), x)
-    assert per_sample(found) == (per_sample(counted(layer, x))[0], 0, dense)
-    assert not found.uncounted and list(found.layers) == ["1"]
+    trace = counted(static(ones(layer), x), x)
+    assert per_sample(trace) == (per_sample(counted(layer, x))[0], 0, dense)
+    assert not trace.uncounted and list(trace.layers) == ["1"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
@@ -202,9 +202,9 @@ def test_packed_tables_are_not_connections_and_packed_half_precision_is_counted(
     network = nn.Sequential(nn.Embedding(10, 8), ones(nn.Linear(8, 3)))
     network[0].qconfig, network[1].qconfig = quantisation.float_qparams_weight_only_qconfig, None
     quantisation.convert(quantisation.prepare(network, inplace=True), inplace=True)
-    found = counted(network, torch.randint(0, 10, (3, 5)))
-    assert per_sample(found)[2] == 5 * 24 and not found.uncounted
-    assert (found.weights.connections, found.weights.parameters) == (24, 80 + 27)
+    trace = counted(network, torch.randint(0, 10, (3, 5)))
+    assert per_sample(trace)[2] == 5 * 24 and not trace.uncounted
+    assert (trace.weights.connections, trace.weights.parameters) == (24, 80 + 27)
     halves = quantisation.quantize_dynamic(
         nn.Sequential(ones(nn.Linear(8, 3))), {nn.Linear}, dtype=torch.float16
     )
@@ -220,9 +220,9 @@ def test_exported_frozen_and_compiled_code():
         exported.run_decompositions().module(),
         torch.fx.symbolic_trace(network),
     ):
-        found = counted(module, x)
-        assert per_sample(found) == (40, 0, 40) and not found.uncounted
-        assert sum(layer.elements for layer in found.layers.values()) == 12
+        trace = counted(module, x)
+        assert per_sample(trace) == (40, 0, 40) and not trace.uncounted
+        assert sum(layer.elements for layer in trace.layers.values()) == 12
     frozen = torch.jit.freeze(torch.jit.script(network.eval()))
     assert per_sample(counted(frozen, x, x)) == (40, 0, 40)
     inside = nn.Sequential(ones(nn.Linear(8, 4)))
@@ -234,11 +234,11 @@ def test_exported_frozen_and_compiled_code():
 
 def test_work_in_another_thread_is_never_counted_as_zero():
     def elsewhere(net, x):
-        found = []
-        worker = threading.Thread(target=lambda: found.append(net.layer(x)))
+        result = []
+        worker = threading.Thread(target=lambda: result.append(net.layer(x)))
         worker.start()
         worker.join()
-        return found[0]
+        return result[0]
 
     score = nl.cost(Net(elsewhere), [torch.rand(2, 8)], ["effective_macs"])["effective_macs"]
     assert score.status == "failed" and "layer.weight (no counted operation used it)" in score.reason
@@ -251,10 +251,10 @@ def test_sparse_weights_of_every_layout_have_bytes_and_zeros(layout):
     weight = torch.eye(4).to_sparse(layout=layout, **blocks)
     network = nn.Module()
     network.weight = nn.Parameter(weight, requires_grad=False)
-    found = counted(network, needs=("weights",)).weights
-    assert (found.parameters, found.zeros, found.connections) == (16, 12, 16)
+    trace = counted(network, needs=("weights",)).weights
+    assert (trace.parameters, trace.zeros, trace.connections) == (16, 12, 16)
     values, places = (8, 2 + 3) if blocks else (4, 4 + 5)
-    assert found.parameter_bytes == values * 4 + places * 8
+    assert trace.parameter_bytes == values * 4 + places * 8
 
 
 def test_weights_recomputed_at_every_call_are_not_kept_alive():
@@ -267,8 +267,8 @@ def test_weights_recomputed_at_every_call_are_not_kept_alive():
 
     most = []
     network = Net(note, nn.utils.parametrizations.weight_norm(nn.Linear(64, 64)))
-    found = counted(network, *half(300, 64).split(1), receive=lambda *_: most.append(len(alive)))
-    assert per_sample(found)[2] == 4096 and max(most) <= 2
+    trace = counted(network, *half(300, 64).split(1), receive=lambda *_: most.append(len(alive)))
+    assert per_sample(trace)[2] == 4096 and max(most) <= 2
 
 
 def test_counts_of_lif_networks_do_not_depend_on_batches():

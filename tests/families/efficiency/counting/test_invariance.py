@@ -66,9 +66,9 @@ def test_batches_of_any_sizes_give_the_same_counts(name, sizes):
         cuts.append(min(size, left))
         left -= cuts[-1]
     parts = [part for part in x.split([*(c for c in cuts if c), *([left] if left else [])]) if len(part)]
-    found = counted(model, *parts)
-    assert found.samples == whole.samples
-    assert found.layers == whole.layers
+    trace = counted(model, *parts)
+    assert trace.samples == whole.samples
+    assert trace.layers == whole.layers
 
 
 @pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
@@ -91,7 +91,7 @@ def test_a_second_run_in_another_order_gives_the_same(name, mode):
 def test_concurrent_runs_on_the_same_network_are_independent(name, mode):
     model, x = MODELS[name](), inputs(name)
     alone = counted(model, *x.split(6), mode=mode)
-    found, meeting = {}, threading.Barrier(3)
+    result, meeting = {}, threading.Barrier(3)
 
     def batches():
         for part in x.split(6):
@@ -99,14 +99,14 @@ def test_concurrent_runs_on_the_same_network_are_independent(name, mode):
             yield part
 
     def run(key):
-        found[key] = counted(model, *[], mode=mode) if key is None else _counted(model, batches(), mode)
+        result[key] = counted(model, *[], mode=mode) if key is None else _counted(model, batches(), mode)
 
     threads = [threading.Thread(target=run, args=(key,)) for key in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [found[key].layers for key in range(3)] == [alone.layers] * 3
+    assert [result[key].layers for key in range(3)] == [alone.layers] * 3
 
 
 def _counted(model, batches, mode):
@@ -139,8 +139,8 @@ def test_the_network_is_restored(mode, fails):
     model(torch.rand(3, 36))
     state, weights = model.out.membrane, {k: v.clone() for k, v in model.state_dict().items()}
     x = inputs("stepped")[..., :30] if fails else inputs("stepped")
-    found = counted(model, x, mode=mode, time_axis=1)
-    assert bool(found.failures) == fails
+    trace = counted(model, x, mode=mode, time_axis=1)
+    assert bool(trace.failures) == fails
     assert model.training and model.block.training and not model.head.training
     assert model.out.membrane is state
     assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
@@ -212,14 +212,14 @@ def test_inputs_of_new_shapes_do_not_accumulate():
         def forward(self, x):
             return self.layer(x)
 
-    found = _counted(Any(), (torch.full((2, n, 4), 0.5) for n in range(1, 1200)), "strict")
-    assert per_sample(found)[0] == 8 * 1200 * 1199 / 2 / 1199
+    trace = _counted(Any(), (torch.full((2, n, 4), 0.5) for n in range(1, 1200)), "strict")
+    assert per_sample(trace)[0] == 8 * 1200 * 1199 / 2 / 1199
 
 
 def test_a_missing_batch_is_a_failure_and_not_zero():
-    found = counted(rectified())
-    assert set(found.failures) == {"operations", "activations", "membranes"}
-    assert found.weights is not None
+    trace = counted(rectified())
+    assert set(trace.failures) == {"operations", "activations", "membranes"}
+    assert trace.weights is not None
     broken = counted(rectified(), torch.rand(3, 35))
     assert "forward pass" in broken.failures["operations"] and "(3, 35)" in broken.failures["operations"]
 

@@ -17,8 +17,8 @@ ASKED = ["effective_macs", "connection_sparsity"]
 
 
 def counted(module, x):
-    found = nl.cost(module, [x], ASKED)
-    return found["effective_macs"].value, found["connection_sparsity"].value
+    costs = nl.cost(module, [x], ASKED)
+    return costs["effective_macs"].value, costs["connection_sparsity"].value
 
 
 def by_hand(module, x):

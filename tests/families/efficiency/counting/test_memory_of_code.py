@@ -121,8 +121,8 @@ def test_every_batch_counts_like_the_first(way):
     module, x = Remembering(WAYS[way]()).eval(), torch.randn(SAMPLES, WIDTH)
     for _ in range(2):
         for sizes in ([SAMPLES], [1] * SAMPLES, [2, 4]):
-            found = nl.cost(module, x.split(sizes), ASKED, check=True)
-            assert [score.value for score in found.values()] == [WIDTH * WIDTH] * 2, sizes
+            costs = nl.cost(module, x.split(sizes), ASKED, check=True)
+            assert [score.value for score in costs.values()] == [WIDTH * WIDTH] * 2, sizes
     module(x)
     assert module.remember(module) == 2, "a count leaves no trace"
 
@@ -152,12 +152,12 @@ def generated():
     ],
 )
 def test_advancing_iterators_are_detected(source):
-    found = nl.cost(Reading(source()).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
-    for score in found.values():
+    costs = nl.cost(Reading(source()).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
+    for score in costs.values():
         assert score.status == "failed" and "cannot be put back" in score.reason
 
 
 def test_iterators_that_change_no_counts_only_add_a_note():
-    found = nl.cost(Reading(itertools.repeat(1)).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
-    for score in found.values():
+    costs = nl.cost(Reading(itertools.repeat(1)).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
+    for score in costs.values():
         assert score.status == "scored" and any(note.startswith("checked: ") for note in score.notes)

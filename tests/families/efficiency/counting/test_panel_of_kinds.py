@@ -378,9 +378,9 @@ def expected_of(kind, network, x):
     each = []
     with torch.no_grad():
         for sample in x:
-            found = Counted()
-            kind.work(network, sample, found)
-            each.append(found.result())
+            result = Counted()
+            kind.work(network, sample, result)
+            each.append(result.result())
     return np.mean(each, axis=0)
 
 
@@ -431,14 +431,14 @@ def test_a_state_shared_by_samples_counts_for_each_in_any_batch():
     w, u, v = (layer.weight.detach() for layer in (network.w, network.u, network.v))
     each = []
     for sample in x:
-        found = Counted()
+        result = Counted()
         h, place = network.h.clamp(-1, 1), network.place
-        found.rows("w", sample[None], w)
-        found.rows("u", h, u)
-        found.rows("v", place, v)
+        result.rows("w", sample[None], w)
+        result.rows("u", h, u)
+        result.rows("v", place, v)
         after = torch.tanh(sample @ w.T + network.w.bias.detach() + h @ u.T + place @ v.T)
-        found.rows("line", after, network.line)
-        each.append(found.result())
+        result.rows("line", after, network.line)
+        each.append(result.result())
     for size in (64, 1, 2, 7, 33):
         np.testing.assert_allclose(
             counted(network, list(x.split(size))),

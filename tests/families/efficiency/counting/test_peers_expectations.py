@@ -27,9 +27,9 @@ def seeded(monkeypatch, repository):
 
 
 def values(module, batches, *metrics, **options):
-    found = nl.cost(module, batches, list(metrics), **options)
-    assert {score.status for score in found.values()} == {"scored"}, {n: s.reason for n, s in found.items()}
-    return [found[name].value for name in metrics]
+    costs = nl.cost(module, batches, list(metrics), **options)
+    assert {score.status for score in costs.values()} == {"scored"}, {n: s.reason for n, s in costs.items()}
+    return [costs[name].value for name in metrics]
 
 
 def operations(module, batches, **options):
@@ -92,8 +92,8 @@ def test_neurobench_activation_sparsity():
             (relu, up, 0.0), (relu, mixed, 0.5), (again, up, 0.0), (again, mixed, 0.5), (sigmoid, up, 0.0)
         ):  # fmt: skip
             assert values(network, [x], "activation_sparsity", mode=mode) == [expected]
-    found = nl.cost(keyword_network(), [torch.rand(3, 20)], ["activation_sparsity"])["activation_sparsity"]
-    assert len(found.samples) == 4  # one figure for each layer of neurons
+    costs = nl.cost(keyword_network(), [torch.rand(3, 20)], ["activation_sparsity"])["activation_sparsity"]
+    assert len(costs.samples) == 4  # one figure for each layer of neurons
 
 
 def analogue(*shape):
@@ -171,14 +171,14 @@ def test_neurobench_spikes_through_ten_steps(mode):
     network = nn.Sequential(layer, snn.Leaky(beta=0.9, init_hidden=True, output=True))
     spikes = torch.ones(5, 10, 20)
     assert operations(network, [spikes], mode=mode) == (0, 1000)
-    found = nl.cost(network, [spikes], ["membrane_updates", "activation_sparsity"], mode=mode)
-    assert found["membrane_updates"].value == 50
+    costs = nl.cost(network, [spikes], ["membrane_updates", "activation_sparsity"], mode=mode)
+    assert costs["membrane_updates"].value == 50
     # By hand: m = .9 m + x - (m > 1), a spike above 1.
     drive, membrane, fired = layer.weight.detach().double().sum(1).numpy(), np.zeros(5), 0
     for _ in range(10):
         membrane = 0.9 * membrane + drive - (membrane > 1)
         fired += int((membrane > 1).sum())
-    assert fired and found["activation_sparsity"].samples.sel(layer="1").item() == pytest.approx(
+    assert fired and costs["activation_sparsity"].samples.sel(layer="1").item() == pytest.approx(
         1 - fired / 50
     )
 

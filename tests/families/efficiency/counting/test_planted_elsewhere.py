@@ -186,14 +186,14 @@ def test_products_outside_of_modules_equal_those_of_loops(way):
         h = module.hidden(x)
     true = first_layer(x) + by_loops(h, getattr(module, "true", KEPT))
     for sizes in ([32], [1] * 32, [2] * 16, [7, 25], [31, 1]):
-        found, total = counted(module, x.split(sizes))
+        result, total = counted(module, x.split(sizes))
         assert total * 32 == pytest.approx(true, rel=1e-12), sizes
-        assert found["effective_macs"].status == "scored", found["effective_macs"].reason
+        assert result["effective_macs"].status == "scored", result["effective_macs"].reason
 
 
 def test_a_product_that_would_crash_the_process_is_refused():
-    found = nl.cost(eight_bits(torch.bfloat16).eval(), [data(9)], ASKED)
-    for score in found.values():
+    costs = nl.cost(eight_bits(torch.bfloat16).eval(), [data(9)], ASKED)
+    for score in costs.values():
         assert score.status == "failed" and "_weight_int8pack_mm ends the process" in score.reason
         assert "multiple of 16" in score.reason
 
@@ -350,8 +350,12 @@ def test_uncounted_work_outside_of_modules_is_reported(way):
     make, words = NAMED[way]
     module, x = make().eval(), data(9)
     for batches in ([x], x.split(1), x.split(4)):
-        for asked, score in nl.cost(module, batches, ASKED).items():
-            assert score.status == "partial" and words in score.reason, (asked, score.status, score.reason)
+        for requested, score in nl.cost(module, batches, ASKED).items():
+            assert score.status == "partial" and words in score.reason, (
+                requested,
+                score.status,
+                score.reason,
+            )
 
 
 HARMLESS = {
@@ -373,8 +377,8 @@ HARMLESS = {
 
 @pytest.mark.parametrize("way", HARMLESS)
 def test_operations_without_matrix_products_do_not_make_a_score_partial(way):
-    found, total = counted(HARMLESS[way]().eval(), [data(9)])
-    assert found["effective_macs"].status == "scored", found["effective_macs"].reason
+    result, total = counted(HARMLESS[way]().eval(), [data(9)])
+    assert result["effective_macs"].status == "scored", result["effective_macs"].reason
     assert total * 9 == first_layer(data(9))
 
 
@@ -391,8 +395,8 @@ def test_a_state_in_a_list_is_not_a_weight_matrix():
             return self.states[0]
 
     for samples in (1, 9):
-        found, total = counted(Leaky(samples).eval(), [data(samples)])
-        assert found["effective_macs"].status == "scored" and total == 3 * WIDTH * WIDTH
+        result, total = counted(Leaky(samples).eval(), [data(samples)])
+        assert result["effective_macs"].status == "scored" and total == 3 * WIDTH * WIDTH
 
 
 def test_attention_operators_count_like_attention():
@@ -401,12 +405,12 @@ def test_attention_operators_count_like_attention():
         "in sight": lambda q: torch.ops.aten._scaled_dot_product_attention_math(q, q, q)[0],
         "fused": lambda q: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)[0],
     }
-    found = {
+    trace = {
         way: counted(Host(lambda s, h, f=f: f(h.view(-1, 1, 3, 2))).eval(), [data(9)])
         for way, f in ways.items()
     }
-    assert len({total for _, total in found.values()}) == 1
-    assert {costs["dense_operations"].value for costs, _ in found.values()} == {WIDTH * WIDTH + 2 * 3 * 3 * 2}
+    assert len({total for _, total in trace.values()}) == 1
+    assert {costs["dense_operations"].value for costs, _ in trace.values()} == {WIDTH * WIDTH + 2 * 3 * 3 * 2}
 
 
 # How functions of torch are named that multiply and accumulate.
@@ -441,6 +445,6 @@ def test_every_torch_function_that_multiplies_and_accumulates_is_counted_or_repo
     names = {schema.name for schema in torch._C._jit_get_all_schemas()}
     operators = {name.removeprefix("aten::") for name in names if name.startswith("aten::")}
     known = {*RULES, *BELOW, *BLIND, *DECOMPOSED, *UNSEEN_BELOW}
-    found = {name for name in functions | operators if SOUNDS.search(name.replace("_backward", ""))}
-    assert len(found) > 200
-    assert found - known - DIFFERENT == set()
+    result = {name for name in functions | operators if SOUNDS.search(name.replace("_backward", ""))}
+    assert len(result) > 200
+    assert result - known - DIFFERENT == set()

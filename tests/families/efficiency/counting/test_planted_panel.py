@@ -154,8 +154,8 @@ def first_layer(x):
 
 
 def counted(module, batches):
-    found = nl.cost(module, batches, ASKED)
-    return found, (found["effective_macs"].value + found["effective_acs"].value)
+    costs = nl.cost(module, batches, ASKED)
+    return costs, (costs["effective_macs"].value + costs["effective_acs"].value)
 
 
 def data(samples=SAMPLES):
@@ -178,9 +178,9 @@ def test_a_planted_product_equals_a_count_by_loops(way):
     module, x = PRODUCTS[way]().eval(), data(9)
     with torch.no_grad():
         h = module.hidden(x)
-    found, total = counted(module, [x])
+    result, total = counted(module, [x])
     assert total * 9 == first_layer(x) + by_loops(h, weights(WIDTH, WIDTH))
-    assert found["effective_macs"].status == "scored" and found["effective_macs"].n["coverage"] == 1
+    assert result["effective_macs"].status == "scored" and result["effective_macs"].n["coverage"] == 1
 
 
 @pytest.mark.parametrize("way", PRODUCTS)
@@ -188,8 +188,8 @@ def test_planted_products_do_not_depend_on_batch_size(way):
     module, x = PRODUCTS[way]().eval(), data()
     expected = [counted(module, [x])[0][name].value for name in ASKED]
     for sizes in ([1] * 64, [64], [2] * 32, [7, 57], [63, 1], [16, 3, 45]):
-        found, _ = counted(module, x.split(sizes))
-        assert [found[name].value for name in ASKED] == pytest.approx(expected, rel=1e-12), sizes
+        result, _ = counted(module, x.split(sizes))
+        assert [result[name].value for name in ASKED] == pytest.approx(expected, rel=1e-12), sizes
 
 
 def bilinear():
@@ -237,8 +237,8 @@ def test_other_products_equal_a_count_by_loops(make):
     x = data(9)
     with torch.no_grad():
         expected = first_layer(x) + loops(module.hidden(x))
-    found, total = counted(module.eval(), [x])
-    assert total * 9 == expected and found["effective_macs"].status == "scored"
+    result, total = counted(module.eval(), [x])
+    assert total * 9 == expected and result["effective_macs"].status == "scored"
     for sizes in ([1] * 9, [4, 5]):
         assert counted(module, x.split(sizes))[1] == pytest.approx(total, rel=1e-12)
 
@@ -272,15 +272,15 @@ NAMED = {
 @pytest.mark.parametrize("way", NAMED)
 def test_planted_work_without_a_rule_is_reported(way):
     make, words = NAMED[way]
-    for asked in ASKED:
-        found = nl.cost(make().eval(), [data(9)], [asked])[asked]
-        assert found.status == "partial" and words in found.reason, (found.status, found.reason)
+    for requested in ASKED:
+        costs = nl.cost(make().eval(), [data(9)], [requested])[requested]
+        assert costs.status == "partial" and words in costs.reason, (costs.status, costs.reason)
 
 
 def test_embedding_bags_have_no_products():
     module = Host(lambda s, h: F.embedding_bag(h.gt(0).long(), s.w, mode="mean"), **matrix())
-    found, total = counted(module.eval(), [data(9)])
-    assert total * 9 == first_layer(data(9)) and found["effective_macs"].status == "scored"
+    result, total = counted(module.eval(), [data(9)])
+    assert total * 9 == first_layer(data(9)) and result["effective_macs"].status == "scored"
 
 
 def test_work_planted_in_or_on_a_spiking_layer_is_counted():

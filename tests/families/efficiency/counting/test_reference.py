@@ -27,8 +27,8 @@ def test_convolutions_equal_neurobenchs_counts(name):
     options = dict(GOLDEN["conv2d_2_to_4"][name])
     dense = options.pop("dense")
     layer = nn.Sequential(ones(nn.Conv2d(2, 4, options.pop("kernel"), **options)))
-    found = counted(layer, torch.full((3, 2, 8, 8), 0.5), mode="neurobench-2.3")
-    assert per_sample(found) == (dense, 0, dense)
+    trace = counted(layer, torch.full((3, 2, 8, 8), 0.5), mode="neurobench-2.3")
+    assert per_sample(trace) == (dense, 0, dense)
 
 
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
@@ -50,8 +50,8 @@ def test_cells_equal_neurobenchs_counts(kind):
 def test_linear_on_steps_sparsity_and_footprints_equal_neurobenchs():
     case = GOLDEN["linear_on_steps"]
     layer = nn.Sequential(ones(nn.Linear(case["inputs"], case["outputs"])))
-    found = counted(layer, torch.full((2, case["steps"], case["inputs"]), 0.5), mode="neurobench-2.3")
-    assert per_sample(found)[2] == case["dense"]
+    trace = counted(layer, torch.full((2, case["steps"], case["inputs"]), 0.5), mode="neurobench-2.3")
+    assert per_sample(trace)[2] == case["dense"]
     lstm = nn.Sequential(nn.LSTM(8, 16, num_layers=2, bidirectional=True, proj_size=4))
     for name, parameter in lstm.named_parameters():
         if "bias" in name:
@@ -136,32 +136,32 @@ def test_every_reference_case_of_neurobench(oracle):
             right.append(int((answer.argmax(1) == batch[1]).sum()))
 
         batches = zip(x.split(known["batch_size"]), y.split(known["batch_size"]), strict=True)
-        found = counted(network, *batches, mode="neurobench-2.3", receive=judge)
+        trace = counted(network, *batches, mode="neurobench-2.3", receive=judge)
         expected = known["results"]
-        layers, count = found.layers.values(), found.samples
-        weights = found.weights
+        layers, count = trace.layers.values(), trace.samples
+        weights = trace.weights
         assert weights.parameters == expected["ParameterCount"], name
         assert weights.parameter_bytes + weights.buffer_bytes == expected["Footprint"], name
         assert round(weights.zeros / weights.connections, 4) == expected["ConnectionSparsity"], name
         assert sum(right) / count == pytest.approx(expected["ClassificationAccuracy"], abs=1e-6), name
-        assert found.batch_sparsity == pytest.approx(expected["ActivationSparsity"], abs=1e-9), name
-        by_layer = {n: layer.zeros / layer.elements for n, layer in found.layers.items() if layer.elements}
+        assert trace.batch_sparsity == pytest.approx(expected["ActivationSparsity"], abs=1e-9), name
+        by_layer = {n: layer.zeros / layer.elements for n, layer in trace.layers.items() if layer.elements}
         assert by_layer == pytest.approx(expected["ActivationSparsityByLayer"], abs=1e-9), name
         if "MembraneUpdates" in expected:
             updates = sum(layer.updates for layer in layers) / count
             assert updates == pytest.approx(expected["MembraneUpdates"], abs=1e-6), name
-        neurons = [neuron_operations(found), dense_neuron_operations(found)]
+        neurons = [neuron_operations(trace), dense_neuron_operations(trace)]
         if isinstance(stated := expected.get("NeuronOperations"), dict):
             given = [stated["Effective Neuron Ops"], stated["Neuron Dense Ops"]]
             assert [reading.value for reading in neurons] == pytest.approx(given, rel=1e-9), name
         elif stated == 0.0:
             assert {reading.status for reading in neurons} == {"failed"}, name
         if name in PEER_FAILS:
-            assert "operations" in found.failures and "strict" in found.failures["operations"], name
+            assert "operations" in trace.failures and "strict" in trace.failures["operations"], name
             continue
         operations = expected["SynapticOperations"]
         peer = (operations["Effective_MACs"], operations["Effective_ACs"], operations["Dense"])
-        assert per_sample(found) == pytest.approx(peer, rel=1e-6, abs=1e-6), name
+        assert per_sample(trace) == pytest.approx(peer, rel=1e-6, abs=1e-6), name
         agreeing += 1
     assert agreeing >= 36
 

@@ -96,9 +96,9 @@ def test_rows_of_spikes_equal_a_loop_whatever_follows(case, pruned):
         [x[:1], x[1:]],
         [x.transpose(0, 1).contiguous().transpose(0, 1)],
     ):
-        found = counted(network, *batches, needs=("operations",)).layers["layer"]
+        trace = counted(network, *batches, needs=("operations",)).layers["layer"]
         each = np.sum([oracle(batch, weight) for batch in batches], axis=0)
-        assert (found.macs, found.acs) == tuple(each)
+        assert (trace.macs, trace.acs) == tuple(each)
 
 
 def test_a_matrix_of_scores_is_classified_by_its_first_row_only_if_that_decides():
@@ -110,7 +110,7 @@ def test_a_matrix_of_scores_is_classified_by_its_first_row_only_if_that_decides(
     q, k = (torch.from_numpy(rng.normal(size=(8, 3, 5, 4)).astype(np.float32)) for _ in range(2))
     q[:4, :, 0] = 1.0  # first rows of signs, others analogue
     q[6:] = (q[6:] > 0).float()  # items of nothing but spikes
-    found = counted(Both(), ((q, k), None), needs=("operations",))
+    trace = counted(Both(), ((q, k), None), needs=("operations",))
     macs = acs = 0
     for a, b in zip(q.numpy(), k.numpy(), strict=True):
         for left, right in zip(a, b, strict=True):
@@ -119,6 +119,6 @@ def test_a_matrix_of_scores_is_classified_by_its_first_row_only_if_that_decides(
                 acs += done
             else:
                 macs += done
-    layers = found.layers.values()
+    layers = trace.layers.values()
     assert (sum(layer.macs for layer in layers), sum(layer.acs for layer in layers)) == (macs, acs)
     assert acs

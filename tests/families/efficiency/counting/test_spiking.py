@@ -19,9 +19,9 @@ from tests.families.efficiency.counting.counting import counted, ones, per_sampl
 
 def test_a_neuron_integrates_leaks_fires_and_is_reset_one_step_later():
     layer = Lif(beta=0.5, threshold=1.0)
-    found = [(float(layer(torch.tensor([[x]]))), float(layer.membrane)) for x in (0.75, 0.75, 0.75, 0.0)]
+    values = [(float(layer(torch.tensor([[x]]))), float(layer.membrane)) for x in (0.75, 0.75, 0.75, 0.0)]
     # 0.75 · 0.375 + 0.75 = 1.125 fires · 0.5625 + 0.75 - 1 = 0.3125 · 0.15625
-    assert found == [(0, 0.75), (1, 1.125), (0, 0.3125), (0, 0.15625)]
+    assert values == [(0, 0.75), (1, 1.125), (0, 0.3125), (0, 0.15625)]
     zero = Lif(beta=0.5, reset="zero")
     assert [float(zero(torch.tensor([[x]]))) for x in (1.5, 0.5, 0.5)] == [1, 0, 0]
     assert float(zero.membrane) == 0.75
@@ -50,9 +50,9 @@ def test_spikes_drive_accumulations_and_every_membrane_is_written():
         network.network[0].bias.zero_()
     x = torch.zeros(1, 3, 3)
     x[0, :, 0] = 1  # three spikes in the first step: membranes at 3 > 2 fire, and the next step subtracts 2
-    found = counted(network, x)
-    assert per_sample(found) == (0, 3 * 4 + 4 * 2, 3 * (12 + 8))
-    layer = found.layers["network.1"]
+    trace = counted(network, x)
+    assert per_sample(trace) == (0, 3 * 4 + 4 * 2, 3 * (12 + 8))
+    layer = trace.layers["network.1"]
     assert (layer.zeros, layer.elements) == (8, 12)
     # the first layer changes in steps 1 and 2; in step 3 it stays at 1
     assert (layer.updates, layer.membranes) == (8, 12)
@@ -121,9 +121,9 @@ def test_state_of_nested_snntorch_layers_is_reset_and_not_in_the_footprint():
     net = nn.Sequential(nn.Sequential(nn.Linear(6, 5), snn.Leaky(beta=0.9, init_hidden=True)))
     bare = counted(net, needs=("weights",)).weights
     net(torch.rand(7, 6))
-    found = counted(net, needs=("weights",)).weights
-    assert found.buffer_bytes == bare.buffer_bytes == 20
-    assert found.state_bytes == 7 * 5 * 4
+    trace = counted(net, needs=("weights",)).weights
+    assert trace.buffer_bytes == bare.buffer_bytes == 20
+    assert trace.state_bytes == 7 * 5 * 4
     kept = net[0][1].mem
     counted(net, torch.rand(3, 6))
     assert net[0][1].mem is kept
@@ -133,11 +133,11 @@ def test_neuron_operations_are_updates_times_operations_per_update():
     network = OverTime(nn.Sequential(ones(nn.Linear(3, 5, bias=False)), Lif(0.5)))
     x = torch.zeros(2, 3, 4)
     x[0, 0, 1] = 1.0  # the second sample never changes after its first step
-    found = counted(network, x)
+    trace = counted(network, x)
     # sample 0: written, changed by the spike, leaking twice; sample 1: written
-    assert neuron_operations(found).value == 4 * (5 * 4 + 5) / 2
-    assert dense_neuron_operations(found).value == 4 * 5 * 4
-    assert spikes(found).value == 0  # a membrane of 1 is at the threshold, not above it
+    assert neuron_operations(trace).value == 4 * (5 * 4 + 5) / 2
+    assert dense_neuron_operations(trace).value == 4 * 5 * 4
+    assert spikes(trace).value == 0  # a membrane of 1 is at the threshold, not above it
     assert spikes(counted(network, 2 * x)).value == 5 / 2
 
 
@@ -172,9 +172,9 @@ def test_a_network_that_takes_its_state_as_an_argument_keeps_it_between_steps():
 
     x = torch.zeros(1, 4, 3)
     x[..., 0] = 1  # membranes 1, 2, 3 (a spike), and 3 + 1 - 2.5
-    found = counted(Handed(), x)
-    assert found.steps == 4
-    assert found.layers["neurons"].elements - found.layers["neurons"].zeros == 4
+    trace = counted(Handed(), x)
+    assert trace.steps == 4
+    assert trace.layers["neurons"].elements - trace.layers["neurons"].zeros == 4
 
 
 def test_unobserved_spiking_layers_are_never_counted_as_zero():
@@ -186,8 +186,8 @@ def test_unobserved_spiking_layers_are_never_counted_as_zero():
         def forward(self, x):
             return type(self.neuron).forward(self.neuron, x)
 
-    found = nl.cost(Beside(), [torch.rand(3, 4)], ["spikes", "membrane_updates", "activation_sparsity"])
-    for score in found.values():
+    costs = nl.cost(Beside(), [torch.rand(3, 4)], ["spikes", "membrane_updates", "activation_sparsity"])
+    for score in costs.values():
         assert score.status == "failed" and "neuron cannot be observed" in score.reason
 
 

@@ -259,10 +259,10 @@ def test_a_normal_number_cached_in_numpys_generator_is_preserved(source, waiting
         np.random.set_bit_generator(source(3))
         np.random.standard_normal(waiting)  # noqa: NPY002
         expected = np.random.get_state(legacy=False)  # noqa: NPY002
-        found = counted(Normal(draws), *[torch.ones(2, 6)] * 3)
+        trace = counted(Normal(draws), *[torch.ones(2, 6)] * 3)
         after = np.random.get_state(legacy=False)  # noqa: NPY002
         assert str(after) == str(expected)
-        assert per_sample(found) == per_sample(counted(Normal(draws), torch.ones(2, 6)))
+        assert per_sample(trace) == per_sample(counted(Normal(draws), torch.ones(2, 6)))
         assert str(np.random.get_state(legacy=False)) == str(expected)  # noqa: NPY002
         expected = np.random.RandomState(source(3)).standard_normal(waiting + 1)[-1]
         assert np.random.standard_normal() == expected  # noqa: NPY002
@@ -296,11 +296,11 @@ def scripted(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 def threaded(x, w):
-    found = []
-    worker = threading.Thread(target=lambda: found.append(x.matmul(w)))
+    result = []
+    worker = threading.Thread(target=lambda: result.append(x.matmul(w)))
     worker.start()
     worker.join()
-    return found[0]
+    return result[0]
 
 
 class Function(torch.autograd.Function):
@@ -379,9 +379,9 @@ def test_a_part_of_a_weight_does_not_cover_the_whole():
         def forward(self, x):
             return nn.functional.linear(x, self.weight[:4]), x.numpy() @ self.weight[4:].detach().numpy().T
 
-    found = counted(Slices(), torch.rand(2, 6))
-    assert (found.weights_reached, found.weights_met) == (24, 60)
-    assert [(part.name, part.weights) for part in found.unreached] == [("Slices.weight", 36)]
+    trace = counted(Slices(), torch.rand(2, 6))
+    assert (trace.weights_reached, trace.weights_met) == (24, 60)
+    assert [(part.name, part.weights) for part in trace.unreached] == [("Slices.weight", 36)]
 
 
 def test_a_layer_of_one_output_is_a_connection_too():
@@ -410,20 +410,20 @@ def test_positions_gains_and_tables_are_not_connections():
                 (x + self.place) * self.gain + nn.functional.embedding(torch.zeros(50).long(), self.table)
             )
 
-    found = counted(Adds(), torch.rand(3, 50, 6))
-    assert (found.weights_reached, found.weights_met, found.unreached) == (12, 12, ())
-    assert operations_per_sample(found, lambda layer: layer.dense).status == "scored"
+    trace = counted(Adds(), torch.rand(3, 50, 6))
+    assert (trace.weights_reached, trace.weights_met, trace.unreached) == (12, 12, ())
+    assert operations_per_sample(trace, lambda layer: layer.dense).status == "scored"
 
 
 def test_frameworks_are_recognised_by_their_classes():
     x = (torch.rand(4, 5, 6) < 0.5).float()
     for kind in (Jelly, Norse):
-        found = counted(Stepped(kind), x)
-        layer = found.layers["fire"]
+        trace = counted(Stepped(kind), x)
+        layer = trace.layers["fire"]
         assert layer.membranes == layer.elements == 5 * 4 * 5
-        assert membrane_updates(found).value > 0 and spikes(found).value > 0
+        assert membrane_updates(trace).value > 0 and spikes(trace).value > 0
         assert (
-            neuron_operations(found).status == "failed" and kind.__name__ in neuron_operations(found).reason
+            neuron_operations(trace).status == "failed" and kind.__name__ in neuron_operations(trace).reason
         )
     whole = counted(Stepped(Sinabs), x)
     assert spikes(whole).value > 0
@@ -487,9 +487,9 @@ def test_time_first_input_is_never_silently_wrong(answer, mode):
 def test_recurrent_layers_that_take_time_first_are_detected(kind):
     layer, x = getattr(nn, kind)(6, 5), torch.rand(20, 4, 6)
     assert "sample_axis=1" in counted(layer, x).failures["operations"]
-    found = counted(layer, x, sample_axis=1)
+    trace = counted(layer, x, sample_axis=1)
     first = counted(getattr(nn, kind)(6, 5, batch_first=True), x.transpose(0, 1).contiguous())
-    assert found.samples == 4 and per_sample(found)[2] == per_sample(first)[2]
+    assert trace.samples == 4 and per_sample(trace)[2] == per_sample(first)[2]
 
 
 def test_single_steps_along_the_first_axis():
@@ -498,10 +498,10 @@ def test_single_steps_along_the_first_axis():
             return self.fire(self.first(x)), self.fire.membrane
 
     x = (torch.rand(7, 3, 6) < 0.5).float()
-    found = counted(Step(), x, sample_axis=1)
-    assert (found.steps, found.samples) == (7, 3) and "axis 0" in found.notes[0]
-    assert found.layers == counted(Step(), x.transpose(0, 1).contiguous()).layers
-    assert counted(Step(), x, sample_axis=1, time_axis=0).layers == found.layers
+    trace = counted(Step(), x, sample_axis=1)
+    assert (trace.steps, trace.samples) == (7, 3) and "axis 0" in trace.notes[0]
+    assert trace.layers == counted(Step(), x.transpose(0, 1).contiguous()).layers
+    assert counted(Step(), x, sample_axis=1, time_axis=0).layers == trace.layers
     with pytest.raises(RequestError, match="axis 1 is that of the samples"):
         counted(Step(), x, sample_axis=1, time_axis=1)
     with pytest.raises(RequestError, match="sample_axis 4"):
@@ -561,6 +561,6 @@ def test_the_check_states_that_runs_and_batch_sizes_agree():
         uneven = torch.rand(6, 6)
         uneven[:3] += 5
         assert nl.cost(net, [uneven], metrics)["effective_macs"].status == "scored"
-        found = nl.cost(net, [uneven], metrics, check=True)
-        assert found["effective_macs"].status == "failed" and what in found["effective_macs"].reason
-        assert "layer" in found["effective_macs"].reason and found["footprint"].status == "scored"
+        scores = nl.cost(net, [uneven], metrics, check=True)
+        assert scores["effective_macs"].status == "failed" and what in scores["effective_macs"].reason
+        assert "layer" in scores["effective_macs"].reason and scores["footprint"].status == "scored"
