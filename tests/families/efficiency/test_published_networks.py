@@ -164,5 +164,5 @@ def test_missing_files_and_members_are_refused_by_name(tmp_path):
     for where in ("val_y.npy:x", "a.npz:x", "a.npz"):
         np.savez(tmp_path / "a.npz", y=np.zeros(4))
         parts = PARTS | {"test": Part(examples="val_X.npy", classes=where)}
-        with pytest.raises(DataError, match=r"holds (one array|the arrays y), not"):
+        with pytest.raises(DataError, match=r"contains (one array|the arrays y), not"):
             array_examples(files | {"a.npz": tmp_path / "a.npz"}, parts=parts, classes=HANDS)

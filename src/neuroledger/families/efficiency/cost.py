@@ -270,9 +270,9 @@ def needs_for(metrics: Iterable[MetricRequest], catalog: Catalog) -> frozenset[N
     return _needs([item for item in resolved if item[1].input == "trace"])
 
 
-def read_costs(wanted: Mapping[str, MetricRequest], trace: Trace, catalog: Catalog) -> dict[str, Score]:
+def read_costs(metrics: Mapping[str, MetricRequest], trace: Trace, catalog: Catalog) -> dict[str, Score]:
     """Return the scores of the metrics that are read from a trace, under the names of ``wanted``."""
-    bound = {name: _resolve(item, catalog) for name, item in wanted.items()}
+    bound = {name: _resolve(item, catalog) for name, item in metrics.items()}
     return {name: _score(*item, trace) for name, item in bound.items() if item[1].input == "trace"}
 
 
@@ -293,23 +293,23 @@ def _as_text(item: Mapping[str, Any] | Override) -> str:
 def _resolve_metrics(wanted: Iterable[MetricRequest]) -> tuple[Bound, ...]:
     """Return the resolved cost metrics of the current repository; a changed spec invalidates the cache."""
     items = tuple(item if isinstance(item, str) else _as_text(item) for item in wanted)
-    place = (os.getcwd(), os.environ.get("NEUROLEDGER_ROOT"))  # noqa: PTH109  faster, and on the path of every call
+    root = (os.getcwd(), os.environ.get("NEUROLEDGER_ROOT"))  # noqa: PTH109  faster, and on the path of every call
     try:
-        return _resolve_cached(place, items, tuple(map(state_of, _spec_paths(place, items))))
+        return _resolve_cached(root, items, tuple(map(state_of, _spec_paths(root, items))))
     except FileNotFoundError:  # a spec was moved
         _spec_paths.cache_clear()
-        return _resolve_cached(place, items, tuple(map(state_of, _spec_paths(place, items))))
+        return _resolve_cached(root, items, tuple(map(state_of, _spec_paths(root, items))))
 
 
 @lru_cache(maxsize=256)
-def _spec_paths(place: tuple[str, str | None], items: tuple[str, ...]) -> tuple[Path, ...]:
+def _spec_paths(root: tuple[str, str | None], items: tuple[str, ...]) -> tuple[Path, ...]:
     catalog = open_definitions()
     return tuple(catalog.entry("metrics", _parse(item)["name"]).path for item in items)
 
 
 @lru_cache(maxsize=256)
 def _resolve_cached(
-    place: tuple[str, str | None], items: tuple[str, ...], states: tuple[str, ...]
+    root: tuple[str, str | None], items: tuple[str, ...], states: tuple[str, ...]
 ) -> tuple[Bound, ...]:
     catalog = open_definitions()
     return tuple(

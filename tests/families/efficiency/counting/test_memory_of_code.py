@@ -154,7 +154,7 @@ def generated():
 def test_advancing_iterators_are_detected(source):
     costs = nl.cost(Reading(source()).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
     for score in costs.values():
-        assert score.status == "failed" and "cannot be put back" in score.reason
+        assert score.status == "failed" and "cannot be restored" in score.reason
 
 
 def test_iterators_that_change_no_counts_only_add_a_note():

@@ -53,8 +53,8 @@ def _body(function: Any) -> Callable[..., Any]:
     """Return a torch function without its dispatch to function modes, so that its parts are dispatched instead."""
     if not isinstance(function, FunctionType) or "has_torch_function" not in function.__code__.co_names:
         return function  # type: ignore[no-any-return]
-    known = {**function.__globals__, "has_torch_function": lambda _: False}
-    body = FunctionType(function.__code__, known, function.__name__, function.__defaults__)
+    namespace = {**function.__globals__, "has_torch_function": lambda _: False}
+    body = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
     body.__kwdefaults__ = function.__kwdefaults__
     return body
 
@@ -116,7 +116,9 @@ def multi_head(tally: Tally, result: Any, args: tuple[Any, ...], kwargs: dict[st
 
 def scaled_dot_product(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Count ``scaled_dot_product_attention`` of q ``(…, L, E)``, k ``(…, S, E)``, v ``(…, S, Ev)``: dense L·S·(E + Ev)."""
-    q, k, v = (argument(args, kwargs, place, name) for place, name in enumerate(("query", "key", "value")))
+    q, k, v = (
+        argument(args, kwargs, position, name) for position, name in enumerate(("query", "key", "value"))
+    )
     scale = argument(args, kwargs, 6, "scale")
     if argument(args, kwargs, 7, "enable_gqa", False):
         k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))

@@ -25,7 +25,7 @@ def is_installed(module: str) -> bool:
     if (top in sys.stdlib_module_names and top != "__main__") or top in ("torch", "neuroledger"):
         return True
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return any(place in file for place in INSTALLED)
+    return any(folder in file for folder in INSTALLED)
 
 
 @lru_cache(maxsize=4096)
@@ -39,9 +39,9 @@ def global_names(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
             written.add(step.argval)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            more = global_names(inner)
-            read |= more[0]
-            written |= more[1]
+            nested = global_names(inner)
+            read |= nested[0]
+            written |= nested[1]
     return frozenset(read), frozenset(written)
 
 

@@ -48,28 +48,28 @@ def zeros_of(matrix: Tensor) -> Indices | None:
         or matrix.is_inference()
     ):
         return few_zeros(matrix)
-    key, place, version = id(matrix), matrix.data_ptr(), matrix._version
+    key, address, version = id(matrix), matrix.data_ptr(), matrix._version
     shorter = min(matrix.numel() // matrix.shape[-1], matrix.shape[-1])
     stride = next((prime for prime in STRIDES if prime < shorter), STRIDES[-1])
     sample = matrix.detach().numpy().ravel()[::stride]
-    known = _KNOWN.get(key)
+    cached = _KNOWN.get(key)
     if (
-        known is not None
-        and known.matrix() is matrix
-        and (known.place, known.version) == (place, version)
-        and np.array_equal(known.sample, sample)
+        cached is not None
+        and cached.matrix() is matrix
+        and (cached.place, cached.version) == (address, version)
+        and np.array_equal(cached.sample, sample)
     ):
-        return known.zeros
+        return cached.zeros
     zeros = few_zeros(matrix)
     with _GUARD:
-        _KNOWN[key] = _KnownMatrix(weakref.ref(matrix, _forget(key)), place, version, sample.copy(), zeros)
+        _KNOWN[key] = _KnownMatrix(weakref.ref(matrix, _forget(key)), address, version, sample.copy(), zeros)
     return zeros
 
 
 def _forget(key: int) -> Callable[[weakref.ref[Tensor]], None]:
-    def forget(gone: weakref.ref[Tensor]) -> None:
-        known = _KNOWN.get(key)
-        if known is not None and known.matrix is gone:
+    def forget(reference: weakref.ref[Tensor]) -> None:
+        cached = _KNOWN.get(key)
+        if cached is not None and cached.matrix is reference:
             _KNOWN.pop(key, None)
 
     return forget

@@ -205,8 +205,8 @@ class Tally:
         name = self._named.get(id(tensor))
         if name is not None:
             return name
-        place = storage_of(tensor)
-        if place is None:
+        address = storage_of(tensor)
+        if address is None:
             return None
         if self._owners is None:
             self._owners = {}
@@ -214,7 +214,7 @@ class Tally:
                 start = storage_of(own)
                 if start is not None:
                     self._owners.setdefault(start, holder)
-        return self._owners.get(place)
+        return self._owners.get(address)
 
     def weight_of(self, tensor: Tensor) -> str | None:
         """Return the dotted name of the module whose weights a tensor is or derives from; None if it depends on samples."""
@@ -227,15 +227,15 @@ class Tally:
 
     def name(self, weight: Tensor, otherwise: str) -> str:
         """Return the dotted name of a weight's module; for a temporary weight, of the module that uses it."""
-        found = self.owner(weight)
-        if found is not None:
-            return found
+        module = self.owner(weight)
+        if module is not None:
+            return module
         frame = sys._getframe(2)
         for _ in range(FRAMES):
             if frame.f_code.co_varnames[:1] == ("self",):
-                found = self.module(frame.f_locals.get("self"))
-                if found is not None:
-                    return found
+                module = self.module(frame.f_locals.get("self"))
+                if module is not None:
+                    return module
             if frame.f_back is None:
                 break
             frame = frame.f_back
@@ -305,8 +305,8 @@ class Tally:
 
     def is_full(self, weight: Tensor) -> bool:
         """Return whether none of the weights is zero."""
-        known = self.full.get(id(weight))
-        if known is not None and known[0] is weight and known[1] == weight._version:
+        full = self.full.get(id(weight))
+        if full is not None and full[0] is weight and full[1] == weight._version:
             return True
         return count_nonzero(weight) == int(weight.numel())
 
@@ -394,9 +394,9 @@ class Tally:
                     self.mark_unreached(weight)
                     self.add_uncounted(name, "weights multiplied value by value", weight.numel())
 
-    def check_outside_product(self, given: Iterable[object], result: object) -> None:
+    def check_outside_product(self, arguments: Iterable[object], result: object) -> None:
         """Record a matrix outside of modules if sample values are multiplied with it elementwise."""
-        values = [x for x in given if isinstance(x, Tensor) and self.weight_of(x) is None]
+        values = [x for x in arguments if isinstance(x, Tensor) and self.weight_of(x) is None]
         if isinstance(result, Tensor) and (size := self.outside.spread_size(values, result, self.samples)):
             self.add_uncounted("a matrix outside of modules", "values multiplied with it one by one", size)
 

@@ -66,8 +66,8 @@ class Lemaire:
     def _compute(self, kind: str, additions: float, multiplications: float = 0.0) -> None:
         self.picojoules[kind] += additions * ADDITION + multiplications * (MULTIPLICATION + ADDITION)
 
-    def _synapses(self, layer: nn.Module, given: Any, named: Mapping[str, Any], out: Tensor) -> None:
-        x: Tensor = given[0] if given else next(iter(named.values()))
+    def _synapses(self, layer: nn.Module, args: Any, kwargs: Mapping[str, Any], out: Tensor) -> None:
+        x: Tensor = args[0] if args else next(iter(kwargs.values()))
         binary = bool(x.eq(0).logical_or(x.eq(1)).all())
         active = int(x.count_nonzero()) if binary else 0
         window, steps = (1,), (1,)
@@ -76,32 +76,32 @@ class Lemaire:
         else:
             driven, uses = layer.out_channels // layer.groups, out.numel() * prod(layer.weight.shape[1:])
             window, steps = layer.kernel_size, layer.stride
-        held = sum(p.numel() for p in layer.parameters(recurse=False))
+        parameters = sum(p.numel() for p in layer.parameters(recurse=False))
         biases = 0 if layer.bias is None else out.numel()
         self._compute("operations", biases)
         if binary:
-            met = active * driven * prod(window)
+            products = active * driven * prod(window)
             reach = prod(ceil(k / s) for k, s in zip(window, steps, strict=True))
             self._compute("operations", active * driven * reach)
-            self._compute("addressing", met, 0 if isinstance(layer, nn.Linear) else 2 * active)
+            self._compute("addressing", products, 0 if isinstance(layer, nn.Linear) else 2 * active)
             self._access("inputs and outputs", active, FIFO)
-            self._access("potentials", 2 * met, out.numel() // _steps(layer, x))
+            self._access("potentials", 2 * products, out.numel() // _steps(layer, x))
         else:
-            met = uses
-            more = 0 if isinstance(layer, nn.Linear) else layer.out_channels * prod(window)
+            products = uses
+            offsets = 0 if isinstance(layer, nn.Linear) else layer.out_channels * prod(window)
             self._compute("operations", 0, uses)
-            self._compute("addressing", x.numel() + out.numel() + more)
+            self._compute("addressing", x.numel() + out.numel() + offsets)
             self._access("inputs and outputs", x.numel() if isinstance(layer, nn.Linear) else uses, x.numel())
             if not self.network.spiking:
                 self._access("inputs and outputs", out.numel(), out.numel())
-        self._access("weights", met + biases, held)
+        self._access("weights", products + biases, parameters)
 
     def _neurons(self, layer: SpikingLayer) -> Callable[..., None]:
         leaky = all(base.__name__ != "IFNode" for base in type(layer.module).__mro__)
 
-        def end(module: nn.Module, given: Any, named: Mapping[str, Any], output: Any) -> None:
+        def end(module: nn.Module, args: Any, kwargs: Mapping[str, Any], output: Any) -> None:
             fired = spikes(output)
-            steps = _steps(module, given[0] if given else next(iter(named.values())))
+            steps = _steps(module, args[0] if args else next(iter(kwargs.values())))
             count = int(fired.count_nonzero())
             self._access("potentials", 2 * fired.numel(), fired.numel() // steps)
             self._access("inputs and outputs", count, FIFO)

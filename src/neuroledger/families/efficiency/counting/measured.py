@@ -35,9 +35,9 @@ LONGEST = 2.0
 def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing:
     """Measure times of single passes: of the first sample alone (latency) and of the first batch (throughput)."""
     device = device_of(network.module, inputs)
-    alone = first_sample(inputs, network.sample_axis)
+    sample = first_sample(inputs, network.sample_axis)
     return Timing(
-        latency=_times(lambda: run_forward(network, alone, time_axis), network, device),
+        latency=_times(lambda: run_forward(network, sample, time_axis), network, device),
         batch=_times(lambda: run_forward(network, inputs, time_axis), network, device),
         batch_size=size_of(inputs, network.sample_axis),
         warm_up=WARM_UP,
@@ -118,16 +118,16 @@ def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memo
     one operation.
     """
     device = device_of(network.module, inputs)
-    alone = first_sample(inputs, network.sample_axis)
+    sample = first_sample(inputs, network.sample_axis)
     weight_counts = count_weights(network.module)
     weights = weight_counts.parameter_bytes + weight_counts.buffer_bytes
     with evaluation(network):
         if device.type == "cuda":
-            run_forward(network, alone, time_axis)
+            run_forward(network, sample, time_axis)
             torch.cuda.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
-            run_forward(network, alone, time_axis)
+            run_forward(network, sample, time_axis)
             torch.cuda.synchronize(device)
             return Memory(weights, torch.cuda.max_memory_allocated(device) - before, str(device))
         live_tensors = _LiveTensors()
@@ -137,10 +137,10 @@ def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memo
             if t.layout == torch.strided
         }
         live_tensors.known |= owned
-        given = tree_leaves(alone)
+        leaves = tree_leaves(sample)
         with live_tensors:
-            copies = [x.clone() for x in given if isinstance(x, torch.Tensor)]
-            run_forward(network, alone, time_axis)
+            copies = [x.clone() for x in leaves if isinstance(x, torch.Tensor)]
+            run_forward(network, sample, time_axis)
         del copies
     return Memory(weights, live_tensors.peak, str(device))
 

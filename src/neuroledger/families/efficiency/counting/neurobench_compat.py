@@ -194,8 +194,8 @@ def count_as_neurobench(tally: Tally, name: str, layer: nn.Module, args: tuple[A
         dense = torch.tensor(float(x.numel()) * layer.out_features, dtype=torch.float64, device=x.device)
     else:
         effective = _convolved(layer, x.ne(0).to(torch.float64), layer.weight.ne(0).to(torch.float64))
-        every = torch.ones_like(x[:1] if x.dim() == layer.weight.dim() else x, dtype=torch.float64)
-        dense = _convolved(layer, every, torch.ones_like(layer.weight, dtype=torch.float64))
+        all_ones = torch.ones_like(x[:1] if x.dim() == layer.weight.dim() else x, dtype=torch.float64)
+        dense = _convolved(layer, all_ones, torch.ones_like(layer.weight, dtype=torch.float64))
         dense = dense * (len(x) if x.dim() == layer.weight.dim() else 1)
     counts = tally.layer(name)
     ternary = tally.scratch.ternary(x.reshape(1, -1))

@@ -21,9 +21,9 @@ class RepeatedValues:
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Tensor], int]] = {}
 
-    def add(self, given: Iterable[object], result: object) -> None:
+    def add(self, arguments: Iterable[object], result: object) -> None:
         """Add the result of a function that only rearranges the values of its arguments."""
-        sources = {id(x): x for x in given if isinstance(x, Tensor)}
+        sources = {id(x): x for x in arguments if isinstance(x, Tensor)}
         if not isinstance(result, Tensor) or result.layout is not strided or not sources:
             return
         values = sum(self.distinct_values(x) for x in sources.values())
@@ -56,37 +56,41 @@ class OutsideMatrices:
         """Add the tensors that are matrices of floats and not parameters."""
         for tensor in tensors:
             matrix = tensor.is_floating_point() and sum(size > 1 for size in tensor.shape) > 1
-            if matrix and not isinstance(tensor, nn.Parameter) and (place := storage_of(tensor)) is not None:
-                self._known.setdefault(place, tensor)
+            if (
+                matrix
+                and not isinstance(tensor, nn.Parameter)
+                and (address := storage_of(tensor)) is not None
+            ):
+                self._known.setdefault(address, tensor)
 
-    def add_derived(self, given: Sequence[object], result: object) -> None:
+    def add_derived(self, arguments: Sequence[object], result: object) -> None:
         """Add the result of a function whose tensor arguments are all such matrices."""
-        tensors = [x for x in given if isinstance(x, Tensor)]
+        tensors = [x for x in arguments if isinstance(x, Tensor)]
         if not tensors or not isinstance(result, Tensor) or any(self._matrix_of(x) is None for x in tensors):
             return
-        place = storage_of(result)
-        if place is not None and place not in self._known:
-            self._known[place] = weakref.ref(result, lambda _: self._known.pop(place, None) and None)
+        address = storage_of(result)
+        if address is not None and address not in self._known:
+            self._known[address] = weakref.ref(result, lambda _: self._known.pop(address, None) and None)
 
     def _matrix_of(self, tensor: Tensor) -> Tensor | None:
         """Return the matrix that a tensor is, or is a view of."""
         matrix = self._known.get(storage_of(tensor) or 0)
         return matrix() if isinstance(matrix, weakref.ref) else matrix
 
-    def spread_size(self, given: Sequence[Tensor], result: Tensor, samples: int) -> int:
+    def spread_size(self, factors: Sequence[Tensor], result: Tensor, samples: int) -> int:
         """Return the size of a matrix that sample values are combined with as in a matrix product; 0 if there is none.
 
         This is the case if the result has more values than the samples, or if all rows of the matrix are used one after
         another. A matrix with one row per sample is a state.
         """
-        matrices = [self._matrix_of(x) for x in given]
+        matrices = [self._matrix_of(x) for x in factors]
         others = [
             self.repeated.distinct_values(x)
-            for x, matrix in zip(given, matrices, strict=True)
+            for x, matrix in zip(factors, matrices, strict=True)
             if matrix is None
         ]
         most = max(others, default=0)
-        for factor, matrix in zip(given, matrices, strict=True):
+        for factor, matrix in zip(factors, matrices, strict=True):
             if matrix is None or most < 2:
                 continue
             is_state = len(matrix) == samples and self.repeated.distinct_values(matrix) == matrix.numel()

@@ -54,11 +54,11 @@ def always_open(cell: Cell) -> bool:
     """Return whether the biases keep all gates, and a GRU's candidate, from being zero for any input."""
     if cell.b_ih is None or cell.b_hh is None:
         return False
-    own = cell.b_hh
+    bias_hh = cell.b_hh
     if cell.kind == "lstm":
-        return count_nonzero(own) == len(own) or bool((own.ne(0) | cell.b_ih.ne(0)).all())
-    gates = len(own) // 3 * 2
-    return bool((own[:gates].ne(0) | cell.b_ih[:gates].ne(0)).all() and own[gates:].ne(0).all())
+        return count_nonzero(bias_hh) == len(bias_hh) or bool((bias_hh.ne(0) | cell.b_ih.ne(0)).all())
+    gates = len(bias_hh) // 3 * 2
+    return bool((bias_hh[:gates].ne(0) | cell.b_ih[:gates].ne(0)).all() and bias_hh[gates:].ne(0).all())
 
 
 def gate_products(cell: Cell, states: States) -> Tensor:
@@ -112,7 +112,7 @@ def cell(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]], 
         x, state = args[0], args[1]
         hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
         names = ("w_ih", "w_hh", "b_ih", "b_hh")
-        weights = [argument(args, kwargs, place, name) for place, name in enumerate(names, 2)]
+        weights = [argument(args, kwargs, position, name) for position, name in enumerate(names, 2)]
         states = States(x.reshape(-1, x.shape[-1]), hidden.reshape(-1, hidden.shape[-1]), memory)
         if memory is not None:
             states = states._replace(memory=memory.reshape(-1, memory.shape[-1]))
@@ -154,16 +154,18 @@ def stack(kind: Kind) -> Callable[[Tally, Any, tuple[Any, ...], dict[str, Any]],
             if not args[8]:
                 tally.check_sequence_axis(kind, x.shape)
             sequence = Sequences(x.transpose(0, 1) if args[8] else x, None)
-            both = args[7]
+            bidirectional = args[7]
         else:
             data, sizes, state, weights, biased, layers = args[:6]
             values, lengths = pad_packed_sequence(PackedSequence(data, sizes.cpu()))
-            sequence, both = Sequences(values, lengths), args[8]
+            sequence, bidirectional = Sequences(values, lengths), args[8]
         hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
         answer = None
         if sequence.lengths is None:
             answer = result[0].transpose(0, 1) if args[8] else result[0]
-        count_stack(tally, kind, sequence, hidden, memory, weights, biased, layers, 2 if both else 1, answer)
+        count_stack(
+            tally, kind, sequence, hidden, memory, weights, biased, layers, 2 if bidirectional else 1, answer
+        )
 
     return rule
 

@@ -79,7 +79,7 @@ def count_nonzero(values: Tensor) -> int:
     if array.size <= MASK:
         return int(np.count_nonzero(np.not_equal(array, 0)))
     flat, mask = np.ravel(array, order="K"), np.empty(MASK, dtype=np.bool_)
-    parts = (flat[at : at + MASK] for at in range(0, flat.size, MASK))
+    parts = (flat[start : start + MASK] for start in range(0, flat.size, MASK))
     return sum(int(np.count_nonzero(np.not_equal(part, 0, out=mask[: part.size]))) for part in parts)
 
 
@@ -96,11 +96,11 @@ def few_zeros(values: Tensor) -> Indices | None:
     mask = np.frombuffer(mask_bytes, dtype=np.bool_)
     positions: list[Indices] = []
     allowance = flat.size // 64
-    for at in range(0, flat.size, MASK):
-        part = mask[: min(MASK, flat.size - at)]
-        np.equal(flat[at : at + MASK], 0, out=part)
+    for start in range(0, flat.size, MASK):
+        part = mask[: min(MASK, flat.size - start)]
+        np.equal(flat[start : start + MASK], 0, out=part)
         if mask_bytes.find(1, 0, part.size) >= 0:  # twice as fast as in NumPy
-            positions.append(np.flatnonzero(part) + at)
+            positions.append(np.flatnonzero(part) + start)
             allowance -= positions[-1].size
             if allowance < 0:
                 return None
@@ -249,17 +249,17 @@ class Scratch:
             if not undecided:
                 return False, False
             if undecided < len(rows):
-                some = torch.from_numpy(np.flatnonzero(whole))
-                found = self._signs(rows[some])
-                if not bool(found.any()):
+                candidates = torch.from_numpy(np.flatnonzero(whole))
+                ternary = self._signs(rows[candidates])
+                if not bool(ternary.any()):
                     return False, False
                 answer = torch.zeros(len(rows), dtype=torch.bool)
-                answer[some] = found
+                answer[candidates] = ternary
                 return answer, False
         elif all(torch.equal(part, torch.sign(part, out=self.like(part))) for part in _parts(rows)):
             return True, False
-        found = self._signs(rows)
-        return (found if bool(found.any()) else False), False
+        ternary = self._signs(rows)
+        return (ternary if bool(ternary.any()) else False), False
 
     @staticmethod
     def _whole(rows: Tensor) -> Array:
@@ -521,10 +521,16 @@ class RowBuffer:
         if rows.is_cpu and rows.numel() <= PIECE and not rows.is_contiguous():
             rows = rows.contiguous()  # they are read several times
         has_samples = _has_samples(size, leading)
-        known = has_samples and self._analogue == batch
-        if not known and has_samples and leading[0] == size and rows.shape[0] > size and rows.is_contiguous():
-            known = self._scratch.analogue(rows.view(size, -1))  # no sample is ternary, by its first row
-        ternary, binary = (False, False) if known else self._scratch.classify(rows)
+        analogue = has_samples and self._analogue == batch
+        if (
+            not analogue
+            and has_samples
+            and leading[0] == size
+            and rows.shape[0] > size
+            and rows.is_contiguous()
+        ):
+            analogue = self._scratch.analogue(rows.view(size, -1))  # no sample is ternary, by its first row
+        ternary, binary = (False, False) if analogue else self._scratch.classify(rows)
         if ternary is False and has_samples and self._open is None:
             self._analogue = batch
             self._book(self._scratch.total(rows, self.fan_out), 0.0)

@@ -29,10 +29,10 @@ __all__ = [
 
 
 def argument(
-    args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str, default: Any = None
+    args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str, default: Any = None
 ) -> Any:
     """Return an argument that is passed by position or by name."""
-    return args[place] if len(args) > place else kwargs.get(name, default)
+    return args[position] if len(args) > position else kwargs.get(name, default)
 
 
 def ternary_rows(tally: Tally, values: Tensor) -> Tensor:
@@ -73,8 +73,8 @@ def count(
     bound = dense / max(1, shape[0])
     if key is None or weight.is_inference() or tally.owner(weight) is None:
         origin = tally.derived.origin(weight)
-        fresh = ("fresh", origin.root if origin else None, x.shape[len(leading) :])
-        row_buffer = tally.row_buffer(name, fresh, fan_out(bound), remade=origin is not None)
+        temporary_role = ("fresh", origin.root if origin else None, x.shape[len(leading) :])
+        row_buffer = tally.row_buffer(name, temporary_role, fan_out(bound), remade=origin is not None)
         row_buffer.add(x.reshape(shape), leading, tally.batch, tally.samples)
         tally.layer(name).dense += dense
         return
@@ -171,7 +171,7 @@ def count_convolution(
     def fan_out(bound: float) -> FanOut:
         if weight.is_cpu and tally.is_full(weight):
             kernel, filters, channels = tuple(weight.shape[2:]), len(weight) // groups, x.shape[-rank - 1]
-            met = (
+            geometry = (
                 tuple(space),
                 tuple(out),
                 kernel,
@@ -179,7 +179,7 @@ def count_convolution(
                 _hashable(padding),
                 _hashable(dilation),
             )
-            return _full_fan_out(*met, filters, channels, bound < EXACT)
+            return _full_fan_out(*geometry, filters, channels, bound < EXACT)
         driven = (
             nonzero(weight).unflatten(0, (groups, -1)).sum(1, dtype=torch.float32).flatten(0, 1).unsqueeze(1)
         )
@@ -303,7 +303,7 @@ def general_convolution(tally: Tally, result: Tensor, args: tuple[Any, ...], kwa
         "groups",
     )
     x, weight, bias, stride, padding, dilation, is_transposed, extra, groups = (
-        argument(args, kwargs, place, name) for place, name in enumerate(names)
+        argument(args, kwargs, position, name) for position, name in enumerate(names)
     )
     if is_transposed:
         transposed(tally, result, (x, weight, bias, stride, padding, extra, groups, dilation), {})
@@ -336,8 +336,8 @@ def product(first: int) -> Callable[[Tally, Tensor, tuple[Any, ...], dict[str, A
     """Return the rule of a matrix product whose factors are the tensor arguments ``first`` and the next one."""
 
     def rule(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        named = [kwargs[name] for name in NAMES if name in kwargs] if kwargs else []
-        factors = [value for value in (*args, *named) if isinstance(value, torch.Tensor)]
+        keyword_factors = [kwargs[name] for name in NAMES if name in kwargs] if kwargs else []
+        factors = [value for value in (*args, *keyword_factors) if isinstance(value, torch.Tensor)]
         products(tally, factors[first], factors[first + 1])
 
     return rule
@@ -409,8 +409,8 @@ def _nonzero_along(matrix: Tensor, axis: int) -> Tensor:
     if matrix.layout == torch.strided:
         return matrix.ne(0).sum(1 - axis, dtype=torch.float64)
     stored = matrix.to_sparse_coo().coalesce()
-    places = stored.indices()[axis][stored.values().ne(0)]
-    return torch.bincount(places, minlength=matrix.shape[axis]).to(torch.float64)
+    indices = stored.indices()[axis][stored.values().ne(0)]
+    return torch.bincount(indices, minlength=matrix.shape[axis]).to(torch.float64)
 
 
 def tensordot(tally: Tally, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -494,8 +494,8 @@ def _expand_ellipsis(equation: str, factors: Sequence[Tensor]) -> str:
         term.replace("...", axes[len(axes) - width :]) for term, width in zip(terms, widths, strict=True)
     ]
     if not arrow:
-        every = "".join(filled)
-        output = "..." + "".join(sorted(i for i in set(every) - set(axes) if every.count(i) == 1))
+        all_indices = "".join(filled)
+        output = "..." + "".join(sorted(i for i in set(all_indices) - set(axes) if all_indices.count(i) == 1))
     return f"{','.join(filled)}->{output.replace('...', axes)}"
 
 

@@ -182,7 +182,7 @@ def check_repeats(
         if parts_of_batch and (differs or whole.failures != other.failures):
             why = f"batches {description} gave other counts than one of {size}: {', '.join(differs[:8])}"
             if counted.beyond:
-                why += f"; the network holds what cannot be put back: {', '.join(counted.beyond)}"
+                why += f"; the network has iterators, which cannot be restored: {', '.join(counted.beyond)}"
             return replace(counted, failures={**counted.failures, **dict.fromkeys(needs, why)})
     checked = " and ".join(str(description) for description, parts_of_batch in runs[1:] if parts_of_batch)
     return replace(counted, notes=(*counted.notes, f"checked: batches {checked} gave the same counts"))
@@ -225,7 +225,7 @@ def _run_and_count(
         empty = find_meta_tensor(network, inputs)
         if empty is not None:
             raise ModelError(
-                f"{empty} is on the meta device, which holds no values: load the weights first (module.to_empty)"
+                f"{empty} is on the meta device, without values: load the weights first (module.to_empty)"
             )
         state.writes = may_write(network)
         if time_axis == "auto" and isinstance(run, StrictPass) and not state.carry and not needs & MEASURED:
@@ -240,12 +240,12 @@ def _run_and_count(
                 )
         if needs & MEASURED:
             _measure(network, copy_inputs(inputs), needs, state)
-    given, answer = looped or _run_batch(network, run, inputs, size, state)
+    model_inputs, answer = looped or _run_batch(network, run, inputs, size, state)
     if state.batches == 0 and isinstance(run, StrictPass) and not state.carry:
         uncounted = run.hidden()
         if uncounted is not None:
             run = _fresh_pass(run, uncounted)
-            given, answer = _run_batch(network, run, inputs, size, state)
+            model_inputs, answer = _run_batch(network, run, inputs, size, state)
     if "lemaire" in needs:
         state.lemaire = state.lemaire or Lemaire(network)
         with evaluation(network, carry=state.carry), state.lemaire:
@@ -254,7 +254,7 @@ def _run_and_count(
         receive(batch, answer)
     if isinstance(run, NeuroBenchPass):
         state.sparsity += run.batch_sparsity * size
-    state.writes = state.writes and was_written(given)
+    state.writes = state.writes and was_written(model_inputs)
     state.samples += size
     state.batches += 1
     return run
@@ -279,17 +279,17 @@ def _run_looping_network(
 
 def _fresh_pass(run: StrictPass, uncounted: frozenset[str] | None = None) -> StrictPass:
     """Return a new pass over the same network, without counts."""
-    anew = StrictPass(run.network, run.needs, uncounted)
-    anew.tally.full = run.tally.full
-    return anew
+    fresh = StrictPass(run.network, run.needs, uncounted)
+    fresh.tally.full = run.tally.full
+    return fresh
 
 
 def _run_batch(
     network: Network, run: StrictPass | NeuroBenchPass, inputs: Any, size: int, state: _Progress
 ) -> tuple[Any, Any]:
     """Run one batch; return the input, which may be a copy, and the output."""
-    given = copy_inputs(inputs) if state.writes else inputs
-    return given, _answer(network, run, given, size, state)
+    model_inputs = copy_inputs(inputs) if state.writes else inputs
+    return model_inputs, _answer(network, run, model_inputs, size, state)
 
 
 def _answer(
@@ -335,8 +335,8 @@ def _preserving_state(network: Network) -> Iterator[None]:
 
 def _time_steps(inputs: Any, axis: Any, sample_axis: int) -> int:
     shape = getattr(inputs, "shape", None)
-    there = shape is not None and isinstance(axis, int) and -len(shape) <= axis < len(shape)
-    if shape is None or not there or axis % len(shape) == sample_axis:
+    has_axis = shape is not None and isinstance(axis, int) and -len(shape) <= axis < len(shape)
+    if shape is None or not has_axis or axis % len(shape) == sample_axis:
         of = f"of shape {tuple(shape)}" if shape is not None else "that are several tensors"
         raise RequestError(
             f"time_axis {axis!r}: inputs {of} have no such axis of time steps; axis {sample_axis} is that of the samples "

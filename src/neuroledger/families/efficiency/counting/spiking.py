@@ -125,8 +125,8 @@ class SpikingLayer:
         return any(base.__name__ in ("SNNCell", "SNNRecurrentCell") for base in type(self.module).__mro__)
 
     def _is_multi_step(self) -> bool:
-        several = self.framework == "spikingjelly" and getattr(self.module, "step_mode", "s") == "m"
-        return several and hasattr(self.module, "store_v_seq")
+        multi_step = self.framework == "spikingjelly" and getattr(self.module, "step_mode", "s") == "m"
+        return multi_step and hasattr(self.module, "store_v_seq")
 
     def _records_membrane(self) -> bool:
         """Return whether a layer of sinabs records its membrane; adaptive and recurrent ones overwrite the recording."""
@@ -145,17 +145,17 @@ class SpikingLayer:
             or not hasattr(module, "functional_forward")
         ):
             return lambda: None
-        original, place = module.functional_forward, memories.index("v")
+        original, index = module.functional_forward, memories.index("v")
 
         def run(inputs: Any, states: Any, **kwargs: Any) -> Any:
             if not is_active():
                 return original(inputs, states, **kwargs)
             membrane, output = module.v, None
             try:
-                module.v = states[place]
+                module.v = states[index]
                 start(module, inputs)
                 outputs, after = original(inputs, states, **kwargs)
-                module.v, output = after[place], outputs[0]
+                module.v, output = after[index], outputs[0]
             finally:
                 end(module, inputs, output)
                 module.v = membrane
@@ -259,8 +259,8 @@ def states_of(module: nn.Module) -> tuple[str, ...]:
         return layer.state
     if not _integrates(type(module)):  # type: ignore[arg-type]
         return ()
-    own = type(module).__module__.partition(".")[0]
-    return ROCKPOOL if own == "rockpool" else tuple(module._buffers)
+    package = type(module).__module__.partition(".")[0]
+    return ROCKPOOL if package == "rockpool" else tuple(module._buffers)
 
 
 def _reset_of(module: nn.Module) -> Any:

@@ -124,8 +124,8 @@ class State:
             self._tensor(value, self._tensors)
         elif isinstance(value, np.ndarray):
             if value.flags.writeable:
-                kept = value.copy()
-                self._undo.append(lambda: np.copyto(value, kept))
+                saved = value.copy()
+                self._undo.append(lambda: np.copyto(value, saved))
         elif isinstance(value, MutableMapping):
             self._mapping(value)
         elif isinstance(value, (list, deque)):
@@ -170,9 +170,9 @@ class State:
                 self._tensor(tensor, self._tensors)
             return
         group = self._tensors if is_custom(module) else self._weights
-        for place in (module._parameters, module._buffers):
-            self._entries(place, frozenset())
-            for tensor in place.values():
+        for container in (module._parameters, module._buffers):
+            self._entries(container, frozenset())
+            for tensor in container.values():
                 if tensor is not None and id(tensor) not in self._met:
                     self._met[id(tensor)] = tensor
                     self._tensor(tensor, group)
@@ -202,16 +202,16 @@ class State:
             self._visit(value)
         self._visit((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
         self._mapping(vars(function))
-        named = all_names(function.__code__)
-        self.concurrency |= named & CONCURRENT
-        self.hides_functions = self.hides_functions or "DisableTorchFunction" in named
+        names = all_names(function.__code__)
+        self.concurrency |= names & CONCURRENT
+        self.hides_functions = self.hides_functions or "DisableTorchFunction" in names
         read, written = global_names(function.__code__)
-        known = function.__globals__
-        for name in written & known.keys():
-            self._undo.append(partial(known.__setitem__, name, known[name]))
-        for name in (read | written) & known.keys():
-            if not isinstance(known[name], nn.Module):
-                self._visit(known[name])
+        namespace = function.__globals__
+        for name in written & namespace.keys():
+            self._undo.append(partial(namespace.__setitem__, name, namespace[name]))
+        for name in (read | written) & namespace.keys():
+            if not isinstance(namespace[name], nn.Module):
+                self._visit(namespace[name])
 
     def _class(self, kind: type) -> None:
         """Take the state of a module's class."""
@@ -229,12 +229,12 @@ class State:
             self._visit(value)
 
     def _entries(self, mapping: MutableMapping[Any, Any], leave: frozenset[str]) -> None:
-        kept = {key: value for key, value in mapping.items() if key not in leave}
+        saved = {key: value for key, value in mapping.items() if key not in leave}
 
         def undo() -> None:
-            for key in [key for key in mapping if key not in kept and key not in leave]:
+            for key in [key for key in mapping if key not in saved and key not in leave]:
                 del mapping[key]
-            for key, value in kept.items():
+            for key, value in saved.items():
                 if key not in mapping or mapping[key] is not value:
                     mapping[key] = value
 
@@ -297,8 +297,8 @@ def _generator_undo(value: Any) -> Undo | None:
         return lambda: value.set_state(state) and None
     if isinstance(value, (np.random.Generator, np.random.BitGenerator)):
         source: Any = value.bit_generator if isinstance(value, np.random.Generator) else value
-        place = source.state
-        return lambda: setattr(source, "state", place)
+        generator_state = source.state
+        return lambda: setattr(source, "state", generator_state)
     if isinstance(value, np.random.RandomState):
         old = value.get_state()
         return lambda: value.set_state(old)
@@ -335,8 +335,8 @@ class Streams:
     def current(self) -> tuple[Any, ...]:
         """Return the current states of the generators."""
         cuda_states = [torch.cuda.get_rng_state(device) for device in self._devices]
-        others = (self._numpy_state(), random.getstate()) if self._every else ()
-        return torch.get_rng_state(), cuda_states, *others
+        python_states = (self._numpy_state(), random.getstate()) if self._every else ()
+        return torch.get_rng_state(), cuda_states, *python_states
 
     def restore(self, states: tuple[Any, ...]) -> None:
         """Set the states of the generators."""

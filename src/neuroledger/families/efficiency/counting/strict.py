@@ -350,8 +350,8 @@ class FunctionWatch(TorchFunctionMode):  # type: ignore[misc]
             elif action == _LISTS:
                 answers, *lists = (x for x in (result, *args) if isinstance(x, (list, tuple)))
                 lists = [answers, *lists] if result is None else lists  # written into the first list
-                for one, *others in zip(answers, *lists[name.startswith(ADDED) :], strict=False):
-                    self._spread(tuple(others), None, one)
+                for answer, *factors in zip(answers, *lists[name.startswith(ADDED) :], strict=False):
+                    self._spread(tuple(factors), None, answer)
             elif action == _TABLE:
                 for table in args[:2]:
                     if isinstance(table, torch.Tensor) and self.tally.weight_of(table) is not None:
@@ -371,8 +371,8 @@ class FunctionWatch(TorchFunctionMode):  # type: ignore[misc]
     def _spread(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any) -> None:
         """Record a matrix outside of modules if sample values are combined with it elementwise."""
         if self.tally.outside:
-            named = [value for key, value in kwargs.items() if key != "out"] if kwargs else []
-            self.tally.check_outside_product((*args, *named), result)
+            keyword_values = [value for key, value in kwargs.items() if key != "out"] if kwargs else []
+            self.tally.check_outside_product((*args, *keyword_values), result)
 
     def _is_derived_from_weights(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any) -> bool:
         """Return whether a call computed weights from weights, which is not a cost per sample."""
@@ -422,8 +422,12 @@ class FunctionWatch(TorchFunctionMode):  # type: ignore[misc]
             return
         if name in DECOMPOSED:
             self.uncounted.add(name)
-        several = [x for given in args for x in (given if isinstance(given, (list, tuple)) else (given,))]
-        weights = [x for x in several if isinstance(x, torch.Tensor) and self.tally.weight_of(x) is not None]
+        arguments = [
+            x for argument in args for x in (argument if isinstance(argument, (list, tuple)) else (argument,))
+        ]
+        weights = [
+            x for x in arguments if isinstance(x, torch.Tensor) and self.tally.weight_of(x) is not None
+        ]
         where = self.tally.weight_of(weights[0]) if weights and why else None
         for weight in weights:
             self.tally.mark_unreached(weight)
@@ -562,8 +566,8 @@ def uses_torchscript(part: nn.Module) -> bool:
         return False
     kinds = {type(value) for value in vars(part).values()}
     code = getattr(type(part).forward, "__code__", None)
-    known = getattr(type(part).forward, "__globals__", {})
-    kinds |= {type(known.get(name)) for name in code.co_names} if code is not None else set()
+    namespace = getattr(type(part).forward, "__globals__", {})
+    kinds |= {type(namespace.get(name)) for name in code.co_names} if code is not None else set()
     return torch.jit.ScriptFunction in kinds
 
 

@@ -405,13 +405,13 @@ def _topological_order(
         visited.add(start)
         while path:
             name, rest = path[-1]
-            fresh = next((b for b in rest if b not in visited), None)
-            if fresh is None:
+            unvisited = next((b for b in rest if b not in visited), None)
+            if unvisited is None:
                 finished[name] = None
                 path.pop()
             else:
-                visited.add(fresh)
-                path.append((fresh, iter(following[fresh])))
+                visited.add(unvisited)
+                path.append((unvisited, iter(following[unvisited])))
     order = list(reversed(finished))
     position = {name: number for number, name in enumerate(order)}
     return order, [(a, b) for a, b in edges if position[a] >= position[b]]

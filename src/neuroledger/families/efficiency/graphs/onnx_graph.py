@@ -195,7 +195,7 @@ def _first(names: Sequence[str]) -> str:
     return next(iter(names), "")
 
 
-def _require_order(graph: Graph, known: set[str]) -> None:
+def _require_order(graph: Graph, initial: set[str]) -> None:
     """Require that every value, including outputs, is computed before it is used.
 
     Raises
@@ -203,7 +203,7 @@ def _require_order(graph: Graph, known: set[str]) -> None:
     ModelError
         A node uses, or the graph returns, a value that no earlier node computes.
     """
-    available = known | {""}
+    available = initial | {""}
     for _, kind, label, inputs, outputs, _ in graph.nodes:
         for name in inputs:
             if name not in available:
@@ -372,8 +372,8 @@ def _conv_transpose(o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None
     if pads[:rank] != pads[rank:] or o.get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in o:
         raise ModelError("ONNX ConvTranspose is supported only with symmetric, explicit padding")
     run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
-    more, gaps = o.get("output_padding", [0] * rank), o.get("dilations", ones)
-    return run(x, w, b, o.get("strides", ones), pads[:rank], more, o.get("group", 1), gaps)
+    extra, gaps = o.get("output_padding", [0] * rank), o.get("dilations", ones)
+    return run(x, w, b, o.get("strides", ones), pads[:rank], extra, o.get("group", 1), gaps)
 
 
 def _gemm(o: Attributes, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:

@@ -205,8 +205,8 @@ def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
                 parts[kind] += count * price / trace.samples
     amounts = traffic(trace, model.zeros, model.weight_reads, model.partial_sums) if model.memory else {}
     for name, amount in amounts.items():
-        held = amounts["state"].held if name == "partial sums" else amount.held
-        level = next(x for x in model.memory if x.kibibytes is None or held <= x.kibibytes * 1024)
+        stored = amounts["state"].held if name == "partial sums" else amount.held
+        level = next(x for x in model.memory if x.kibibytes is None or stored <= x.kibibytes * 1024)
         if amount.moved:
             parts[f"{name} ({level.name})"] = amount.moved * level.picojoules_per_byte
     layers = trace.layers.values()
@@ -245,12 +245,16 @@ def lemaire_energy(trace: Trace) -> Reading:
     if trace.lemaire is None:
         return failed(trace.failures.get("lemaire", "the energy was not counted"))
     parts = {name: picojoules * 1e-12 / trace.samples for name, picojoules in trace.lemaire.items()}
-    left = f"the model leaves out {', '.join(trace.omitted)}" if trace.omitted else ""
+    omission = f"the model leaves out {', '.join(trace.omitted)}" if trace.omitted else ""
     if not sum(parts.values()):
-        return failed(left or "not applicable: the network has no linear layer, convolution or spiking layer")
+        return failed(
+            omission or "not applicable: the network has no linear layer, convolution or spiking layer"
+        )
     notes = ("evidence: modelled (45 nm, 32-bit integers)", *trace.notes)
-    status: Literal["scored", "partial"] = "partial" if left else "scored"
-    return Reading(sum(parts.values()), status, left, parts, "component", {"samples": trace.samples}, notes)
+    status: Literal["scored", "partial"] = "partial" if omission else "scored"
+    return Reading(
+        sum(parts.values()), status, omission, parts, "component", {"samples": trace.samples}, notes
+    )
 
 
 @cost_metric("execution_rate", version=1, needs=())

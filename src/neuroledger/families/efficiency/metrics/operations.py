@@ -66,12 +66,14 @@ def operations_per_sample(trace: Trace, of: Callable[[Layer], float]) -> Reading
     complete = coverage >= COMPLETE or trace.mode == "neurobench-2.3"
     if complete and not trace.uncounted:
         return Reading(total, parts=parts, n=n, notes=trace.notes)
-    known = {part.name for part in trace.uncounted}
-    left = () if complete else (part for part in trace.unreached if part.name.rpartition(".")[0] not in known)
-    missing = [*trace.uncounted, *left]
+    reported = {part.name for part in trace.uncounted}
+    unreached = (
+        () if complete else (part for part in trace.unreached if part.name.rpartition(".")[0] not in reported)
+    )
+    missing = [*trace.uncounted, *unreached]
     names = "; ".join(f"{part.name or 'the network'} ({part.why})" for part in missing[:8])
-    more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
-    reason = f"not counted: {names}{more}; operations were counted for {coverage:.1%} of the weights"
+    and_more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+    reason = f"not counted: {names}{and_more}; operations were counted for {coverage:.1%} of the weights"
     if not parts:
         return failed(reason)
     return Reading(total, "partial", reason, parts, n=n, notes=trace.notes)

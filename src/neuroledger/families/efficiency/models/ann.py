@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,7 +17,7 @@ from neuroledger.spec.registry import builder
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["ann", "network"]
+__all__ = ["ann", "network", "stored_network"]
 
 Architecture = Literal["perceptron", "convolution", "line", "lstm"]
 Positive = Annotated[int, Field(gt=0, le=100_000)]
@@ -82,6 +82,19 @@ def ann(
     device: str = "cpu",
 ) -> Learner:
     """An artificial network with stored weights: ``weights`` name a safetensors file."""
+    return stored_network(id, lambda: network(architecture, inputs, units, outputs), weights, device)
+
+
+def stored_network(
+    id: str, make: Callable[[], nn.Module], weights: Mapping[str, Path] | None, device: str
+) -> Learner:
+    """Return a classifier that loads its weights into a network; ``make`` returns the untrained network.
+
+    Raises
+    ------
+    ModelError
+        There are no weights.
+    """
     require("torch", "torch")
     if not weights:
         raise ModelError(
@@ -89,7 +102,7 @@ def ann(
         )
 
     def ready(_: Examples) -> nn.Module:
-        module = network(architecture, inputs, units, outputs)
+        module = make()
         load_weights(module, weights, id)
         return module.to(device)
 

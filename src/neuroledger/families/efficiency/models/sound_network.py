@@ -163,9 +163,9 @@ def sound_network(
 
         with seeded(seed, threads):
             features = _features(network, examples.inputs, device)
-        fresh = prototype_rows(features, examples.truth, new)
+        new_rows = prototype_rows(features, examples.truth, new)
         _with_readout(
-            network, np.concatenate([weights, fresh[0]]), np.concatenate([biases, fresh[1]]), device
+            network, np.concatenate([weights, new_rows[0]]), np.concatenate([biases, new_rows[1]]), device
         )
         return network
 

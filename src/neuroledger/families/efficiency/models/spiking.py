@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
-from neuroledger.models.torch_module import require
-from neuroledger.models.torch_weights import load_weights
+from neuroledger.families.efficiency.models.ann import stored_network
+from neuroledger.families.efficiency.networks.trainable_model import TAKES, Learner, answering
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
@@ -54,15 +53,4 @@ def spiking(
     device: str = "cpu",
 ) -> Learner:
     """A spiking network with stored weights: ``weights`` name a safetensors file."""
-    require("torch", "torch")
-    if not weights:
-        raise ModelError(
-            f"model {id!r} has no weights, and this builder does not train: name a safetensors file under `weights`"
-        )
-
-    def ready(_: Examples) -> nn.Module:
-        module = network(sizes, beta, reset)
-        load_weights(module, weights, id)
-        return module.to(device)
-
-    return Learner(id=id, tasks=("classification",), ready=ready)
+    return stored_network(id, lambda: network(sizes, beta, reset), weights, device)

@@ -241,33 +241,33 @@ def incremental(
     rows = parts_of(assembly, split, targets)
     labels = assembly[targets[0]].values.astype(str)
     sessions = sessions_of(assembly, labels, increments)
-    every = [name for session in sessions for name in session]
-    known: list[str] = []
+    all_classes = [name for session in sessions for name in session]
+    seen_classes: list[str] = []
     parts: list[xr.DataArray] = []
     traced: Trace | None = None
     module = None
-    for number, fresh in enumerate(sessions):
-        known += fresh
-        training_rows = _training_rows(labels, rows["train"], fresh, shots if number else None)
-        test_rows = rows["test"][np.isin(labels[rows["test"]], known)]
-        missing = [name for name in fresh if name not in labels[test_rows]]
+    for number, new_classes in enumerate(sessions):
+        seen_classes += new_classes
+        training_rows = _training_rows(labels, rows["train"], new_classes, shots if number else None)
+        test_rows = rows["test"][np.isin(labels[rows["test"]], seen_classes)]
+        missing = [name for name in new_classes if name not in labels[test_rows]]
         if missing:
             raise DataError(f"class {missing[0]!r} has no test presentation")
-        class_numbers = {name: place for place, name in enumerate(known)}
+        class_numbers = {name: index for index, name in enumerate(seen_classes)}
         numbers = np.array([class_numbers[name] for name in labels[training_rows]])
         examples = Examples(
-            select_presentations(assembly, training_rows, model.prepare), numbers, tuple(known)
+            select_presentations(assembly, training_rows, model.prepare), numbers, tuple(seen_classes)
         )
         module = fit(model, "answers:incremental", examples, module)
         last = number == len(sessions) - 1
         inputs = select_presentations(assembly, test_rows, model.prepare)
         outputs, traced = run_network(model, module, inputs, count if last else (), mode)
-        if outputs.shape != (len(test_rows), len(known)):
+        if outputs.shape != (len(test_rows), len(seen_classes)):
             raise ModelError(
-                f"model {model.id!r} answered {outputs.shape}, not {(len(test_rows), len(known))}"
+                f"model {model.id!r} answered {outputs.shape}, not {(len(test_rows), len(seen_classes))}"
             )
-        scores = np.full((len(test_rows), len(every)), -np.inf)
-        scores[:, : len(known)] = outputs
+        scores = np.full((len(test_rows), len(all_classes)), -np.inf)
+        scores[:, : len(seen_classes)] = outputs
         introduced = [
             next(s for s, names in enumerate(sessions) if name in names) for name in labels[test_rows]
         ]
@@ -279,7 +279,7 @@ def incremental(
         if "stimulus_id" in coords:
             ids = [f"{name}.s{number}" for name in coords["stimulus_id"][1].astype(str)]
             coords["stimulus_id"] = ("presentation", np.asarray(ids, dtype=object))
-        coords["choice"] = every
+        coords["choice"] = all_classes
         parts.append(xr.DataArray(scores, dims=("presentation", "choice"), coords=coords))
     source = xr.concat(parts, "presentation")
     target = source["truth"].drop_vars("truth").astype(str)

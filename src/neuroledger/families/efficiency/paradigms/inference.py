@@ -110,6 +110,6 @@ def _with_costs(
     measured: Measurement, trace: Trace | None, metrics: Sequence[str | Override], catalog: Catalog | None
 ) -> Measurement:
     """Add the scores of the metrics that are read from the trace of the pass."""
-    wanted = {id_of(item): item for item in metrics}
-    costs = read_costs(wanted, trace, catalog or open_definitions()) if trace is not None else {}
+    metrics_by_id = {id_of(item): item for item in metrics}
+    costs = read_costs(metrics_by_id, trace, catalog or open_definitions()) if trace is not None else {}
     return replace(measured, costs=costs, trace=trace)

@@ -75,7 +75,7 @@ def optimisation(
         )
     ]
     rows = evaluate(fit(model, ASKS, None), works, seed=seed, seconds=seconds)
-    found = xr.DataArray(
+    source = xr.DataArray(
         rows["cost"].to_numpy(np.float64),
         dims=("presentation",),
         coords={
@@ -94,6 +94,6 @@ def optimisation(
         for problem, (_, row) in zip(problems, rows.iterrows(), strict=True)
     }
     trace = Trace("strict", frozenset(), samples=len(rows), solving=solving)
-    wanted = {id_of(item): item for item in metrics}
-    costs = read_costs(wanted, trace, catalog or open_definitions())
-    return Measurement(found, best_known.astype(np.float64), costs=costs, trace=trace)
+    metrics_by_id = {id_of(item): item for item in metrics}
+    costs = read_costs(metrics_by_id, trace, catalog or open_definitions())
+    return Measurement(source, best_known.astype(np.float64), costs=costs, trace=trace)

@@ -241,9 +241,9 @@ def _tables(files: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
         yield name, content.decode("utf-8-sig", errors="replace")
 
 
-def _recordings(files: Mapping[str, Path], wanted: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:
+def _recordings(files: Mapping[str, Path], names: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:
     """Yield the recordings, one at a time."""
-    return _files_by_name(files, wanted.__contains__)
+    return _files_by_name(files, names.__contains__)
 
 
 def _files_by_name(

@@ -114,7 +114,7 @@ def _array(files: Mapping[str, Path], where: str) -> npt.NDArray[Any]:
         if isinstance(content, np.ndarray) or member not in content:
             contents = "one array" if isinstance(content, np.ndarray) else f"the arrays {', '.join(content)}"
             raise DataError(
-                f"{name} holds {contents}, not {member or 'a single one: name one as FILE.npz:NAME'!r}"
+                f"{name} contains {contents}, not {member or 'a single one: name one as FILE.npz:NAME'!r}"
             )
         array: npt.NDArray[Any] = content[member]
     return array

@@ -177,9 +177,9 @@ def _require_complete(path: Path, table: pd.DataFrame, names: set[str]) -> None:
         raise DataError(
             f"{path.name}: its lists name {len(missing)} clips that it does not contain, first {missing[0]!r}"
         )
-    several = table.groupby("label")["session"].nunique()
-    if (several > 1).any():
-        raise DataError(f"{path.name}: the word {several.idxmax()!r} is in several sessions")
+    session_counts = table.groupby("label")["session"].nunique()
+    if (session_counts > 1).any():
+        raise DataError(f"{path.name}: the word {session_counts.idxmax()!r} is in several sessions")
     words = set(table.loc[table["session"] == 0, "label"])
     for part, clips in table[table["session"] == 0].groupby("split"):
         if words - set(clips["label"]):

@@ -92,26 +92,31 @@ def spike_times(
             _open_trains(stack.enter_context(opened(files[name])), files[name], part)
             for part, name in parts.items()
         ]
-        shape = (sum(len(one.labels) for one in trains), units // pool, bins)
+        shape = (sum(len(part_trains.labels) for part_trains in trains), units // pool, bins)
         counts, offset = _allocate(shape), 0
-        for one in trains:
-            for first in range(0, len(one.labels), AT_ONCE):
-                batch = _count_spikes(one, first, units, pool, bin_width, bins, count == "presence")
+        for part_trains in trains:
+            for first in range(0, len(part_trains.labels), AT_ONCE):
+                batch = _count_spikes(part_trains, first, units, pool, bin_width, bins, count == "presence")
                 counts[offset : offset + len(batch)] = batch
                 offset += len(batch)
     neuroids = np.arange(0, units, pool)
     starts = np.arange(bins) * bin_width
-    ids = [f"{one.part}_{row:05d}" for one in trains for row in range(len(one.labels))]
+    ids = [
+        f"{part_trains.part}_{row:05d}" for part_trains in trains for row in range(len(part_trains.labels))
+    ]
     assembly = xr.DataArray(
         counts,
         dims=("presentation", "neuroid", "time_bin"),
         coords={
             "stimulus_id": ("presentation", ids),
-            "label": ("presentation", np.concatenate([one.labels for one in trains])),
-            "speaker": ("presentation", np.concatenate([one.speakers for one in trains])),
+            "label": ("presentation", np.concatenate([part_trains.labels for part_trains in trains])),
+            "speaker": ("presentation", np.concatenate([part_trains.speakers for part_trains in trains])),
             "split": (
                 "presentation",
-                np.repeat([one.part for one in trains], [len(one.labels) for one in trains]),
+                np.repeat(
+                    [part_trains.part for part_trains in trains],
+                    [len(part_trains.labels) for part_trains in trains],
+                ),
             ),
             "neuroid_id": ("neuroid", [f"unit_{first:03d}" for first in neuroids]),
             "first_unit": ("neuroid", neuroids),

@@ -57,7 +57,7 @@ def decode_archive(
         **settings,
     }
     store = current_store()
-    entry = store.keep(KIND, inputs, lambda place: _write(store, place, archive, clip, listing()))
+    entry = store.keep(KIND, inputs, lambda folder: _write(store, folder, archive, clip, listing()))
     samples: Int16 = np.load(entry.place / SAMPLES, mmap_mode="r", allow_pickle=False)
     store.use(entry, samples)
     return pd.DataFrame(entry.about), samples
@@ -69,12 +69,12 @@ def clip_assembly(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray
     Values are integers; ``full_scale`` represents 1. Times are in ms from the start of the clip.
     """
     starts = np.arange(clip.samples) * (1000.0 / clip.final_rate)
-    known = table.columns.difference(["member", "start"], sort=False)
+    coordinates = table.columns.difference(["member", "start"], sort=False)
     return xr.DataArray(
         clips[:, None, :],
         dims=("presentation", "neuroid", "time_bin"),
         coords={
-            **{name: ("presentation", table[name].to_numpy(dtype=None)) for name in known},
+            **{name: ("presentation", table[name].to_numpy(dtype=None)) for name in coordinates},
             "neuroid_id": ("neuroid", ["sound"]),
             "time_bin_start": ("time_bin", starts),
             "time_bin_end": ("time_bin", starts + 1000.0 / clip.final_rate),
@@ -83,7 +83,7 @@ def clip_assembly(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray
     )
 
 
-def _write(store: Store, place: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> Written:
+def _write(store: Store, folder: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> Written:
     needed = len(table) * clip.samples * 2
     room = store.make_room(needed)
     if needed > room:
@@ -92,7 +92,7 @@ def _write(store: Store, place: Path, archive: Path, clip: Clip, table: pd.DataF
             "GiB are free: free space, raise NEUROLEDGER_ACTIVATIONS_LIMIT if that is the limit, or set a lower "
             "`resample` in the spec's reader"
         )
-    _fill(place / SAMPLES, archive, clip, table)
+    _fill(folder / SAMPLES, archive, clip, table)
     return Written({str(name): table[name].tolist() for name in table})
 
 

@@ -98,8 +98,8 @@ def changes(signal: Array, step: float) -> Singles:
     level = np.rint(np.asarray(signal[..., 0], dtype=np.float64))
     spikes = np.zeros((*signal.shape[:-1], signal.shape[-1] - 1), dtype=np.float32)
     for time in range(1, signal.shape[-1]):
-        away = signal[..., time] - level
-        event = (away > step).astype(np.float64) - (away < -step)
+        difference = signal[..., time] - level
+        event = (difference > step).astype(np.float64) - (difference < -step)
         spikes[..., time - 1] = event
         level += step * event
     return spikes
