@@ -1,4 +1,4 @@
-"""A laboratory's repository in miniature: images, simulated neurons that are linear in the pixels, one benchmark."""
+"""A small repository for tests: images, simulated neurons that are linear in the pixels, and one benchmark."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def make_files(folder: Path, *, seed: int = 0) -> None:
     )
     with zipfile.ZipFile(folder / "stimuli.zip", "w") as archive:
         for id, image in zip(ids, pixels, strict=True):
-            held = io.BytesIO()
-            Image.fromarray(image).save(held, "PNG")
-            archive.writestr(zipfile.ZipInfo(f"{id}.png"), held.getvalue())
+            content = io.BytesIO()
+            Image.fromarray(image).save(content, "PNG")
+            archive.writestr(zipfile.ZipInfo(f"{id}.png"), content.getvalue())
     features = pixels.reshape(IMAGES, -1) / 255.0
     signal = (features - features.mean(0)) @ rng.normal(size=(16, NEUROIDS)) * 2
     values = signal[None] + rng.normal(size=(REPETITIONS, IMAGES, NEUROIDS))
@@ -109,7 +109,7 @@ class Lab:
 
 
 def build(root: Path, repository: Path) -> Lab:
-    """A lab with data, one model, one benchmark and one suite; metrics, ceilings and the control are the shipped ones."""
+    """Create a lab with data, one model, one benchmark and one suite; others are shipped definitions."""
     lab = Lab(root)
     shutil.copytree(repository / "specs" / "schema", root / "specs" / "schema")
     shutil.copy(repository / "specs" / "references.bib", root / "specs" / "references.bib")

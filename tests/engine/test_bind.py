@@ -1,4 +1,4 @@
-"""Metrics as people call them: what is handed over, what is asked for wrongly, and what comes back."""
+"""Bound metrics and ceilings: accepted inputs, refused inputs, and returned scores."""
 
 import pickle
 
@@ -18,17 +18,17 @@ METRICS = ("pls", "ridge", "linear_predictivity", "neuron_to_neuron", "rdm", "ck
 
 
 @pytest.mark.parametrize("id", METRICS)
-def test_values_of_any_kind_give_the_number_of_their_float64(id):
+def test_all_dtypes_give_the_score_of_float64(id):
     for kind in (np.float16, np.int16, bool, object):
         source = np.round(X).astype(kind)
         target = (Y > 0) if kind is bool else np.round(Y).astype(kind)
-        found = nl.metric(id)(assembly(source), assembly(target)).value
+        result = nl.metric(id)(assembly(source), assembly(target)).value
         expected = nl.metric(id)(assembly(source.astype(float)), assembly(target.astype(float))).value
-        assert found == pytest.approx(expected, abs=1e-12), kind
+        assert result == pytest.approx(expected, abs=1e-12), kind
 
 
 @pytest.mark.parametrize("id", METRICS)
-def test_what_cannot_be_compared_is_refused_by_name(id):
+def test_invalid_assemblies_are_refused_with_the_name_of_the_argument(id):
     metric, good = nl.metric(id), assembly(Y)
     for bad, error, words in [
         (X, RequestError, "source is a numpy.ndarray"),
@@ -47,7 +47,7 @@ def test_what_cannot_be_compared_is_refused_by_name(id):
         metric(assembly(X), good.drop_vars("stimulus_id"))
 
 
-def test_neuroids_of_train_and_test_meet_by_id():
+def test_neuroids_of_train_and_test_are_matched_by_id():
     source, target = assembly(X), assembly(Y)
     parts = [
         side.isel(presentation=rows) for side in (source, target) for rows in (slice(40), slice(40, None))
@@ -65,15 +65,15 @@ def test_neuroids_of_train_and_test_meet_by_id():
 @pytest.mark.parametrize("features", [3, 40])
 def test_splits_may_share_rows(id, features):
     splits = [Split(np.arange(50), np.arange(40, 60)), Split(np.arange(30), np.arange(30))]
-    found = nl.metric(id)(assembly(X[:, :features]), assembly(Y), splits=splits)
+    result = nl.metric(id)(assembly(X[:, :features]), assembly(Y), splits=splits)
     expected = correlations(estimator(id, min(25, features)), X[:, :features], Y, splits)
-    np.testing.assert_allclose(found.samples.values, expected, atol=1e-6 if id == "pls" else 1e-9)
+    np.testing.assert_allclose(result.samples.values, expected, atol=1e-6 if id == "pls" else 1e-9)
 
 
 def test_splits_as_scikit_learn_yields_them():
     divide = ShuffleSplit(4, random_state=3)
-    found = nl.metric("ridge")(assembly(X), assembly(Y), splits=divide.split(X))
-    assert found.samples.sizes["split"] == 4
+    result = nl.metric("ridge")(assembly(X), assembly(Y), splits=divide.split(X))
+    assert result.samples.sizes["split"] == 4
     for bad, words in [
         ([], "no split"),
         ([([], [1])], "train part"),
@@ -84,12 +84,12 @@ def test_splits_as_scikit_learn_yields_them():
 
 
 @pytest.mark.parametrize("splits", [[([0, 1], [2, 3])], iter([]), 5])
-def test_splits_of_ones_own_are_told_where_they_go(splits):
+def test_pairs_of_rows_as_a_spec_override_are_refused_with_the_right_place(splits):
     with pytest.raises(RequestError, match=r"with the data: nl.metric\('ridge'\)\(…, splits=pairs\)"):
         nl.metric("ridge", splits=splits)
 
 
-def test_overrides_in_the_wrong_place_are_told_where_they_go():
+def test_misplaced_overrides_are_refused_with_the_right_place():
     for id, overrides, words in [
         ("pls", {"components": 10}, "estimator={'components'"),
         ("ridge", {"alpha": 3}, "estimator={'alpha'"),
@@ -106,7 +106,7 @@ def test_overrides_in_the_wrong_place_are_told_where_they_go():
         nl.metric("PLS")
 
 
-def test_components_are_chosen_by_name_and_units_stay():
+def test_components_are_chosen_by_name_and_keep_the_units_of_splits():
     metric = nl.metric("pls", compat="brainscore", splits="kfold", estimator="ridge")
     assert (metric.spec.splits.name, metric.spec.splits.stratify) == ("kfold", "object_name")
     assert repr(metric) == (
@@ -123,19 +123,19 @@ def test_a_score_and_a_metric_can_be_sent_to_another_process():
         assert again.samples.equals(score.samples)
 
 
-def test_ceilings_say_what_is_missing():
-    held = recorded(stimuli=12, repetitions=4)
+def test_ceilings_report_missing_coordinates_and_repetitions():
+    content = recorded(stimuli=12, repetitions=4)
     for bad, error, words in [
-        (held.drop_vars("repetition"), CeilingError, "no such coordinate"),
-        (held.isel(presentation=held["repetition"].values == 0), CeilingError, "no repetitions"),
-        (held.drop_vars("stimulus_id"), CeilingError, "needs 'stimulus_id'"),
-        (held.isel(neuroid=slice(0)), AssemblyError, "it has no neuroid"),
-        (held.values, RequestError, "numpy.ndarray"),
+        (content.drop_vars("repetition"), CeilingError, "no such coordinate"),
+        (content.isel(presentation=content["repetition"].values == 0), CeilingError, "no repetitions"),
+        (content.drop_vars("stimulus_id"), CeilingError, "needs 'stimulus_id'"),
+        (content.isel(neuroid=slice(0)), AssemblyError, "it has no neuroid"),
+        (content.values, RequestError, "numpy.ndarray"),
     ]:
         with pytest.raises(error, match=words):
             nl.ceiling("internal_consistency")(bad)
 
 
-def test_behaviour_from_a_bare_array_is_refused_by_name():
+def test_behavioural_metrics_refuse_bare_arrays():
     with pytest.raises(RequestError, match="i2n cannot be computed from a ndarray"):
         nl.metric("i2n")(X, Y)

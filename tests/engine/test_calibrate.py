@@ -1,4 +1,4 @@
-"""Calibrations: simulated like a benchmark's own data, with its metric and ceiling, and kept as records."""
+"""Calibrations of benchmarks, simulated from their data and stored as files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RIDGE = "lab.V4-ridge"
 @pytest.mark.slow
 def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> None:
     catalog = valid.open()
-    found = calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)["ridge"]
-    assert isinstance(found, Calibration)
+    result = calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)["ridge"]
+    assert isinstance(result, Calibration)
     path = calibration_path(valid.root, RIDGE)
     plain = json.loads(path.read_text())
     assert plain["seed"] == 3 and plain["runs"] == 24 and plain["headline"] == "ridge"
@@ -34,33 +34,33 @@ def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> Non
         "ceiling:internal_consistency": registry.get("ceiling", "internal_consistency").version,
     }
     assert len(plain["code"]["sha256"]) == 64 and len(path.read_bytes()) < 4000
-    kept = plain["metrics"]["ridge"]
-    assert kept["passed"] and refuted(catalog) == {}
+    stored = plain["metrics"]["ridge"]
+    assert stored["passed"] and refuted(catalog) == {}
     for name in ("coverage", "width", "false_positives", "false_ranks", "ceiling", "recovered"):
-        assert kept[name]["low"] <= kept[name]["value"] <= kept[name]["high"], name
-    assert found.ceiling is not None and found.recovered is not None
+        assert stored[name]["low"] <= stored[name]["value"] <= stored[name]["high"], name
+    assert result.ceiling is not None and result.recovered is not None
     before = path.read_bytes()
     calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)
     assert path.read_bytes() == before, "the same seed gives the same bytes"
 
 
-def test_the_code_of_a_calibration_is_what_it_computes_not_what_it_says() -> None:
+def test_the_hash_of_calibration_code_ignores_comments_and_docstrings() -> None:
     bare = calibrate._statements("def f(x):\n    return x + 1\n")
-    told = '"""A module."""\n\n\ndef f(x):\n    """Add one."""\n    # a reason\n    return (\n        x + 1\n    )\n'
-    assert calibrate._statements(told) == bare
+    reported = '"""A module."""\n\n\ndef f(x):\n    """Add one."""\n    # a reason\n    return (\n        x + 1\n    )\n'
+    assert calibrate._statements(reported) == bare
     assert calibrate._statements("def f(x):\n    return x + 2\n") != bare
     assert calibrate._statements('class A:\n    """Empty."""\n') == "class A:\n    pass"
 
 
-def test_simulated_experiments_are_like_the_data(valid: Lab) -> None:
+def test_simulated_experiments_resemble_the_data(valid: Lab) -> None:
     """The lab's noise has unit variance; its ceiling is that of the simulated experiments, and its neuroids are new."""
     catalog = valid.open()
     session, spec = Session(catalog), catalog.benchmark(RIDGE)
     real = evaluate(session, spec, "pixels4", controls=False).headline
-    found = calibrate_benchmark(catalog, RIDGE, runs=24, write=False)["ridge"]
-    assert isinstance(found, Calibration) and real.ceiling is not None
-    assert found.sizes == {"stimulus": 60, "neuroid": 5}
-    assert found.recovered is not None and found.recovered.value == pytest.approx(1.0, abs=0.15)
+    result = calibrate_benchmark(catalog, RIDGE, runs=24, write=False)["ridge"]
+    assert isinstance(result, Calibration) and real.ceiling is not None
+    assert result.sizes == {"stimulus": 60, "neuroid": 5}
+    assert result.recovered is not None and result.recovered.value == pytest.approx(1.0, abs=0.15)
     assert not calibration_path(valid.root, RIDGE).exists()
 
 

@@ -1,4 +1,4 @@
-"""Whether a model can be scored on a benchmark is decided by what both declare, before anything is built."""
+"""Compatibility of models and benchmarks follows from declared channels, before anything is built."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BUILDERS = {
 
 @pytest.fixture
 def plugins(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """Builders of somebody else that must not be called, a model of each, and a paradigm that records responses."""
+    """Builders of a plugin that must not be called, one model of each, and a paradigm that records responses."""
     for kind in registry.FOLDERS:
         registry.discover(kind)
     monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
@@ -57,13 +57,13 @@ def plugins(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         target = target.drop_vars("presentation").assign_coords(
             {n: data.assembly[n] for n in ("neuroid_id", "region")}
         )
-        shown = data.stimuli.select([str(id) for id in target["stimulus_id"].values])
-        return Measurement(record(model, shown, "V4"), target, data.assembly)
+        text = data.stimuli.select([str(id) for id in target["stimulus_id"].values])
+        return Measurement(record(model, text, "V4"), target, data.assembly)
 
     yield lab
 
 
-def test_incompatible_pairs_are_said_once_for_each_model_and_lack() -> None:
+def test_incompatible_pairs_are_reported_once_per_model_and_missing_channel() -> None:
     lacks = {("m", f"b{number}"): "images" for number in range(4)}
     (line,) = Plan((), lacks | {("n", "b0"): "text"}).notes()
     assert (
@@ -79,10 +79,12 @@ def test_pairs_are_decided_without_building_anything(plugins: Lab) -> None:
     assert fits(catalog, "seer", "lab.V4-ridge")
     assert lacking(catalog, "hearer", "lab.V4-ridge") == ["images"]
     assert lacking(catalog, "decider", "lab.V4-ridge") == ["responses:V4"]
-    asked = plan(catalog, models=list(BUILDERS), benchmarks=["lab.V4-ridge"], request=Request())
-    assert [job.model for job in asked.jobs] == ["seer"]
-    assert set(asked.incompatible) == {(name, "lab.V4-ridge") for name in ("hearer", "decider", "learner")}
-    (line,) = asked.notes()
+    requested = plan(catalog, models=list(BUILDERS), benchmarks=["lab.V4-ridge"], request=Request())
+    assert [job.model for job in requested.jobs] == ["seer"]
+    assert set(requested.incompatible) == {
+        (name, "lab.V4-ridge") for name in ("hearer", "decider", "learner")
+    }
+    (line,) = requested.notes()
     assert line.startswith("skipped 3 incompatible pairs: hearer lacks images for lab.V4-ridge; ")
     validate(catalog, "lab")
     with pytest.raises(RequestError, match="it takes sound and gives responses; the benchmark shows images"):
@@ -91,7 +93,7 @@ def test_pairs_are_decided_without_building_anything(plugins: Lab) -> None:
         evaluate(Session(catalog), catalog.benchmark("lab.V4-ridge"), "seer")
 
 
-def test_a_new_sense_is_a_declared_channel(plugins: Lab) -> None:
+def test_a_new_modality_is_a_declared_channel(plugins: Lab) -> None:
     """A data set of sounds is for models that take sound, with the paradigm and methods that images have."""
     plugins.dataset(stimuli="sound")
     catalog = plugins.open()
@@ -100,7 +102,7 @@ def test_a_new_sense_is_a_declared_channel(plugins: Lab) -> None:
     assert lacking(catalog, "seer", "lab.V4-ridge") == ["sound"]
 
 
-def test_what_the_stimuli_are_does_not_change_the_identity_of_a_record(lab: Lab) -> None:
+def test_the_kind_of_stimuli_does_not_change_the_identity_of_a_record(lab: Lab) -> None:
     def identity() -> str:
         return plan(lab.open(), models=["noise"], benchmarks=["lab.V4-ridge"], request=Request()).jobs[0].id
 
@@ -119,7 +121,7 @@ def test_a_region_without_a_layer_is_another_channel(lab: Lab) -> None:
         require_compatible(catalog, "lab.V4-ridge", "other")
 
 
-def test_a_paradigm_of_somebody_else_keeps_its_controls(plugins: Lab) -> None:
+def test_a_paradigm_of_a_plugin_keeps_its_controls(plugins: Lab) -> None:
     plugins.benchmark("lab.watched", paradigm={"name": "watching"})
     catalog = plugins.open()
     validate(catalog, "lab")
@@ -152,7 +154,7 @@ def test_the_vocabulary_is_closed(declared: dict[str, Any], words: str) -> None:
         registry.builder("x", version=1, takes={"images"})  # type: ignore[call-arg]
 
 
-def test_a_declared_function_is_held_to_the_vocabulary_too() -> None:
+def test_declared_interface_functions_must_use_the_vocabulary() -> None:
     component = registry.Registered(
         "builder",
         "x",
@@ -174,7 +176,7 @@ class Stranger:
     gives = frozenset({"responses:V4"})
 
     def answer(self, question: Any) -> Any:
-        values = np.stack([np.frombuffer(one, np.uint8)[:40] for one in question.stimuli.read()])
+        values = np.stack([np.frombuffer(item, np.uint8)[:40] for item in question.stimuli.read()])
         return xr.DataArray(
             values.astype(float),
             dims=("presentation", "neuroid"),
@@ -185,7 +187,7 @@ class Stranger:
         )
 
 
-def test_a_stranger_implements_three_properties_and_one_method(lab: Lab) -> None:
+def test_an_external_model_needs_three_properties_and_one_method(lab: Lab) -> None:
     catalog = lab.open()
     validate(catalog, "lab")
     assert isinstance(Stranger(), Model)
@@ -198,7 +200,7 @@ def test_a_stranger_implements_three_properties_and_one_method(lab: Lab) -> None
         evaluate(Session(catalog), benchmark, type("Linear", (), {})(), controls=False)  # type: ignore[arg-type]
 
 
-def test_what_is_built_takes_and_gives_what_its_builder_declares(repository: Path) -> None:
+def test_built_models_match_the_interface_of_their_builder(repository: Path) -> None:
     """Of every shipped model that can be built here."""
     catalog = open_catalog(repository)
     session, built = Session(catalog), 0

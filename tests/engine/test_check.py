@@ -1,4 +1,4 @@
-"""Every problem of a repository's specs is one finding: its code, the line and column, and what to do."""
+"""Each problem of a spec is one finding with code, line, column and fix."""
 
 from __future__ import annotations
 
@@ -109,31 +109,31 @@ def test_a_repository_without_problems_has_no_findings(lab: Lab) -> None:
 def test_each_problem_is_found_at_its_place(lab: Lab, name: str) -> None:
     change, code, before, words = PROBLEMS[name]
     change(lab)
-    one = next(one for one in found(lab) if one.code == code)
-    assert words in f"{one.what} · {one.fix}"
-    assert one.where.startswith("specs/") and (one.severity == "error" or code == "spec.address")
+    item = next(item for item in found(lab) if item.code == code)
+    assert words in f"{item.what} · {item.fix}"
+    assert item.where.startswith("specs/") and (item.severity == "error" or code == "spec.address")
     if before:
-        text = (lab.root / one.where).read_text()
-        offset = sum(len(line) for line in text.splitlines(keepends=True)[: one.line - 1]) + one.column - 1
-        assert text[:offset].endswith(before), (one.line, one.column)
+        text = (lab.root / item.where).read_text()
+        offset = sum(len(line) for line in text.splitlines(keepends=True)[: item.line - 1]) + item.column - 1
+        assert text[:offset].endswith(before), (item.line, item.column)
 
 
-def test_private_data_go_to_no_public_remote(lab: Lab) -> None:
+def test_private_data_are_not_pushed_to_a_public_remote(lab: Lab) -> None:
     lab.dataset(files=pinned_by_dvc(lab), access="private")
     for name in lab.pins():
         (lab.data / f"{name}.dvc").write_text("outs: []\n")
-    (one,) = [one for one in found(lab) if one.code == "spec.private"]
-    assert "which may be public" in one.what and "`dvc init --subdir`" in one.fix
+    (item,) = [item for item in found(lab) if item.code == "spec.private"]
+    assert "which may be public" in item.what and "`dvc init --subdir`" in item.fix
     (lab.data / ".dvc").mkdir()
     (lab.data / ".dvc" / "config").write_text("")
-    assert "spec.private" not in {one.code for one in found(lab)}
+    assert "spec.private" not in {item.code for item in found(lab)}
 
 
-def test_a_circle_of_successors_is_told_with_all_its_members(lab: Lab) -> None:
+def test_circular_successors_are_reported_with_all_members(lab: Lab) -> None:
     for id, after in (("lab.a", "lab.b"), ("lab.b", "lab.c"), ("lab.c", "lab.b"), (RIDGE, None)):
         lab.benchmark(id, superseded_by=after)
-    told = {one.where: one.what for one in found(lab) if one.code == "spec.circle"}
-    assert told == {
+    reported = {item.where: item.what for item in found(lab) if item.code == "spec.circle"}
+    assert reported == {
         "specs/benchmarks/lab.a.yaml": "superseded_by is circular: lab.a → lab.b → lab.c → lab.b",
         "specs/benchmarks/lab.b.yaml": "superseded_by is circular: lab.b → lab.c → lab.b",
         "specs/benchmarks/lab.c.yaml": "superseded_by is circular: lab.c → lab.b → lab.c",
@@ -148,9 +148,9 @@ def test_the_first_line_names_the_schema(lab: Lab) -> None:
     (lab.root / "specs" / "schema").mkdir()
     for first in ("", "# yaml-language-server: $schema=../schema/metric.json\n"):
         path.write_text(first + whole.split("\n", 1)[1])
-        (one,) = [one for one in found(lab, path.parent) if one.code == "spec.schema-line"]
-        assert (one.where, one.line) == ("specs/models/pixels4.yaml", 1)
-        assert one.fix == "write: # yaml-language-server: $schema=../schema/model.json"
+        (item,) = [item for item in found(lab, path.parent) if item.code == "spec.schema-line"]
+        assert (item.where, item.line) == ("specs/models/pixels4.yaml", 1)
+        assert item.fix == "write: # yaml-language-server: $schema=../schema/model.json"
     deeper = lab.root / "specs" / "models" / "ours" / "pixels4.yaml"
     deeper.parent.mkdir()
     path.unlink()
@@ -158,11 +158,11 @@ def test_the_first_line_names_the_schema(lab: Lab) -> None:
     assert found(lab, path.parent) == []
 
 
-def test_only_what_is_asked_for_is_checked(lab: Lab) -> None:
+def test_only_the_requested_paths_are_checked(lab: Lab) -> None:
     lab.benchmark(dataset="lob")
     lab.spec("models", "m", builder={"name": "pixel"})
     models = lab.root / "specs" / "models"
-    assert {one.code for one in found(lab, models)} == {"spec.component"}
+    assert {item.code for item in found(lab, models)} == {"spec.component"}
     assert found(lab, models / "pixels4.yaml") == []
     assert check(lab.open(), [models, models / "m.yaml"])[1] == 3
     with pytest.raises(RequestError, match="no such thing does not exist"):
@@ -186,16 +186,16 @@ def test_a_benchmark_whose_recorded_controls_fail_is_refused(
 ) -> None:
     catalog = lab.open()
     now = spec_sha256(catalog.benchmark(RIDGE), without=BENCHMARK_ONLY_SAYS)
-    for digest, told in ((now, words), ("0" * 64, None)):  # the record of another definition says nothing
+    for digest, reported in ((now, words), ("0" * 64, None)):  # the record of another definition says nothing
         keep(catalog, record(model, RIDGE, value, inputs={"benchmark": {"id": RIDGE, "spec_sha256": digest}}))
-        problems = [f"{one.what} · {one.fix}" for one in found(lab)]
-        assert [text[: len(told or "")] for text in problems] == ([] if told is None else [told])
+        problems = [f"{item.what} · {item.fix}" for item in found(lab)]
+        assert [text[: len(reported or "")] for text in problems] == ([] if reported is None else [reported])
 
 
-def test_an_unreadable_record_of_a_control_is_told_at_the_control(lab: Lab) -> None:
+def test_an_unreadable_record_is_reported_at_its_control(lab: Lab) -> None:
     path = record_path(lab.root, RIDGE, "noise")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"id": "x"}))
-    (one,) = found(lab)
-    assert (one.code, one.where) == ("record.unreadable", f"specs/benchmarks/{RIDGE}.yaml")
-    assert "noise.json is not a record" in one.what
+    (item,) = found(lab)
+    assert (item.code, item.where) == ("record.unreadable", f"specs/benchmarks/{RIDGE}.yaml")
+    assert "noise.json is not a record" in item.what

@@ -1,4 +1,4 @@
-"""A region's layer is fixed, or chosen by a rule on other stimuli than those that are scored."""
+"""Commitment of regions to layers: fixed, or chosen by a rule on stimuli that are not scored."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def other(lab: Lab, *, images: int, stored_as: str | None = None) -> None:
     make_files(folder, seed=images)
     if stored_as is not None:
         with zipfile.ZipFile(folder / "stimuli.zip") as archive:
-            held = {name: archive.read(name) for name in archive.namelist()}
+            content = {name: archive.read(name) for name in archive.namelist()}
         with zipfile.ZipFile(folder / "stimuli.zip", "w") as archive:
-            for name, data in held.items():
+            for name, data in content.items():
                 file = io.BytesIO()
                 Image.open(io.BytesIO(data)).save(file, format=stored_as)
                 archive.writestr(name, file.getvalue())
@@ -59,8 +59,8 @@ def other(lab: Lab, *, images: int, stored_as: str | None = None) -> None:
     }
     lab.dataset()
     fields = lab.open().dataset("lab").model_dump(mode="json", exclude_none=True, by_alias=True)
-    wanted = ("license", "simulated", "reader", "expectations")
-    lab.spec("datasets", "other", files=pins, **{name: fields[name] for name in wanted})
+    expected = ("license", "simulated", "reader", "expectations")
+    lab.spec("datasets", "other", files=pins, **{name: fields[name] for name in expected})
     lab.benchmark("other.V4-ridge", dataset="other")
 
 
@@ -78,7 +78,7 @@ def choose(session: Session, scored: str) -> Any:
     return resolve(session, session.catalog.benchmark(scored), "net", score).model
 
 
-def test_the_layer_that_scores_best_elsewhere_is_taken(lab: Lab) -> None:
+def test_the_best_layer_on_the_other_benchmark_is_chosen(lab: Lab) -> None:
     other(lab, images=1)
     network(lab, commit={"on": {"V4": "other.V4-ridge"}})
     session = session_of(lab)
@@ -123,7 +123,7 @@ def test_the_same_images_under_another_name_are_found_by_their_content(
         ({"by": "hand"}, "commit must be {on:"),
     ],
 )
-def test_check_says_so_without_any_data(lab: Lab, rule: dict[str, Any], words: str) -> None:
+def test_check_reports_shared_stimuli_without_data(lab: Lab, rule: dict[str, Any], words: str) -> None:
     other(lab, images=1)
     network(lab, commit=rule)
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "net"])
@@ -138,7 +138,7 @@ def test_check_accepts_a_choice_on_other_data(lab: Lab) -> None:
     assert not [problem for problem in check(lab.open())[0] if problem.where.endswith("net.yaml")]
 
 
-def test_what_the_choice_stands_on_is_part_of_the_identity(lab: Lab) -> None:
+def test_the_benchmark_of_the_choice_is_part_of_the_identity(lab: Lab) -> None:
     other(lab, images=1)
     network(lab, commit={"on": {"V4": "other.V4-ridge"}})
     catalog = lab.open()

@@ -1,4 +1,4 @@
-"""A comparison as text and as a table: what is shown of a difference, in which digits, and what is said of it."""
+"""Comparisons as text and as tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOUND = (
 )
 
 
-def test_differences_stand_in_lines_and_the_suite_is_last() -> None:
+def test_a_comparison_has_one_line_per_benchmark_and_the_suite_last() -> None:
     suite = Difference("suite", 0.5, 0.4, 0.1, 0.0, 0.2, 0.04, 0.04)
     text = str(Comparison("ant", "bee", "vision", 3, FOUND, suite))
     expected = """\
@@ -36,32 +36,32 @@ three: unavailable: lost"""
     assert text == expected
 
 
-def test_one_benchmark_needs_no_line_of_a_suite() -> None:
+def test_a_comparison_on_one_benchmark_has_no_line_for_the_suite() -> None:
     text = str(Comparison("ant", "bee", "", 0, FOUND[:1], Difference("suite", 0.5, 0.25, 0.25)))
     assert text.startswith("A = ant, B = bee\n\n") and "suite" not in text
 
 
-def test_a_table_has_a_row_for_each_benchmark_and_who_is_better() -> None:
-    made = Comparison("<ant>", "bee", "vision", 3, FOUND, Difference("suite"))
-    frame = made.to_frame()
+def test_a_table_has_one_row_per_benchmark_with_the_better_model() -> None:
+    created = Comparison("<ant>", "bee", "vision", 3, FOUND, Difference("suite"))
+    frame = created.to_frame()
     assert frame["benchmark"].tolist() == ["one", "three", "two", "suite"]
     assert frame["better"].tolist() == ["a", "", "b", ""]
-    assert made.to_dict()["differences"][0]["pairs"] == 30 and made.to_dict()["version"] == 3
-    page = made._repr_html_()
+    assert created.to_dict()["differences"][0]["pairs"] == 30 and created.to_dict()["version"] == 3
+    page = created._repr_html_()
     assert "&lt;ant&gt;" in page and "<th>difference</th>" in page and "–" in page and "1.23" not in page
     assert "0.0008" in page and "<th></th>" not in page
 
 
-def test_what_cannot_be_compared_is_told_before_anything_is_read() -> None:
+def test_impossible_comparisons_are_refused_before_records_are_read() -> None:
     with pytest.raises(RequestError, match="'ant' cannot be compared with itself; name two models"):
         compare("ant", "ant")
     with pytest.raises(RequestError, match="the scores share no benchmark: A has x, y, B has z"):
         compare({"x": Score(1.0), "y": Score(1.0)}, {"z": Score(1.0)})
 
 
-def test_scores_by_themselves_are_compared_under_the_name_of_the_first() -> None:
-    made = compare(Score(0.75, id="first"), Score(0.5, id="second"))
-    assert (made.a, made.b, made.suite, made.version) == ("A", "B", "", 0)
-    assert [(one.benchmark, one.value) for one in made.differences] == [("first", 0.25)]
-    assert made.overall.value == 0.25
+def test_two_scores_are_compared_under_the_id_of_the_first() -> None:
+    created = compare(Score(0.75, id="first"), Score(0.5, id="second"))
+    assert (created.a, created.b, created.suite, created.version) == ("A", "B", "", 0)
+    assert [(item.benchmark, item.value) for item in created.differences] == [("first", 0.25)]
+    assert created.overall.value == 0.25
     assert compare(Score(1.0), Score(1.0)).differences[0].benchmark == "score"

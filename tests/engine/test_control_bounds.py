@@ -1,4 +1,4 @@
-"""Controls can fail on both sides: data of noise are refused, and chance is what a metric declares."""
+"""Bounds of controls: pure noise is refused, and chance is that of the metric."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_noise(lab: Lab, seed: int, level: float = 0.0) -> Session:
 @pytest.mark.parametrize(
     ("metric", "ceiling"), [("ridge", "internal_consistency"), ("rdm", "rdm_consistency")]
 )
-def test_data_of_noise_score_nothing(lab: Lab, metric: str, ceiling: str, seed: int) -> None:
+def test_pure_noise_data_fail_their_controls(lab: Lab, metric: str, ceiling: str, seed: int) -> None:
     lab.benchmark(
         "lab.V4-ridge", metric=metric, ceiling=ceiling, controls={"negative": ["noise"], "floor_at_most": 50}
     )
@@ -44,20 +44,20 @@ def test_data_of_noise_score_nothing(lab: Lab, metric: str, ceiling: str, seed: 
         evaluate(session, session.catalog.benchmark("lab.V4-ridge"), "pixels4")
 
 
-def test_data_with_signal_pass_both_bounds_of_themselves(lab: Lab) -> None:
+def test_data_with_signal_pass_both_bounds_of_the_control_itself(lab: Lab) -> None:
     lab.benchmark("lab.V4-ridge")
     session = of_noise(lab, 0, level=3.0)
-    found = evaluate(session, session.catalog.benchmark("lab.V4-ridge"), "pixels4").controls["itself"]
-    assert found.passed
-    assert found.value is not None
-    assert 0.8 <= found.value <= 10
+    result = evaluate(session, session.catalog.benchmark("lab.V4-ridge"), "pixels4").controls["itself"]
+    assert result.passed
+    assert result.value is not None
+    assert 0.8 <= result.value <= 10
 
 
 def test_itself_is_bounded_on_both_sides() -> None:
     rules = Controls()
     for value, passed in ((0.7, False), (0.9, True), (9.9, True), (17.9, False), (math.nan, False)):
-        found = _judged("positive", rules.ceiling_at_least, rules.itself_at_most, lambda value=value: value)
-        assert found.passed is passed
+        result = _judged("positive", rules.ceiling_at_least, rules.itself_at_most, lambda value=value: value)
+        assert result.passed is passed
     assert "ceiling is too low" in _judged("positive", 0.8, 10.0, lambda: 17.9).says
 
 
@@ -70,8 +70,8 @@ def test_the_floor_is_counted_from_chance_unless_it_is_declared() -> None:
 def test_a_floor_below_chance_is_refused_before_any_work(lab: Lab) -> None:
     fields = {"metric": "auroc", "ceiling": None, "controls": {"floor_at_most": 0.1}}
     lab.benchmark("lab.V4-auroc", **fields)
-    found = [one for one in check(lab.open())[0] if one.code == "spec.chance"]
-    assert len(found) == 1
-    assert "chance level of the metric is 0.5" in found[0].what
+    result = [item for item in check(lab.open())[0] if item.code == "spec.chance"]
+    assert len(result) == 1
+    assert "chance level of the metric is 0.5" in result[0].what
     lab.benchmark("lab.V4-auroc", **(fields | {"controls": {}}))
-    assert not [one for one in check(lab.open())[0] if one.code == "spec.chance"]
+    assert not [item for item in check(lab.open())[0] if item.code == "spec.chance"]

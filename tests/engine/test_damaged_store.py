@@ -1,4 +1,4 @@
-"""Whatever happens to what the store keeps, of any kind: it is computed again, and the record stays what it was."""
+"""Damaged store entries of any kind are computed again, with the same record."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def kept(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Path]]:
     validate(lab.open(), "lab")
     scored(lab)
     folder = store_folder(lab.root)
-    found: dict[str, list[Path]] = {}
+    result: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         if path.is_file() and len(parts) > 2:
-            found.setdefault(parts[0], []).append(path)
-    return found
+            result.setdefault(parts[0], []).append(path)
+    return result
 
 
 def flipped(path: Path) -> None:
@@ -105,9 +105,7 @@ def test_an_entry_in_the_place_of_another_leaves_the_record_as_it_was(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("told", ["0" * 64, "", "not a hash"])
-def test_remembered_hashes_that_are_wrong_are_no_reason_to_refuse_or_to_believe(
-    lab: Lab, kept: dict[str, list[Path]], told: str
-) -> None:
+def test_wrong_cached_hashes_change_no_verdict(lab: Lab, kept: dict[str, list[Path]], told: str) -> None:
     true = scored(lab)
     databases = [*lab.root.rglob("hashes.sqlite")]
     for path in databases:

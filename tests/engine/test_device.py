@@ -1,4 +1,4 @@
-"""Devices are called by the names that the documentation gives them."""
+"""Names of devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from neuroledger.engine.session import Request, device_for_metrics, named_device
 from neuroledger.errors import RequestError
 
 
-def test_auto_is_a_device_that_is_here() -> None:
+def test_auto_is_an_available_device() -> None:
     assert named_device("auto") in {"cpu", "cuda", "mps"}
     assert Request(device="auto") == Request(device=named_device("auto"))
 

@@ -1,4 +1,4 @@
-"""Every finding of a review: which path gives it, how severe it is, and what it says and advises, on trees in memory."""
+"""Every finding of a review, with path, severity, message and fix, on trees in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONFIG = """['remote "embedded"']
 """
 
 Content = str | bytes | Entry | None
-Said = list[tuple[str, str, str, str, str]]
+Findings = list[tuple[str, str, str, str, str]]
 
 
 def spec(id: str, **fields: Any) -> str:
@@ -85,7 +85,7 @@ def pointer(**fields: Any) -> str:
     return yaml.safe_dump({"outs": [{"md5": MD5, "size": 4, "hash": "md5", "path": "r.nc"} | fields]})
 
 
-def kept(value: float | None = 0.5, model: str = "ant", **fields: Any) -> str:
+def record_text(value: float | None = 0.5, model: str = "ant", **fields: Any) -> str:
     return json.dumps(record(model, "lab.V4", value, **fields).model_dump(mode="json"))
 
 
@@ -98,7 +98,7 @@ START: dict[str, Content] = {
     MODEL: model(),
     SUITE: suite(),
     METRIC: metric(),
-    RECORD: kept(),
+    RECORD: record_text(),
     "docs/page.md": "# Page\n",
     "src/module.py": "x = 1\n",
 }
@@ -107,27 +107,27 @@ START: dict[str, Content] = {
 def tree(files: Mapping[str, Content]) -> Tree:
     entries: dict[str, Entry] = {}
     contents: dict[str, bytes] = {}
-    for path, held in files.items():
-        if isinstance(held, Entry):
-            entries[path] = held
-        elif held is not None:
-            content = held.encode() if isinstance(held, str) else held
+    for path, value in files.items():
+        if isinstance(value, Entry):
+            entries[path] = value
+        elif value is not None:
+            content = value.encode() if isinstance(value, str) else value
             id = hashlib.sha1(content).hexdigest()
             entries[path], contents[id] = Entry(FILE, id, len(content)), content
     return Tree(Path("no-folder"), entries, contents)
 
 
-def said(change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None) -> Said:
-    """What a proposal that changes these paths is told: severity, code, place, what, fix."""
+def findings_of(change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None) -> Findings:
+    """Return the findings on a proposal that changes these paths: severity, code, place, what, fix."""
     start = START | dict(before or {})
-    found = Proposal(tree(start), tree(start | dict(change))).findings()
-    return [(one.severity, one.code, one.where, one.what, one.fix) for one in found]
+    result = Proposal(tree(start), tree(start | dict(change))).findings()
+    return [(item.severity, item.code, item.where, item.what, item.fix) for item in result]
 
 
 def codes(
     change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None
 ) -> list[tuple[str, str]]:
-    return [(severity, code) for severity, code, *_ in said(change, before=before)]
+    return [(severity, code) for severity, code, *_ in findings_of(change, before=before)]
 
 
 CODE = "read it before you run anything of this proposal"
@@ -152,8 +152,8 @@ def test_paths_are_added_changed_or_removed_in_their_order() -> None:
 def test_a_mode_alone_is_a_change_that_may_run() -> None:
     base = tree(START)
     entries = {**base.entries, "docs/page.md": replace(base.entries["docs/page.md"], mode="100755")}
-    found = Proposal(base, replace(base, entries=entries)).findings()
-    assert [(one.severity, one.code, one.where, one.what, one.fix) for one in found] == [
+    result = Proposal(base, replace(base, entries=entries)).findings()
+    assert [(item.severity, item.code, item.where, item.what, item.fix) for item in result] == [
         ("warning", "review.code", "docs/page.md", "changed: the file is executable", "")
     ]
 
@@ -165,7 +165,7 @@ def test_five_thousand_paths_are_reviewed_and_one_more_is_not() -> None:
     many: dict[str, Content] = {f"docs/{number}.md": "a" for number in range(5000)}
     assert {code for _, code in codes(many)} == {"review.page"}
     words = "5,001 paths with 0 MB changed; at most 5,000 with 100 MB can be reviewed at once"
-    assert said(many | {"docs/last.md": "b"}) == [
+    assert findings_of(many | {"docs/last.md": "b"}) == [
         ("error", "review.size", "proposal", words, "divide the proposal")
     ]
 
@@ -174,19 +174,21 @@ def test_a_hundred_megabytes_are_reviewed_and_one_byte_more_is_not() -> None:
     def big(size: int) -> dict[str, Content]:
         return {"src/a": Entry(FILE, "a", 50_000_000), "src/b": Entry(FILE, "b", size)}
 
-    held = said(big(50_000_000))
-    assert ("error", "review.size", "src/a", "50.0 MB; at most 5 MB per file are allowed", REMOTE) in held
-    assert "proposal" not in {where for _, _, where, *_ in held}
+    findings = findings_of(big(50_000_000))
+    assert ("error", "review.size", "src/a", "50.0 MB; at most 5 MB per file are allowed", REMOTE) in findings
+    assert "proposal" not in {where for _, _, where, *_ in findings}
     words = "2 paths with 100 MB changed; at most 5,000 with 100 MB can be reviewed at once"
-    assert said(big(50_000_001)) == [("error", "review.size", "proposal", words, "divide the proposal")]
+    assert findings_of(big(50_000_001)) == [
+        ("error", "review.size", "proposal", words, "divide the proposal")
+    ]
     gone = dict.fromkeys(big(50_000_001))
-    assert "proposal" not in {where for _, _, where, *_ in said(gone, before=big(50_000_001))}
+    assert "proposal" not in {where for _, _, where, *_ in findings_of(gone, before=big(50_000_001))}
 
 
 def test_a_file_of_five_megabytes_is_allowed_and_one_byte_more_is_not() -> None:
     content = b"a" * MOST_BYTES
     assert codes({"src/a": content}) == [("warning", "review.code")]
-    assert said({"src/a": content + b"a"}) == [
+    assert findings_of({"src/a": content + b"a"}) == [
         ("error", "review.size", "src/a", "5.0 MB; at most 5 MB per file are allowed", REMOTE)
     ]
 
@@ -201,21 +203,21 @@ def test_an_embedded_remote_of_fifty_megabytes_is_allowed_and_one_byte_more_is_n
     over = full | {".dvcstore/files/md5/aa/x": b"x"}
     words = "the embedded remote has 50 MB; at most 50 MB are allowed"
     finding = ("error", "review.size", ".dvcstore", words, REMOTE)
-    assert finding not in said({"docs/page.md": "# Other\n"}, before=over)
-    assert finding in said({".dvcstore/files/md5/aa/y": b"y"}, before=over)
+    assert finding not in findings_of({"docs/page.md": "# Other\n"}, before=over)
+    assert finding in findings_of({".dvcstore/files/md5/aa/y": b"y"}, before=over)
     exact = full | less | {".dvcstore/files/md5/aa/x": Entry(FILE, "x", 0)}
-    assert finding not in said({".dvcstore/files/md5/aa/y": b""}, before=exact)
+    assert finding not in findings_of({".dvcstore/files/md5/aa/y": b""}, before=exact)
 
 
 # What a path may not be
 
 
 @pytest.mark.parametrize("path", ["docs/a\u202eb.md", "docs/a\ufffd.md", "docs/a\x07.md"])
-def test_hidden_characters_of_a_path_are_told_of_a_removed_one_too(path: str) -> None:
+def test_hidden_characters_are_reported_even_in_removed_paths(path: str) -> None:
     words = "the path contains an invisible or control character"
     finding = ("error", "review.hidden-character", path, words, "")
-    assert said({path: "a"}) == [finding]
-    assert said({path: None}, before={path: "a"}) == [finding]
+    assert findings_of({path: "a"}) == [finding]
+    assert findings_of({path: None}, before={path: "a"}) == [finding]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_hidden_characters_of_a_path_are_told_of_a_removed_one_too(path: str) ->
     [(LINK, "the path is a link"), (MODULE, "the path is a submodule")],
 )
 def test_links_and_submodules_are_refused(mode: str, words: str) -> None:
-    assert said({"docs/other": Entry(mode, "a", 0)}) == [
+    assert findings_of({"docs/other": Entry(mode, "a", 0)}) == [
         ("error", "review.link", "docs/other", words, "commit the file itself")
     ]
 
@@ -238,23 +240,23 @@ def test_links_and_submodules_are_refused(mode: str, words: str) -> None:
 )  # fmt: skip
 def test_files_that_configure_git_or_dvc_from_inside_are_refused(path: str, part: str) -> None:
     words = f"{part} configures git or DVC from inside the repository"
-    assert ("error", "review.nested", path, words, "remove it") in said({path: "a"})
+    assert ("error", "review.nested", path, words, "remove it") in findings_of({path: "a"})
 
 
 @pytest.mark.parametrize(
     "path", [".gitattributes", ".gitignore", ".dvcignore", "dvc.yaml", ".dvc/config", "docs/.gitignore"]
 )
-def test_settings_where_they_belong_need_a_person(path: str) -> None:
+def test_settings_in_their_usual_place_need_a_person(path: str) -> None:
     old = START.get(path)
     before = f"{old}# more\n" if isinstance(old, str) else "a: 1\n"
-    assert said({path: before}) == [
+    assert findings_of({path: before}) == [
         ("warning", "review.code", path, f"{'changed' if old else 'added'}: code or settings", CODE)
     ]
 
 
 @pytest.mark.parametrize("path", ["r.dvc", "specs/data/r.dvc"])
-def test_pointers_lie_below_data(path: str) -> None:
-    assert ("error", "review.pointer-wrong", path, "a DVC pointer outside data/", "remove it") in said(
+def test_pointers_outside_data_are_refused(path: str) -> None:
+    assert ("error", "review.pointer-wrong", path, "a DVC pointer outside data/", "remove it") in findings_of(
         {path: "a: 1\n"}
     )
 
@@ -266,8 +268,14 @@ def test_the_longest_names_and_paths() -> None:
     assert finding in codes({"src/" + "ä" * 121: "a"})  # bytes count, not characters
     deep = "/".join(["a" * 99] * 10)
     assert len(deep) == 999 and finding not in codes({deep + "b": "a"})
-    (told,) = said({deep + "bb": "a"})
-    assert told == ("error", "review.path", deep + "bb", "not a valid file name on every system", "rename it")
+    (findings,) = findings_of({deep + "bb": "a"})
+    assert findings == (
+        "error",
+        "review.path",
+        deep + "bb",
+        "not a valid file name on every system",
+        "rename it",
+    )
 
 
 @pytest.mark.parametrize(
@@ -289,20 +297,20 @@ def test_the_longest_names_and_paths() -> None:
         ".GIT",
     ],
 )
-def test_names_that_some_systems_do_not_have_are_refused(name: str) -> None:
-    told = ("error", "review.path", f"src/{name}", "not a valid file name on every system", "rename it")
-    assert told in said({f"src/{name}": "a"})
+def test_file_names_that_are_invalid_on_some_systems_are_refused(name: str) -> None:
+    findings = ("error", "review.path", f"src/{name}", "not a valid file name on every system", "rename it")
+    assert findings in findings_of({f"src/{name}": "a"})
     assert ("error", "review.path") in codes({f"src/{name}/a": "a"})
 
 
 @pytest.mark.parametrize("name", ["constant", "com", "lpt.md", "a.b", "git~x", "x.git"])
-def test_names_that_only_resemble_them_are_allowed(name: str) -> None:
+def test_file_names_that_resemble_invalid_ones_are_allowed(name: str) -> None:
     assert codes({f"src/{name}": "a"}) == [("warning", "review.code")]
 
 
-def test_prepared_windows_are_refused_below_data_alone() -> None:
+def test_prepared_windows_are_refused_only_below_data() -> None:
     words = "prepared windows must be computed from pinned files, not contributed"
-    assert said({"data/lab/prepared/a.md": "a"}) == [
+    assert findings_of({"data/lab/prepared/a.md": "a"}) == [
         ("error", "review.prepared", "data/lab/prepared/a.md", words, "remove it")
     ]
     assert ("error", "review.prepared") not in codes({"docs/prepared/a.md": "a"}) + codes(
@@ -310,36 +318,38 @@ def test_prepared_windows_are_refused_below_data_alone() -> None:
     )
 
 
-def test_text_that_hides_is_told_with_its_line_and_column() -> None:
+def test_hidden_characters_are_reported_with_line_and_column() -> None:
     content = "# Page\r\n\tplain\tä\nab\u200bc\u202e\n\u200b"
-    found = [*Proposal(tree(START), tree(START | {"docs/page.md": content})).findings()]
+    result = [*Proposal(tree(START), tree(START | {"docs/page.md": content})).findings()]
     words = "the character U+200B hides or reorders the displayed text"
-    assert found == [Finding("review.hidden-character", "error", "docs/page.md", words, "remove it", 3, 3)]
+    assert result == [Finding("review.hidden-character", "error", "docs/page.md", words, "remove it", 3, 3)]
     assert codes({"docs/page.md": "\ufeff# Page\r\n\tä\n"}) == [("note", "review.page")]
     assert codes({"docs/page.md": "# \ufeffPage\n"}) == [("error", "review.hidden-character")]
-    (told,) = said({"docs/page.md": b"\xff"})
-    assert told[3:] == ("not UTF-8 text", "commit text, or let DVC track it")
+    (findings,) = findings_of({"docs/page.md": b"\xff"})
+    assert findings[3:] == ("not UTF-8 text", "commit text, or let DVC track it")
 
 
-def test_escapes_that_hide_are_told_wherever_yaml_and_json_have_them() -> None:
-    shown = "'a\\u202eb'"
-    words = f"an escaped character hides or reorders the displayed text: {shown}"
+def test_escaped_hidden_characters_are_reported_in_yaml_and_json() -> None:
+    output = "'a\\u202eb'"
+    words = f"an escaped character hides or reorders the displayed text: {output}"
     for path, text in {
         "docs/a.yaml": 'a: "a\\u202eb"\n',
         "docs/a.json": '{"a": {"b": ["x", "a\\u202eb"]}}',
         "docs/a.jsonl": '{"a": "x"}\n{"a\\u202eb": 1}\n',
     }.items():
-        assert ("error", "review.hidden-character", path, words, "remove it") in said({path: text})
+        assert ("error", "review.hidden-character", path, words, "remove it") in findings_of({path: text})
     assert (
         codes({"docs/a.json": '{"a": "x\\n\\t\\r"}', "docs/a.txt": '"a\\u202eb"'})
         == [("warning", "review.code")] * 2
     )
     long = '{"a": "' + "b" * 100 + '\\u202e"}'
-    (told,) = [one for one in said({"docs/a.json": long}) if one[1] == "review.hidden-character"]
-    assert told[3].endswith(repr("b" * 60))
+    (findings,) = [
+        item for item in findings_of({"docs/a.json": long}) if item[1] == "review.hidden-character"
+    ]
+    assert findings[3].endswith(repr("b" * 60))
 
 
-def test_addresses_with_secrets_are_told_in_data_pages_and_settings() -> None:
+def test_secrets_in_addresses_are_reported_in_data_pages_and_settings() -> None:
     address = "https://user:word@example.org/a"
     words = "the address at example.org contains a user name or password, which everybody could read"
     for path, text in {
@@ -350,7 +360,7 @@ def test_addresses_with_secrets_are_told_in_data_pages_and_settings() -> None:
         "specs/more.bib": f"url = {address}\n",
         ".dvc/more": f"url = {address}\n",
     }.items():
-        assert [one for one in said({path: text}) if one[1] == "spec.address"] == [
+        assert [item for item in findings_of({path: text}) if item[1] == "spec.address"] == [
             (
                 "error",
                 "spec.address",
@@ -363,13 +373,13 @@ def test_addresses_with_secrets_are_told_in_data_pages_and_settings() -> None:
     assert ("error", "spec.address") not in codes({"docs/a.md": "See file:///etc/x and http://localhost/\n"})
     text = f"{CONFIG}    password = word\n"
     fix = "store it in .dvc/config.local, and replace it, because it was published"
-    assert said({".dvc/config": text}) == [
+    assert findings_of({".dvc/config": text}) == [
         ("error", "spec.address", ".dvc/config", "password is a secret in a public file", fix)
     ]
     assert ("error", "spec.address") not in codes({"docs/a.md": "password = word\n"})
 
 
-def test_patterns_of_addresses_in_schemas_are_no_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_patterns_in_schemas_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diff_since, "schema_texts", lambda *, plugins: {})
     assert codes({"specs/schema/x.json": '{"a": "https://u:p@example.org"}'}) == [("warning", "review.code")]
 
@@ -377,24 +387,24 @@ def test_patterns_of_addresses_in_schemas_are_no_addresses(monkeypatch: pytest.M
 # Specs
 
 
-def test_specs_that_appear_and_disappear() -> None:
+def test_added_and_removed_specs() -> None:
     path = "specs/benchmarks/lab.IT.yaml"
-    assert said({path: benchmark("lab.IT")}) == [("note", "review.spec", path, "benchmark added", "")]
-    assert said({SUITE: None}) == [
+    assert findings_of({path: benchmark("lab.IT")}) == [("note", "review.spec", path, "benchmark added", "")]
+    assert findings_of({SUITE: None}) == [
         ("warning", "review.removed", SUITE, "suite removed; its records become stale", "")
     ]
-    assert said({BENCHMARK: benchmark()}, before={BENCHMARK: "id: x\n"}) == [
+    assert findings_of({BENCHMARK: benchmark()}, before={BENCHMARK: "id: x\n"}) == [
         ("note", "review.spec", BENCHMARK, "benchmark changed; it was unreadable before", "")
     ]
 
 
-def test_a_spec_that_cannot_be_read_is_told_as_the_loader_says_it() -> None:
-    told = said({BENCHMARK: benchmark(colour="red")})
-    assert [(one[0], one[2]) for one in told] == [("error", BENCHMARK)] and "colour" in told[0][3]
+def test_an_unreadable_spec_is_reported_with_the_findings_of_the_loader() -> None:
+    findings = findings_of({BENCHMARK: benchmark(colour="red")})
+    assert [(item[0], item[2]) for item in findings] == [("error", BENCHMARK)] and "colour" in findings[0][3]
 
 
-def test_layout_alone_is_a_change_of_nothing() -> None:
-    assert said({BENCHMARK: "\ufeff# a comment\n" + benchmark()}) == [
+def test_a_change_of_layout_is_a_note() -> None:
+    assert findings_of({BENCHMARK: "\ufeff# a comment\n" + benchmark()}) == [
         ("note", "review.spec", BENCHMARK, "benchmark changed: layout", "")
     ]
 
@@ -409,10 +419,10 @@ def test_layout_alone_is_a_change_of_nothing() -> None:
         (METRIC, metric(description="more"), "description"),
     ],
 )  # fmt: skip
-def test_what_no_score_depends_on_changes_freely(path: str, text: str, fields: str) -> None:
+def test_descriptive_fields_may_change_without_a_new_version(path: str, text: str, fields: str) -> None:
     kind = path.split("/")[1][:-1]
-    told = [one for one in said({path: text}) if one[1] != "review.weakened"]
-    assert told == [("note", "review.spec", path, f"{kind} changed: {fields}", "")]
+    findings = [item for item in findings_of({path: text}) if item[1] != "review.weakened"]
+    assert findings == [("note", "review.spec", path, f"{kind} changed: {fields}", "")]
 
 
 @pytest.mark.parametrize(
@@ -426,23 +436,23 @@ def test_what_no_score_depends_on_changes_freely(path: str, text: str, fields: s
         (BENCHMARK, benchmark(version=1, metric="pls", title="Another"), "metric"),
     ],
 )
-def test_what_scores_depend_on_changes_with_the_version_alone(path: str, text: str, fields: str) -> None:
-    told = [one for one in said({path: text}) if one[0] == "error"]
+def test_fields_that_affect_scores_need_a_new_version(path: str, text: str, fields: str) -> None:
+    findings = [item for item in findings_of({path: text}) if item[0] == "error"]
     what = f"{fields} changed, but `version` is 1"
-    assert told == [("error", "review.version", path, what, "write `version: 2`")]
-    raised = said({path: text.replace("version: 1", "version: 2")})
-    assert [one[0] for one in raised] == ["note"]
+    assert findings == [("error", "review.version", path, what, "write `version: 2`")]
+    raised = findings_of({path: text.replace("version: 1", "version: 2")})
+    assert [item[0] for item in raised] == ["note"]
     assert raised[0][3].startswith(f"{path.split('/')[1][:-1]} changed: version 1 → 2: ")
 
 
-def test_a_version_never_falls_and_the_place_is_that_of_the_version() -> None:
+def test_a_lower_version_is_refused_at_the_line_of_the_version() -> None:
     high = benchmark(version=3)
-    found = Proposal(
+    result = Proposal(
         tree(START | {BENCHMARK: high}), tree(START | {BENCHMARK: benchmark(version=2)})
     ).findings()
-    (told,) = [one for one in found if one.severity == "error"]
+    (findings,) = [item for item in result if item.severity == "error"]
     words = "version changed, but `version` is 2"
-    assert told == Finding("review.version", "error", BENCHMARK, words, "write `version: 4`", 2, 10)
+    assert findings == Finding("review.version", "error", BENCHMARK, words, "write `version: 4`", 2, 10)
 
 
 def test_a_spec_that_was_unavailable_may_change_without_a_new_version() -> None:
@@ -455,9 +465,9 @@ def test_a_spec_that_was_unavailable_may_change_without_a_new_version() -> None:
 def test_pins_that_moved_are_named() -> None:
     pins = {name: {"dvc": True, "size": 4, "sha256": digit * 64} for name, digit in (("a", "1"), ("b", "2"))}
     moved = pins | {"b": pins["b"] | {"sha256": "3" * 64}, "c": dict(pins["a"])}
-    old, new = ({"weights": one} for one in (pins, moved))
-    told = said({MODEL: model(version=2, **new)}, before={MODEL: model(**old)})
-    assert told == [
+    old, new = ({"weights": item} for item in (pins, moved))
+    findings = findings_of({MODEL: model(version=2, **new)}, before={MODEL: model(**old)})
+    assert findings == [
         ("note", "review.spec", MODEL, "model changed: version 1 → 2: weights; pins moved: b", "")
     ]
 
@@ -488,11 +498,9 @@ FIELDS = "they affect how scores are interpreted or attributed: "
         (SUITE, suite(version=1, includes=["a"]), suite(version=2), "includes"),
     ],
 )
-def test_what_is_believed_of_scores_changes_before_the_eyes_of_a_person(
-    path: str, old: str, new: str, fields: str
-) -> None:
-    told = [one for one in said({path: new}, before={path: old}) if one[1] == "review.weakened"]
-    assert told == [
+def test_fields_that_affect_interpretation_need_a_person(path: str, old: str, new: str, fields: str) -> None:
+    findings = [item for item in findings_of({path: new}, before={path: old}) if item[1] == "review.weakened"]
+    assert findings == [
         ("warning", "review.weakened", path, FIELDS + fields, "compare them with the base branch")
     ]
 
@@ -507,16 +515,16 @@ def test_what_is_believed_of_scores_changes_before_the_eyes_of_a_person(
         (SUITE, suite(), suite(models=["bee", "ant"])),
     ],
 )
-def test_what_comes_back_or_is_added_to_a_list_is_believed(path: str, old: str, new: str) -> None:
+def test_additions_to_lists_and_availability_need_no_person(path: str, old: str, new: str) -> None:
     assert {severity for severity, _ in codes({path: new}, before={path: old})} == {"note"}
 
 
-def test_the_weight_of_a_benchmark_in_a_suite_is_part_of_what_is_listed() -> None:
+def test_a_changed_weight_in_a_suite_needs_a_person() -> None:
     new = suite(version=2, benchmarks=[{"id": "lab.V4", "weight": 2}])
     assert ("warning", "review.weakened") in codes({SUITE: new})
 
 
-def test_what_a_suite_says_is_more_than_what_others_say() -> None:
+def test_models_and_release_of_a_suite_are_descriptive() -> None:
     assert {"models", "released", "title"} <= set(ONLY_SAYS["suites"])
     assert set(ONLY_SAYS) == {"benchmarks", "datasets", "models", "suites"}
 
@@ -526,9 +534,9 @@ def test_waived_gates_are_named_once_each_and_at_any_depth() -> None:
     steps = [{"name": "crossed", "waive": ["within", "across"]}, {"waive": ["across", 3]}, {"waive": "text"}]
     paradigm = {"name": "recording", "splits": splits, "more": {"steps": steps}}
     path = "specs/benchmarks/lab.IT.yaml"
-    told = said({path: benchmark("lab.IT", paradigm=paradigm)})
+    findings = findings_of({path: benchmark("lab.IT", paradigm=paradigm)})
     words = "gates against leakage are waived: 3, across, within"
-    assert told == [
+    assert findings == [
         ("warning", "review.waived", path, words, ""), ("note", "review.spec", path, "benchmark added", "")
     ]  # fmt: skip
 
@@ -541,13 +549,13 @@ def test_waived_gates_are_named_once_each_and_at_any_depth() -> None:
         ({}, "controls removed: pixels4, noise"),
     ],
 )
-def test_controls_that_disappear_are_named(controls: dict[str, Any], words: str) -> None:
-    told = [
-        one
-        for one in said({BENCHMARK: benchmark(version=2, controls=controls)})
-        if one[1] == "review.controls"
+def test_removed_controls_are_named(controls: dict[str, Any], words: str) -> None:
+    findings = [
+        item
+        for item in findings_of({BENCHMARK: benchmark(version=2, controls=controls)})
+        if item[1] == "review.controls"
     ]
-    assert told == [("warning", "review.controls", BENCHMARK, words, "")]
+    assert findings == [("warning", "review.controls", BENCHMARK, words, "")]
 
 
 @pytest.mark.parametrize(
@@ -564,30 +572,34 @@ def test_controls_that_pass_more_easily_than_by_default_need_a_person(
 ) -> None:
     controls = {"positive": ["pixels4"], "negative": ["noise"]} | bounds
     path = "specs/benchmarks/lab.IT.yaml"
-    told = [
-        one for one in said({path: benchmark("lab.IT", controls=controls)}) if one[1] == "review.controls"
+    findings = [
+        item
+        for item in findings_of({path: benchmark("lab.IT", controls=controls)})
+        if item[1] == "review.controls"
     ]
     words = "controls pass more easily than by default"
-    assert told == [("warning", "review.controls", path, words, "")] * easier
+    assert findings == [("warning", "review.controls", path, words, "")] * easier
 
 
 @pytest.mark.parametrize("controls", [{}, {"positive": ["a"]}, {"negative": ["a"]}])
-def test_a_benchmark_without_any_control_says_so(controls: dict[str, Any]) -> None:
+def test_a_benchmark_without_control_models_is_noted(controls: dict[str, Any]) -> None:
     path = "specs/benchmarks/lab.IT.yaml"
     words = "no control model is declared; controls from the data may be the only ones"
-    told = said({path: benchmark("lab.IT", controls=controls)})
-    assert (("note", "review.controls", path, words, "") in told) == (not controls)
+    findings = findings_of({path: benchmark("lab.IT", controls=controls)})
+    assert (("note", "review.controls", path, words, "") in findings) == (not controls)
 
 
-def test_expectations_that_disappear_or_change_are_named() -> None:
+def test_removed_and_changed_expectations_are_named() -> None:
     checks: dict[str, list[dict[str, Any]]] = {
         "stimuli": [],
         "assembly": [{"check": "repetitions", "count": 1}],
     }
-    told = [one for one in said({DATASET: dataset(expectations=checks)}) if one[1] == "review.waived"]
+    findings = [
+        item for item in findings_of({DATASET: dataset(expectations=checks)}) if item[1] == "review.waived"
+    ]
     begin = "expectations removed or changed: "
-    assert [one[3] for one in told] == [f"{begin}unique", f"{begin}values_vary, repetitions"]
-    assert {one[:3] for one in told} == {("warning", "review.waived", DATASET)}
+    assert [item[3] for item in findings] == [f"{begin}unique", f"{begin}values_vary, repetitions"]
+    assert {item[:3] for item in findings} == {("warning", "review.waived", DATASET)}
     fresh = "specs/datasets/more.yaml"
     assert ("warning", "review.waived") not in codes({fresh: dataset("more", expectations=checks)})
 
@@ -600,17 +612,17 @@ LISTED = benchmark().replace("dataset: ", "# table: rows.jsonl\ndataset: ")
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "lab.V4.files.jsonl", "lab.V4.jsonl"])
 @pytest.mark.parametrize("mark", ["", "'", '"'])
-def test_a_list_is_examined_with_the_spec_that_names_it(name: str, mark: str) -> None:
+def test_a_table_is_examined_with_its_spec(name: str, mark: str) -> None:
     path = f"specs/benchmarks/{name}"
     named = f"{benchmark()}# table: {mark}{name}{mark}\n"
-    found = said({path: "{}\n"}, before={BENCHMARK: named})
+    result = findings_of({path: "{}\n"}, before={BENCHMARK: named})
     listed = ("note", "review.spec", path, "added: a table, compared with its hash in the spec", "")
     if name == "rows.jsonl":  # of no spec's name
-        assert found == [("warning", "review.code", path, "added: code or settings", CODE)]
+        assert result == [("warning", "review.code", path, "added: code or settings", CODE)]
     else:
-        assert found == [("note", "review.spec", BENCHMARK, "benchmark changed: layout", ""), listed]
-        both = said({path: "{}\n", BENCHMARK: named + "# more\n"}, before={BENCHMARK: named})
-        assert sorted(both) == sorted(found)  # once, not twice
+        assert result == [("note", "review.spec", BENCHMARK, "benchmark changed: layout", ""), listed]
+        both = findings_of({path: "{}\n", BENCHMARK: named + "# more\n"}, before={BENCHMARK: named})
+        assert sorted(both) == sorted(result)  # once, not twice
     other = f"{benchmark()}# table: x{name}\n"
     assert codes({path: "{}\n"}, before={BENCHMARK: other}) == [("warning", "review.code")]
 
@@ -618,26 +630,30 @@ def test_a_list_is_examined_with_the_spec_that_names_it(name: str, mark: str) ->
 def test_references_are_added_and_not_rewritten() -> None:
     path, old = "specs/references.bib", "% ours\n@book{a,\n title = {A}}\n\n  @book{b, title = {B}}\n"
     added = old.replace("\n\n  @book{b", "\n@book{c, title = {C}}\n@book{b")
-    assert said({path: added}, before={path: old}) == [
+    assert findings_of({path: added}, before={path: old}) == [
         ("note", "review.spec", path, "changed: references were added", "")
     ]
     changed = old.replace("{B}", "{Bee}")
     words = "existing entries changed: @book{b, title = {B}}"
-    assert said({path: changed}, before={path: old}) == [
+    assert findings_of({path: changed}, before={path: old}) == [
         ("warning", "review.spec", path, words, "compare the entries")
     ]
     long = old.replace("{B}", "{" + "B" * 90 + "}")
-    (told,) = said({path: old}, before={path: long})
-    assert told[3] == "existing entries changed: " + ("@book{b, title = {" + "B" * 90)[:60]
-    assert said({path: "@book{a}"})[0][1] == said({path: None}, before={path: old})[0][1] == "review.code"
+    (findings,) = findings_of({path: old}, before={path: long})
+    assert findings[3] == "existing entries changed: " + ("@book{b, title = {" + "B" * 90)[:60]
+    assert (
+        findings_of({path: "@book{a}"})[0][1]
+        == findings_of({path: None}, before={path: old})[0][1]
+        == "review.code"
+    )
 
 
 @pytest.mark.parametrize(
     "path", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/a.md", "docs/a-b/c.d/e_f.md"]
 )
-def test_pages_are_read_by_people(path: str) -> None:
-    assert said({path: "# A\n"}) == [("note", "review.page", path, "added: documentation", "")]
-    assert said({path: None}, before={path: "# A\n"}) == [
+def test_pages_are_documentation(path: str) -> None:
+    assert findings_of({path: "# A\n"}) == [("note", "review.page", path, "added: documentation", "")]
+    assert findings_of({path: None}, before={path: "# A\n"}) == [
         ("warning", "review.removed", path, "documentation was removed", "")
     ]
 
@@ -645,9 +661,9 @@ def test_pages_are_read_by_people(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["AUTHORS.md", "docs/a.rst", "docs/ä.md", "docs/a b.md", "src/README.md", "docs/a.md.x"]
 )
-def test_other_files_are_no_pages(path: str) -> None:
-    assert said({path: "# A\n"}) == [("warning", "review.code", path, "added: code or settings", CODE)]
-    assert said({path: None}, before={path: "# A\n"})[0][3] == "removed: code or settings"
+def test_other_files_are_not_documentation(path: str) -> None:
+    assert findings_of({path: "# A\n"}) == [("warning", "review.code", path, "added: code or settings", CODE)]
+    assert findings_of({path: None}, before={path: "# A\n"})[0][3] == "removed: code or settings"
 
 
 ACTIVE = "code that tests run, or active HTML or links: "
@@ -671,12 +687,15 @@ ACTIVE = "code that tests run, or active HTML or links: "
         ("<i " + "x" * 90 + ">", ("<i " + "x" * 90)[:60]),
     ],
 )
-def test_what_of_a_page_somebody_obeys_needs_a_person_and_is_shown(text: str, shown: str) -> None:
+def test_active_content_of_a_page_needs_a_person_and_is_quoted(text: str, shown: str) -> None:
     path = "docs/page.md"
     page = text if text.startswith("---") else f"# Page\n\n{text}\n"
-    (told,) = said({path: page})
-    assert told[:3] == ("warning", "review.code", path) and told[4] == CODE
-    assert told[3].startswith(f"changed: {ACTIVE}{shown}") and len(told[3]) <= len(f"changed: {ACTIVE}") + 60
+    (findings,) = findings_of({path: page})
+    assert findings[:3] == ("warning", "review.code", path) and findings[4] == CODE
+    assert (
+        findings[3].startswith(f"changed: {ACTIVE}{shown}")
+        and len(findings[3]) <= len(f"changed: {ACTIVE}") + 60
+    )
     assert codes({path: page + "More.\n"}, before={path: page}) == [("note", "review.page")]
 
 
@@ -694,19 +713,19 @@ def test_plain_addresses_and_own_images_are_documentation(text: str) -> None:
 NOTE = "data/lab/ATTRIBUTION.md"
 
 
-def test_attributions_may_gain_words_and_lose_none() -> None:
+def test_attributions_may_gain_words_but_not_lose_any() -> None:
     old = "By Zoe and Ann\n"
-    assert said({NOTE: old}) == [("note", "review.page", NOTE, "added: documentation", "")]
-    assert said({NOTE: "By Zoe, Bob and Zoe and Ann\n"}, before={NOTE: old}) == [
+    assert findings_of({NOTE: old}) == [("note", "review.page", NOTE, "added: documentation", "")]
+    assert findings_of({NOTE: "By Zoe, Bob and Zoe and Ann\n"}, before={NOTE: old}) == [
         ("note", "review.page", NOTE, "changed: documentation", "")
     ]
-    assert said({NOTE: "By\n"}, before={NOTE: "By Ann " + "a" * 70}) == [
+    assert findings_of({NOTE: "By\n"}, before={NOTE: "By Ann " + "a" * 70}) == [
         ("warning", "review.removed", NOTE, "removed from the attribution: Ann", "")
     ]
-    (told,) = said({NOTE: "By\n"}, before={NOTE: "By " + "a" * 70})
-    assert told[3] == "removed from the attribution: " + "a" * 60
+    (findings,) = findings_of({NOTE: "By\n"}, before={NOTE: "By " + "a" * 70})
+    assert findings[3] == "removed from the attribution: " + "a" * 60
     words = "the attribution was removed, but the licence of the data may require it"
-    assert said({NOTE: None}, before={NOTE: old}) == [
+    assert findings_of({NOTE: None}, before={NOTE: old}) == [
         ("warning", "review.removed", NOTE, words, "restore it from the base branch")
     ]
     models = "data/models/ant/ATTRIBUTION.md"
@@ -719,7 +738,7 @@ def test_attributions_may_gain_words_and_lose_none() -> None:
 @pytest.mark.parametrize(
     "path", ["data/bee/ATTRIBUTION.md", "data/lab/more/ATTRIBUTION.md", "data/models/bee/ATTRIBUTION.md"]
 )
-def test_an_attribution_of_nothing_is_no_page(path: str) -> None:
+def test_an_attribution_without_a_data_set_is_not_documentation(path: str) -> None:
     assert codes({path: "By Ann"}) == [("warning", "review.code")]
 
 
@@ -727,14 +746,16 @@ def test_an_attribution_of_nothing_is_no_page(path: str) -> None:
 
 
 def test_a_pointer_that_agrees_with_pin_and_object_is_a_note() -> None:
-    assert said({POINTER: pointer() + "# more\n"}) == [
+    assert findings_of({POINTER: pointer() + "# more\n"}) == [
         ("note", "review.pointer", POINTER, "changed: 4 bytes, as pinned", "")
     ]
-    assert said({POINTER: pointer()}, before={POINTER: None}) == [
+    assert findings_of({POINTER: pointer()}, before={POINTER: None}) == [
         ("note", "review.pointer", POINTER, "added: 4 bytes, as pinned", "")
     ]
-    told = said({DATASET: dataset(title="Another")})
-    assert [one[1] for one in told] == ["review.spec"]  # examined, and nothing to say of what is as it was
+    findings = findings_of({DATASET: dataset(title="Another")})
+    assert [item[1] for item in findings] == [
+        "review.spec"
+    ]  # examined, and nothing to say of what is as it was
 
 
 AGAIN = "`dvc add` the file again"
@@ -750,22 +771,22 @@ AGAIN = "`dvc add` the file again"
         yaml.safe_dump({"outs": [{"md5": MD5, "path": "r.nc"}]}), yaml.safe_dump({"outs": [{"size": 4, "path": "r.nc"}]}),
     ],
 )  # fmt: skip
-def test_a_pointer_has_one_out_and_nothing_else(text: str) -> None:
+def test_a_pointer_must_have_one_output_and_nothing_else(text: str) -> None:
     words = "a pointer must have one output with md5, size and `path: r.nc`, and nothing else"
-    assert said({POINTER: text}) == [("error", "review.pointer-wrong", POINTER, words, AGAIN)]
+    assert findings_of({POINTER: text}) == [("error", "review.pointer-wrong", POINTER, words, AGAIN)]
     assert codes({"docs/page.md": "# Other\n"}, before={POINTER: text}) == [("note", "review.page")]
 
 
-def test_a_pointer_without_the_kind_of_its_hash_is_one() -> None:
+def test_a_pointer_without_a_hash_type_is_valid() -> None:
     out = yaml.safe_dump({"outs": [{"md5": MD5, "size": 4, "path": "r.nc"}]})
     assert codes({POINTER: out}) == [("note", "review.pointer")]
 
 
 def wrong(change: Mapping[str, Content], words: str, fix: str, *, at: str = POINTER) -> None:
-    assert ("error", "review.pointer-wrong", at, words, fix) in said(change)
+    assert ("error", "review.pointer-wrong", at, words, fix) in findings_of(change)
 
 
-def test_pointer_and_pin_are_of_the_same_bytes() -> None:
+def test_a_pointer_must_match_its_pin() -> None:
     unpinned = "pin it in its spec, or remove the pointer"
     other = {"r.nc": {"dvc": True, "size": 5, "sha256": "0" * 64}}
     elsewhere = {"r.nc": {"url": "https://example.org/r.nc", "size": 4, "sha256": "0" * 64}}
@@ -790,54 +811,66 @@ def test_pointer_and_pin_are_of_the_same_bytes() -> None:
 def test_weights_of_a_model_are_pinned_by_its_spec() -> None:
     path = "data/models/ant/w.pt.dvc"
     pin = {"w.pt": {"dvc": True, "size": 4, "sha256": hashlib.sha256(BYTES).hexdigest()}}
-    told = said({path: pointer(path="w.pt"), MODEL: model(version=2, weights=pin)})
-    assert ("note", "review.pointer", path, "added: 4 bytes, as pinned", "") in told
-    assert "error" not in {one[0] for one in told}
+    findings = findings_of({path: pointer(path="w.pt"), MODEL: model(version=2, weights=pin)})
+    assert ("note", "review.pointer", path, "added: 4 bytes, as pinned", "") in findings
+    assert "error" not in {item[0] for item in findings}
 
 
-def test_bytes_of_another_remote_are_verified_when_they_are_fetched() -> None:
+def test_objects_of_another_remote_are_noted_as_verified_on_fetch() -> None:
     gone = {STORED: None, POINTER: pointer(remote="far")}
-    assert ("note", "review.pointer", POINTER, "4 bytes of remote far, verified when fetched", "") in said(
-        gone
-    )
+    assert (
+        "note",
+        "review.pointer",
+        POINTER,
+        "4 bytes of remote far, verified when fetched",
+        "",
+    ) in findings_of(gone)
     # An object that lies here is examined wherever the pointer leads.
-    assert ("note", "review.pointer", POINTER, "changed: 4 bytes, as pinned", "") in said(
+    assert ("note", "review.pointer", POINTER, "changed: 4 bytes, as pinned", "") in findings_of(
         {POINTER: pointer(remote="far")}
     )
 
 
-def test_objects_have_the_name_of_their_content_and_a_pointer() -> None:
+def test_objects_need_the_name_of_their_content_and_a_pointer() -> None:
     other = hashlib.md5(b"other").hexdigest()
     place = f".dvcstore/files/md5/{other[:2]}/{other[2:]}"
     unnamed = "the name of the object is not the MD5 of its content"
-    assert ("error", "review.object-wrong", place, unnamed, "`dvc push` it again") in said({place: b"otter"})
-    assert said({place: b"other"}) == [
+    assert ("error", "review.object-wrong", place, unnamed, "`dvc push` it again") in findings_of(
+        {place: b"otter"}
+    )
+    assert findings_of({place: b"other"}) == [
         ("error", "review.object-wrong", place, "no pointer refers to this object", "remove it")
     ]
     flat = f".dvcstore/files/md5/{other}"
-    assert ("error", "review.object-wrong", flat, unnamed, "`dvc push` it again") in said({flat: b"other"})
-    assert said({STORED: BYTES}, before={STORED: None}) == [("note", "review.object", STORED, "4 bytes", "")]
-    broken = said({STORED: BYTES}, before={STORED: None, "data/lab/a.nc.dvc": "[]\n"})
+    assert ("error", "review.object-wrong", flat, unnamed, "`dvc push` it again") in findings_of(
+        {flat: b"other"}
+    )
+    assert findings_of({STORED: BYTES}, before={STORED: None}) == [
+        ("note", "review.object", STORED, "4 bytes", "")
+    ]
+    broken = findings_of({STORED: BYTES}, before={STORED: None, "data/lab/a.nc.dvc": "[]\n"})
     assert broken == [("note", "review.object", STORED, "4 bytes", "")]
 
 
 @pytest.mark.parametrize("path", [POINTER, STORED])
-def test_data_that_disappear_are_told(path: str) -> None:
+def test_removed_data_need_a_person(path: str) -> None:
     words = "data removed: they can no longer be fetched"
-    assert ("warning", "review.removed", path, words, "") in said({path: None})
+    assert ("warning", "review.removed", path, words, "") in findings_of({path: None})
 
 
-def test_git_ignores_the_files_that_dvc_provides_and_no_others() -> None:
+def test_gitignore_may_list_only_files_of_dvc() -> None:
     path = "data/lab/.gitignore"
-    assert said({path: "/r.nc\n\n"}) == [
+    assert findings_of({path: "/r.nc\n\n"}) == [
         ("note", "review.pointer", path, "added: git ignores the files that DVC provides", "")
     ]
     for text in ("r.nc\n", "/r.nc\n/x.nc\n", "/r.nc\n*.nc\n"):
-        assert said({path: text}) == [("warning", "review.code", path, "added: code or settings", CODE)]
+        assert findings_of({path: text}) == [
+            ("warning", "review.code", path, "added: code or settings", CODE)
+        ]
     assert codes({path: None}, before={path: "/r.nc\n"}) == [("warning", "review.code")]
 
 
-def test_private_data_lie_elsewhere() -> None:
+def test_private_data_must_not_be_in_the_repository() -> None:
     closed = dataset(
         "shut",
         access="private",
@@ -859,8 +892,8 @@ def test_private_data_lie_elsewhere() -> None:
         "data/shut/ATTRIBUTION.md": "By Ann\n",
         "data/shut/r.nc.dvc": far,
     }
-    assert finding not in said({path: closed} | beside)
-    assert finding not in said({path: dataset("shut")} | {"data/shut/r.nc.dvc": pointer()})
+    assert finding not in findings_of({path: closed} | beside)
+    assert finding not in findings_of({path: dataset("shut")} | {"data/shut/r.nc.dvc": pointer()})
     more: list[tuple[str, Content]] = [
         ("data/shut/r.nc", b"x"),
         ("data/shut/r.nc.dvc", pointer(md5="1" * 32)),
@@ -868,25 +901,30 @@ def test_private_data_lie_elsewhere() -> None:
         ("data/shut/r.nc.dvc", "[]\n"),
     ]
     for place, text in more:
-        assert finding in said({path: closed} | beside | {place: text})
+        assert finding in findings_of({path: closed} | beside | {place: text})
 
 
 # Names of which there is one
 
 
-def test_two_specs_have_two_ids() -> None:
+def test_duplicate_spec_ids_are_refused() -> None:
     path = "specs/benchmarks/more/LAB.v4.yaml"
     words = f"its id is already taken by {BENCHMARK}"
-    assert ("error", "spec.duplicate-id", path, words, "rename it") in said({path: benchmark("LAB.v4")})
-    held = said({"docs/page.md": "# Other\n"}, before={path: benchmark("LAB.v4")})
-    assert held == [("note", "review.page", "docs/page.md", "changed: documentation", "")]  # it was so before
+    assert ("error", "spec.duplicate-id", path, words, "rename it") in findings_of(
+        {path: benchmark("LAB.v4")}
+    )
+    findings = findings_of({"docs/page.md": "# Other\n"}, before={path: benchmark("LAB.v4")})
+    assert findings == [
+        ("note", "review.page", "docs/page.md", "changed: documentation", "")
+    ]  # it was so before
     assert "spec.duplicate-id" in {
-        one[1] for one in said({BENCHMARK: benchmark(title="Other")}, before={path: benchmark("LAB.v4")})
+        item[1]
+        for item in findings_of({BENCHMARK: benchmark(title="Other")}, before={path: benchmark("LAB.v4")})
     }
     assert ("error", "spec.duplicate-id") not in codes({"specs/models/lab.V4.yaml": model()})
 
 
-def test_paths_that_are_one_where_case_is_folded_are_refused() -> None:
+def test_paths_that_differ_only_in_case_are_refused() -> None:
     other = "Docs/more.md"
     assert (
         "error",
@@ -894,16 +932,16 @@ def test_paths_that_are_one_where_case_is_folded_are_refused() -> None:
         other,
         "Docs is the same path as docs on some systems",
         "rename it",
-    ) in said({other: "a"}, before={"Alone": "a"}) or (
+    ) in findings_of({other: "a"}, before={"Alone": "a"}) or (
         "error",
         "review.path",
         "docs/page.md",
         "docs is the same path as Docs on some systems",
         "rename it",
-    ) in said({other: "a"})
+    ) in findings_of({other: "a"})
     composed, apart = "src/\u00e4.py", "src/a\u0308.py"
-    told = [one for one in said({composed: "a", apart: "a"}) if one[1] == "review.path"]
-    assert told == [
+    findings = [item for item in findings_of({composed: "a", apart: "a"}) if item[1] == "review.path"]
+    assert findings == [
         (
             "error",
             "review.path",
@@ -912,8 +950,8 @@ def test_paths_that_are_one_where_case_is_folded_are_refused() -> None:
             "rename it",
         )
     ]
-    held = said({"src/x.py": "a"}, before={composed: "a", apart: "a"})
-    assert [one[1] for one in held] == ["review.code"]
+    findings = findings_of({"src/x.py": "a"}, before={composed: "a", apart: "a"})
+    assert [item[1] for item in findings] == ["review.code"]
 
 
 # The pipeline
@@ -925,7 +963,7 @@ STAGES = {
 
 
 def stages(**deps: list[str]) -> str:
-    plain = {name: dict(one) for name, one in STAGES["stages"].items()}
+    plain = {name: dict(item) for name, item in STAGES["stages"].items()}
     for name, listed in deps.items():
         plain[name]["deps"] = listed
     return yaml.safe_dump({"stages": plain})
@@ -949,7 +987,7 @@ def stages(**deps: list[str]) -> str:
         ("stages: [\n", False),
     ],
 )
-def test_stages_may_list_more_of_what_is_pinned_and_nothing_else(text: str, listed: bool) -> None:
+def test_stages_may_only_gain_pinned_files(text: str, listed: bool) -> None:
     before = {"dvc.yaml": stages() + "# a comment\n"}
     note = (
         "note",
@@ -959,21 +997,23 @@ def test_stages_may_list_more_of_what_is_pinned_and_nothing_else(text: str, list
         "",
     )
     code = ("warning", "review.code", "dvc.yaml", "changed: code or settings", CODE)
-    assert said({"dvc.yaml": text}, before=before) == [note if listed else code]
+    assert findings_of({"dvc.yaml": text}, before=before) == [note if listed else code]
     assert codes({"dvc.yaml": stages()}) == [("warning", "review.code")]  # added: nobody read it yet
 
 
-def test_the_lock_of_the_pipeline_is_each_clones_own() -> None:
+def test_the_pipeline_lock_is_refused() -> None:
     words = "every clone writes its own lock, so locks of two proposals conflict"
-    assert said({"dvc.lock": "a: 1\n"}) == [
+    assert findings_of({"dvc.lock": "a: 1\n"}) == [
         ("error", "review.lock", "dvc.lock", f"added: {words}", "git rm --cached dvc.lock")
     ]
     old: dict[str, Content] = {"dvc.lock": "a: 1\n"}
-    assert said({"dvc.lock": "a: 2\n"}, before=old) == [
+    assert findings_of({"dvc.lock": "a: 2\n"}, before=old) == [
         ("error", "review.lock", "dvc.lock", f"changed: {words}", "restore dvc.lock from the base branch")
     ]
     derived = "removed: the pipeline writes this file; a proposal does not need it"
-    assert said({"dvc.lock": None}, before=old) == [("note", "review.derived", "dvc.lock", derived, "")]
+    assert findings_of({"dvc.lock": None}, before=old) == [
+        ("note", "review.derived", "dvc.lock", derived, "")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -984,7 +1024,7 @@ def test_the_lock_of_the_pipeline_is_each_clones_own() -> None:
         ("specs/schema/model.json", False),
     ],
 )  # fmt: skip
-def test_what_the_pipeline_writes_may_be_removed(path: str, derived: bool) -> None:
+def test_outputs_of_the_pipeline_may_be_removed(path: str, derived: bool) -> None:
     assert codes({path: None}, before={path: "{}"}) == [
         ("note", "review.derived") if derived else ("warning", "review.code")
     ]
@@ -998,21 +1038,21 @@ def test_what_the_pipeline_writes_may_be_removed(path: str, derived: bool) -> No
         ("lab.IT", '{"ant": 0.5}', False), ("more/lab.V4", "{}", False),
     ],
 )  # fmt: skip
-def test_metrics_are_what_records_say(name: str, text: str, derived: bool) -> None:
+def test_metrics_files_must_agree_with_records(name: str, text: str, derived: bool) -> None:
     path = f"results/metrics/{name}.json"
     words = "added: the pipeline writes this file; a proposal does not need it"
-    (told,) = said({path: text})
-    assert (told == ("note", "review.derived", path, words, "")) == derived
-    assert told[1] in ("review.derived", "review.code")
+    (findings,) = findings_of({path: text})
+    assert (findings == ("note", "review.derived", path, words, "")) == derived
+    assert findings[1] in ("review.derived", "review.code")
 
 
-def test_metrics_of_a_failed_pair_are_none() -> None:
+def test_metrics_of_failed_pairs_are_null() -> None:
     path = "results/metrics/lab.V4.json"
-    assert codes({path: '{"ant": null}'}, before={RECORD: kept(None)}) == [("note", "review.derived")]
-    assert codes({path: '{"ant": 0.0}'}, before={RECORD: kept(None)}) == [("warning", "review.code")]
+    assert codes({path: '{"ant": null}'}, before={RECORD: record_text(None)}) == [("note", "review.derived")]
+    assert codes({path: '{"ant": 0.0}'}, before={RECORD: record_text(None)}) == [("warning", "review.code")]
 
 
-def test_schemas_are_what_the_code_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schemas_must_be_the_generated_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     path = "specs/schema/suite.json"
     texts = {False: {"suite.json": "{}\n"}, True: {"suite.json": '{"a plugin": 1}\n'}}
     monkeypatch.setattr(diff_since, "schema_texts", lambda *, plugins: texts[plugins])
@@ -1024,74 +1064,86 @@ def test_schemas_are_what_the_code_writes(monkeypatch: pytest.MonkeyPatch) -> No
 # Results
 
 
-def test_records_that_appear_and_disappear() -> None:
+def test_added_and_removed_records() -> None:
     words = "as reported; not recomputed here"
     path = "results/records/lab.V4/bee.json"
-    assert said({path: kept(0.25, "bee")}) == [("note", "review.record", path, f"added: 0.25, {words}", "")]
-    assert said({path: kept(None, "bee")}) == [("note", "review.record", path, f"added: failed, {words}", "")]
-    assert said({RECORD: None}) == [("warning", "review.removed", RECORD, "record removed: 0.5", "")]
-    assert said({RECORD: None}, before={RECORD: "{}"}) == [
+    assert findings_of({path: record_text(0.25, "bee")}) == [
+        ("note", "review.record", path, f"added: 0.25, {words}", "")
+    ]
+    assert findings_of({path: record_text(None, "bee")}) == [
+        ("note", "review.record", path, f"added: failed, {words}", "")
+    ]
+    assert findings_of({RECORD: None}) == [("warning", "review.removed", RECORD, "record removed: 0.5", "")]
+    assert findings_of({RECORD: None}, before={RECORD: "{}"}) == [
         ("warning", "review.removed", RECORD, "record removed: unreadable", "")
     ]
-    assert said({RECORD: kept(1 / 3)}, before={RECORD: "{}"}) == [
+    assert findings_of({RECORD: record_text(1 / 3)}, before={RECORD: "{}"}) == [
         ("note", "review.record", RECORD, f"changed: 0.333333, {words}", "")
     ]
-    again = kept(0.7, inputs={"code": 2})
-    assert said({RECORD: again}) == [("note", "review.record", RECORD, f"changed: 0.5 → 0.7, {words}", "")]
+    again = record_text(0.7, inputs={"code": 2})
+    assert findings_of({RECORD: again}) == [
+        ("note", "review.record", RECORD, f"changed: 0.5 → 0.7, {words}", "")
+    ]
 
 
 def test_another_outcome_of_the_same_inputs_needs_a_person() -> None:
     fix = f"`neuroledger verify --recompute {RECORD}`"
-    assert said({RECORD: kept(0.7)}) == [
+    assert findings_of({RECORD: record_text(0.7)}) == [
         ("warning", "review.record-moved", RECORD, "0.5 → 0.7 from the same inputs", fix)
     ]
-    assert said({RECORD: kept(None)})[0][3] == "0.5 → failed from the same inputs"
-    other = kept(timing={"wall_s": 9.0})
+    assert findings_of({RECORD: record_text(None)})[0][3] == "0.5 → failed from the same inputs"
+    other = record_text(timing={"wall_s": 9.0})
     assert codes({RECORD: other}) == [("note", "review.record")]  # where and how long may differ
 
 
-def test_what_is_wrong_with_a_record() -> None:
+def test_invalid_records_are_refused() -> None:
     unread = "not a record: a field is missing, unknown or invalid"
-    assert said({RECORD: "{}"}) == [
+    assert findings_of({RECORD: "{}"}) == [
         ("error", "record.unreadable", RECORD, unread, "run `neuroledger run` again")
     ]
-    edited = json.loads(kept()) | {"payload_sha256": "0" * 64}
-    assert said({RECORD: json.dumps(edited)}) == [
+    edited = json.loads(record_text()) | {"payload_sha256": "0" * 64}
+    assert findings_of({RECORD: json.dumps(edited)}) == [
         ("error", "record.edited", RECORD, "its content does not match its own hash", "")
     ]
     at = "results/records/lab.V4/bee.json"
-    assert said({at: kept()}) == [("error", "record.misplaced", at, "it is the record of lab.V4 · ant", "")]
+    assert findings_of({at: record_text()}) == [
+        ("error", "record.misplaced", at, "it is the record of lab.V4 · ant", "")
+    ]
     at = "results/records/lab.IT/ant.json"
-    assert said({at: kept()}) == [("error", "record.misplaced", at, "it is the record of lab.V4 · ant", "")]
+    assert findings_of({at: record_text()}) == [
+        ("error", "record.misplaced", at, "it is the record of lab.V4 · ant", "")
+    ]
     of = {"model": {"id": "bee"}}
-    assert said({RECORD: kept(inputs=of)}) == [
+    assert findings_of({RECORD: record_text(inputs=of)}) == [
         ("error", "record.misplaced", RECORD, "its model is ant, but its inputs name bee", "")
     ]
     of = {"benchmark": {"id": "lab.IT"}}
-    assert said({RECORD: kept(inputs=of)}) == [
+    assert findings_of({RECORD: record_text(inputs=of)}) == [
         ("error", "record.misplaced", RECORD, "its benchmark is lab.V4, but its inputs name lab.IT", "")
     ]
     few = {"seed": 0, "limit": 3, "device": "cpu"}
     words = "it is of a limited run, whose records belong in results/scratch"
-    assert said({RECORD: kept(request=few)}) == [
+    assert findings_of({RECORD: record_text(request=few)}) == [
         ("error", "record.misplaced", RECORD, words, "run `neuroledger run` without a limit")
     ]
-    assert codes({RECORD: kept(None, request=few, inputs={"code": 2})}) == [("note", "review.record")]
+    assert codes({RECORD: record_text(None, request=few, inputs={"code": 2})}) == [("note", "review.record")]
 
 
-def test_inputs_without_a_model_speak_of_none() -> None:
-    assert codes({RECORD: kept(inputs={"model": "ant", "benchmark": {}})}) == [("note", "review.record")]
+def test_inputs_without_a_model_are_accepted() -> None:
+    assert codes({RECORD: record_text(inputs={"model": "ant", "benchmark": {}})}) == [
+        ("note", "review.record")
+    ]
 
 
 STALE = "run `neuroledger run` again"
 
 
-def test_a_record_of_other_specs_than_the_proposal_has_is_stale() -> None:
+def test_a_record_of_other_specs_is_stale() -> None:
     def of(kind: str, text: str, folder: str) -> str:
         document = parse(text, "x")
         id = str(document.data["id"])
         sha = spec_sha256(spec_of(document, folder, stem=id), without=ONLY_SAYS[folder])
-        return kept(inputs={kind: {"id": id, "spec_sha256": sha}})
+        return record_text(inputs={kind: {"id": id, "spec_sha256": sha}})
 
     for kind, text, other in (
         ("benchmark", benchmark(), benchmark(select={"region": "V4"})),
@@ -1099,44 +1151,44 @@ def test_a_record_of_other_specs_than_the_proposal_has_is_stale() -> None:
         ("dataset", dataset(), dataset(degrees=8.0)),
     ):
         words = f"it is of another {kind} spec than that of the proposal"
-        told = said({RECORD: of(kind, text, f"{kind}s")})
-        assert [one[1] for one in told] == ["review.record"]
-        told = said({RECORD: of(kind, other, f"{kind}s")})
-        assert told[0] == ("warning", "record.stale", RECORD, words, STALE)
-        assert [one[1] for one in told[1:]] == ["review.record"]
+        findings = findings_of({RECORD: of(kind, text, f"{kind}s")})
+        assert [item[1] for item in findings] == ["review.record"]
+        findings = findings_of({RECORD: of(kind, other, f"{kind}s")})
+        assert findings[0] == ("warning", "record.stale", RECORD, words, STALE)
+        assert [item[1] for item in findings[1:]] == ["review.record"]
     described = of("benchmark", benchmark(title="Another", defects=["x"]), "benchmarks")
     assert codes({RECORD: described}) == [("note", "review.record")]
 
 
-def test_a_record_of_nothing_in_the_proposal_is_stale() -> None:
-    told = said({RECORD: kept(inputs={"code": 2}), BENCHMARK: None})
-    assert ("warning", "record.stale", RECORD, "the proposal has no benchmark lab.V4", "") in told
-    assert ("warning", "record.stale") not in codes({MODEL: None, RECORD: kept(inputs={"code": 2})})
+def test_a_record_without_specs_in_the_proposal_is_stale() -> None:
+    findings = findings_of({RECORD: record_text(inputs={"code": 2}), BENCHMARK: None})
+    assert ("warning", "record.stale", RECORD, "the proposal has no benchmark lab.V4", "") in findings
+    assert ("warning", "record.stale") not in codes({MODEL: None, RECORD: record_text(inputs={"code": 2})})
 
 
-def held(**controls: Any) -> str:
-    return kept(controls={**CONTROLS, **controls}, inputs={"code": 2})
+def record_with(**controls: Any) -> str:
+    return record_text(controls={**CONTROLS, **controls}, inputs={"code": 2})
 
 
-def test_a_score_has_the_controls_that_its_benchmark_declares() -> None:
+def test_a_score_needs_the_controls_of_its_benchmark() -> None:
     failed = CONTROLS["noise"] | {"passed": False}
-    assert said({RECORD: held(noise=failed)}) == [
+    assert findings_of({RECORD: record_with(noise=failed)}) == [
         ("error", "spec.control", RECORD, "a control failed, and a score was recorded", "")
     ]
-    alone = kept(controls={"noise": CONTROLS["noise"]}, inputs={"code": 2})
+    alone = record_text(controls={"noise": CONTROLS["noise"]}, inputs={"code": 2})
     words = "the control pixels4 of its benchmark is missing"
-    assert said({RECORD: alone}) == [("error", "spec.control", RECORD, words, "")]
+    assert findings_of({RECORD: alone}) == [("error", "spec.control", RECORD, words, "")]
     itself = "results/records/lab.V4/noise.json"
-    own = kept(model="noise", controls={"pixels4": CONTROLS["pixels4"]})
+    own = record_text(model="noise", controls={"pixels4": CONTROLS["pixels4"]})
     assert codes({itself: own}) == [("note", "review.record")]  # a control is not its own
-    none = kept(None, controls={}, inputs={"code": 2})
+    none = record_text(None, controls={}, inputs={"code": 2})
     assert codes({RECORD: none}) == [("note", "review.record")]  # a failed job has no score to control
-    stale = kept(controls={}, inputs={"benchmark": {"id": "lab.V4", "spec_sha256": "0" * 64}})
+    stale = record_text(controls={}, inputs={"benchmark": {"id": "lab.V4", "spec_sha256": "0" * 64}})
     assert codes({RECORD: stale}) == [("warning", "record.stale"), ("note", "review.record")]
 
 
-def test_controls_are_held_to_the_bounds_that_the_benchmark_declares() -> None:
-    def said_of(name: str) -> Said:
+def test_controls_need_the_bounds_of_the_benchmark() -> None:
+    def wrong_bound(name: str) -> Findings:
         words = f"the bound of the control {name} is not that of its benchmark"
         return [("error", "spec.control", RECORD, words, "")]
 
@@ -1145,37 +1197,39 @@ def test_controls_are_held_to_the_bounds_that_the_benchmark_declares() -> None:
         return {BENCHMARK: benchmark(controls=rules, **fields)}
 
     low = CONTROLS["pixels4"] | {"bound": 0.7}
-    assert said({RECORD: held(pixels4=low)}) == said_of("pixels4")
-    assert codes({RECORD: held(pixels4=low)}, before=as_(controls={"ceiling_at_least": 0.7})) == [
+    assert findings_of({RECORD: record_with(pixels4=low)}) == wrong_bound("pixels4")
+    assert codes({RECORD: record_with(pixels4=low)}, before=as_(controls={"ceiling_at_least": 0.7})) == [
         ("note", "review.record")
     ]
     high = CONTROLS["noise"] | {"bound": 0.2}
     # The bound of a score that nothing normalises is counted from chance, which the record does not tell.
-    assert codes({RECORD: held(noise=high)}) == [("note", "review.record")]
+    assert codes({RECORD: record_with(noise=high)}) == [("note", "review.record")]
     normalised = as_(ceiling="internal_consistency")
-    assert said({RECORD: held(noise=high)}, before=normalised) == said_of("noise")
-    assert codes({RECORD: held()}, before=normalised) == [("note", "review.record")]
-    assert codes({RECORD: held(noise=high)}, before=as_(controls={"floor_at_most": 0.2})) == [
+    assert findings_of({RECORD: record_with(noise=high)}, before=normalised) == wrong_bound("noise")
+    assert codes({RECORD: record_with()}, before=normalised) == [("note", "review.record")]
+    assert codes({RECORD: record_with(noise=high)}, before=as_(controls={"floor_at_most": 0.2})) == [
         ("note", "review.record")
     ]
-    assert said({RECORD: held()}, before=as_(controls={"floor_at_most": 0.2})) == said_of("noise")
+    assert findings_of({RECORD: record_with()}, before=as_(controls={"floor_at_most": 0.2})) == wrong_bound(
+        "noise"
+    )
 
 
 SIGNED = "-----BEGIN SSH SIGNATURE-----\nU1NI+/=\n-----END SSH SIGNATURE-----\n"
 
 
-def test_signatures_lie_beside_their_records() -> None:
+def test_a_signature_needs_its_record() -> None:
     path = f"{RECORD}.sig"
     words = "a signature; run `verify --signers`"
-    assert said({path: SIGNED}) == [("note", "review.signature", path, f"added: {words}", "")]
+    assert findings_of({path: SIGNED}) == [("note", "review.signature", path, f"added: {words}", "")]
     assert codes({path: SIGNED.rstrip()}) == [("note", "review.signature")]
     assert codes({path: SIGNED + "x"}) == [("warning", "review.code")]
     assert codes({"results/records/lab.V4/bee.json.sig": SIGNED}) == [("warning", "review.code")]
     assert codes({"results/records/lab.V4/ant.sig": SIGNED}) == [("warning", "review.code")]
     before = {path: SIGNED}
     stays = "the signature was removed, but not its record"
-    assert said({path: None}, before=before) == [("warning", "review.removed", path, stays, "")]
-    both = said({path: None, RECORD: None}, before=before)
+    assert findings_of({path: None}, before=before) == [("warning", "review.removed", path, stays, "")]
+    both = findings_of({path: None, RECORD: None}, before=before)
     assert ("note", "review.signature", path, f"removed: {words}", "") in both
 
 
@@ -1193,20 +1247,22 @@ def report(**fields: Any) -> str:
 
 def test_validation_reports() -> None:
     words = "valid, as reported; not validated here"
-    assert said({REPORT: report()}) == [("note", "review.report", REPORT, f"added: {words}", "")]
-    assert said({REPORT: report(title="x")}, before={REPORT: report()})[0][3] == f"changed: {words}"
-    assert said({REPORT: None}, before={REPORT: report()}) == [
+    assert findings_of({REPORT: report()}) == [("note", "review.report", REPORT, f"added: {words}", "")]
+    assert findings_of({REPORT: report(title="x")}, before={REPORT: report()})[0][3] == f"changed: {words}"
+    assert findings_of({REPORT: None}, before={REPORT: report()}) == [
         ("warning", "review.removed", REPORT, "validation report removed", "")
     ]
     for text in ("{}", "[]", "no"):
-        assert said({REPORT: text}) == [
+        assert findings_of({REPORT: text}) == [
             ("error", "data.report-edited", REPORT, "not a validation report", "")
         ]
     edited = "its content does not match its own hash"
-    assert said({REPORT: json.dumps(json.loads(report()) | {"title": "x"})}) == [
+    assert findings_of({REPORT: json.dumps(json.loads(report()) | {"title": "x"})}) == [
         ("error", "data.report-edited", REPORT, edited, "")
     ]
-    assert said({REPORT: report(dataset="bee")}) == [("error", "data.report-edited", REPORT, edited, "")]
+    assert findings_of({REPORT: report(dataset="bee")}) == [
+        ("error", "data.report-edited", REPORT, edited, "")
+    ]
     stale = (
         "error",
         "data.report-stale",
@@ -1214,10 +1270,10 @@ def test_validation_reports() -> None:
         "it is of another spec or reader than those of the proposal",
         "`neuroledger validate lab`",
     )
-    assert said({REPORT: report(identity="0" * 64)}) == [stale]
-    assert stale in said({REPORT: report(), DATASET: None})
-    assert said({REPORT: report()}, before={DATASET: dataset(reader={"name": "nosuch"})}) == [stale]
-    assert said({REPORT: report(stages={"files": "passed", "content": "failed"})}) == [
+    assert findings_of({REPORT: report(identity="0" * 64)}) == [stale]
+    assert stale in findings_of({REPORT: report(), DATASET: None})
+    assert findings_of({REPORT: report()}, before={DATASET: dataset(reader={"name": "nosuch"})}) == [stale]
+    assert findings_of({REPORT: report(stages={"files": "passed", "content": "failed"})}) == [
         ("warning", "data.invalid", REPORT, "the data set failed validation", "")
     ]
 
@@ -1246,31 +1302,31 @@ def calibration(covered: int | None = 95, **fields: Any) -> str:
 def test_calibrations() -> None:
     fix = "`neuroledger calibrate lab.V4`"
     passed = "passed in 100 experiments, as reported; not simulated here"
-    assert said({CALIBRATION: calibration()}) == [
+    assert findings_of({CALIBRATION: calibration()}) == [
         ("note", "review.calibration", CALIBRATION, f"added: {passed}", "")
     ]
-    again = said({CALIBRATION: calibration(96)}, before={CALIBRATION: calibration()})
+    again = findings_of({CALIBRATION: calibration(96)}, before={CALIBRATION: calibration()})
     assert again == [("note", "review.calibration", CALIBRATION, f"changed: {passed}", "")]
-    better = said({CALIBRATION: calibration()}, before={CALIBRATION: calibration(60)})
+    better = findings_of({CALIBRATION: calibration()}, before={CALIBRATION: calibration(60)})
     assert better == [("warning", "review.calibration", CALIBRATION, f"changed: {passed}", "")]
     words = "failed, as reported: all intervals of the benchmark would be withheld"
-    assert said({CALIBRATION: calibration(60)}) == [
+    assert findings_of({CALIBRATION: calibration(60)}) == [
         ("warning", "review.calibration", CALIBRATION, words, fix)
     ]
     gone = "calibration removed: intervals that it withheld will be shown again"
-    assert said({CALIBRATION: None}, before={CALIBRATION: calibration()}) == [
+    assert findings_of({CALIBRATION: None}, before={CALIBRATION: calibration()}) == [
         ("warning", "review.removed", CALIBRATION, gone, "")
     ]
     wrong = "not a calibration, or a rate or verdict contradicts the counts"
     for text in ("{}", calibration(runs=90)):
-        assert said({CALIBRATION: text}) == [("error", "record.calibration", CALIBRATION, wrong, fix)]
+        assert findings_of({CALIBRATION: text}) == [("error", "record.calibration", CALIBRATION, wrong, fix)]
     other = "it is of another benchmark or spec than those of the proposal"
     stale = ("error", "record.calibration", CALIBRATION, other, fix)
-    assert said({CALIBRATION: calibration(benchmark="lab.IT")}) == [stale]
-    assert said({CALIBRATION: calibration()}, before={BENCHMARK: benchmark(metric="pls")}) == [stale]
-    assert stale in said({CALIBRATION: calibration(), BENCHMARK: None})
+    assert findings_of({CALIBRATION: calibration(benchmark="lab.IT")}) == [stale]
+    assert findings_of({CALIBRATION: calibration()}, before={BENCHMARK: benchmark(metric="pls")}) == [stale]
+    assert stale in findings_of({CALIBRATION: calibration(), BENCHMARK: None})
 
 
-def test_a_record_that_cannot_be_read_is_none() -> None:
+def test_an_unreadable_record_is_none() -> None:
     assert record_in(None) is None and record_in(b"[]") is None
-    assert isinstance(record_in(kept().encode()), Record)
+    assert isinstance(record_in(record_text().encode()), Record)

@@ -1,4 +1,4 @@
-"""What a commit and a working tree hold: modes, sizes and contents, read without trust in the index."""
+"""Commits and working trees: modes, sizes and contents, read without trusting the index."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_commit_holds_its_files_with_mode_id_and_size(root: Path) -> None:
+def test_a_commit_lists_files_with_mode_id_and_size(root: Path) -> None:
     tree = committed(root, "HEAD")
     assert dict(tree.entries) == {
         "a.txt": Entry(FILE, blob(b"first\n"), 6),
@@ -111,7 +111,7 @@ def test_the_lock_of_a_clone_counts_once_it_is_committed(root: Path) -> None:
     assert working(committed(root, "HEAD")).entries["dvc.lock"] == Entry(FILE, blob(b"more"), 4)
 
 
-def test_a_file_behind_a_link_and_a_large_one_are_told(root: Path) -> None:
+def test_files_behind_links_and_large_files_are_not_read(root: Path) -> None:
     outside = root.parent / "outside"
     outside.mkdir()
     (outside / "run").write_bytes(b"x")
@@ -128,7 +128,7 @@ def test_a_file_behind_a_link_and_a_large_one_are_told(root: Path) -> None:
     assert tree.read("most") == large[1:]
 
 
-def test_where_a_proposal_parts(root: Path) -> None:
+def test_the_merge_base_of_a_proposal(root: Path) -> None:
     start = git(root, "rev-parse", "HEAD")
     git(root, "checkout", "-q", "-b", "proposal")
     git(root, "commit", "--allow-empty", "-qm", "one")
@@ -145,7 +145,7 @@ def test_where_a_proposal_parts(root: Path) -> None:
         fork_point(root, "main")
 
 
-def test_what_is_no_repository_is_refused(
+def test_a_folder_without_a_repository_is_refused(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in (tmp_path, root / "folder"):
@@ -173,7 +173,7 @@ def test_a_git_of_the_repository_itself_is_never_run(root: Path, monkeypatch: py
     assert not (root / "ran").exists()
 
 
-def test_variables_of_git_do_not_lead_elsewhere(
+def test_git_environment_variables_are_ignored(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))

@@ -1,4 +1,4 @@
-"""The identity of a job is made of everything that can change its outcome, and of nothing else."""
+"""The identity of a job contains everything that can change its outcome, and nothing else."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_a_component_with_a_higher_version_gives_another_identity(
 
 
 @pytest.mark.parametrize("request_", [Request(seed=1), Request(limit=5), Request(device="cuda")])
-def test_seed_limit_and_kind_of_device_are_part_of_it(lab: Lab, request_: Request) -> None:
+def test_seed_limit_and_kind_of_device_are_part_of_the_identity(lab: Lab, request_: Request) -> None:
     assert identity(lab, request_) != identity(lab)
 
 
-def test_the_number_of_a_device_is_not(lab: Lab) -> None:
+def test_the_number_of_a_device_is_not_part_of_the_identity(lab: Lab) -> None:
     assert identity(lab, Request(device="cuda:1")) == identity(lab, Request(device="cuda:0"))
 
 
@@ -59,20 +59,20 @@ def test_the_number_of_a_device_is_not(lab: Lab) -> None:
         {"version": 2},
     ],
 )
-def test_what_a_benchmark_declares_is_part_of_it(lab: Lab, change: dict[str, object]) -> None:
+def test_the_fields_of_a_benchmark_are_part_of_the_identity(lab: Lab, change: dict[str, object]) -> None:
     before = identity(lab)
     lab.benchmark(**change)
     assert identity(lab) != before
 
 
-def test_words_that_only_describe_are_not(lab: Lab) -> None:
+def test_descriptive_fields_are_not_part_of_the_identity(lab: Lab) -> None:
     before = identity(lab)
     lab.benchmark(title="Another title", description="Words.")
     lab.dataset(title="Another title of the data")
     assert identity(lab) == before
 
 
-def test_data_and_model_are_part_of_it(lab: Lab) -> None:
+def test_data_and_model_are_part_of_the_identity(lab: Lab) -> None:
     before = identity(lab)
     lab.spec("models", "pixels4", builder={"name": "pixels", "size": 8})
     assert identity(lab) != before
@@ -98,28 +98,28 @@ DECISIVE = {
 
 
 @pytest.mark.parametrize("kind", DECISIVE)
-def test_a_new_field_of_a_spec_is_part_of_it_unless_it_is_said_to_describe(kind: str) -> None:
+def test_a_new_field_is_part_of_the_identity_unless_it_is_descriptive(kind: str) -> None:
     only_says, decisive = DECISIVE[kind]
     fields = {field.alias or name for name, field in KINDS[kind].model_fields.items()}
     assert fields - only_says == decisive
 
 
-def test_equal_content_gives_equal_text_and_what_json_does_not_know_gives_none() -> None:
+def test_equal_content_gives_equal_json_and_other_types_are_refused() -> None:
     assert canonical({"b": [1, 2.5, None], "a": "ü"}) == '{"a":"ü","b":[1,2.5,null]}'
     with pytest.raises(ValueError, match="JSON compliant"):
         canonical({"a": float("nan")})
 
 
-def test_what_determines_an_outcome_is_named(lab: Lab) -> None:
+def test_the_keys_of_inputs_are_fixed(lab: Lab) -> None:
     """Records are found, compared and told stale by these names."""
     lab.benchmark("lab.V4-ridge", version=3)
     catalog = lab.open()
     spec, data, model = (
         catalog.benchmark("lab.V4-ridge"), catalog.dataset("lab"), catalog.model("pixels4"),
     )  # fmt: skip
-    found = inputs_of(catalog, spec, "pixels4", Request(seed=3, limit=5, device="cuda:1"))
-    assert found["schema_version"] == 1
-    assert found["benchmark"] == {
+    result = inputs_of(catalog, spec, "pixels4", Request(seed=3, limit=5, device="cuda:1"))
+    assert result["schema_version"] == 1
+    assert result["benchmark"] == {
         "id": "lab.V4-ridge", "version": 3, "spec_sha256": spec_sha256(spec, without=BENCHMARK_ONLY_SAYS),
     }  # fmt: skip
     version = {
@@ -129,23 +129,23 @@ def test_what_determines_an_outcome_is_named(lab: Lab) -> None:
             ("ceiling", "internal_consistency"), ("builder", "pixels"),
         )
     }  # fmt: skip
-    assert found["dataset"] == {
+    assert result["dataset"] == {
         "id": "lab", "version": 1, "spec_sha256": spec_sha256(data, without=DATASET_ONLY_SAYS),
         "files": {name: pin.sha256 for name, pin in data.files.items()}, "component": version["reader", "netcdf"],
     }  # fmt: skip
-    assert found["paradigm"] == version["paradigm", "recording"]
-    assert (found["seed"], found["limit"], found["device"]) == (3, 5, "cuda")
-    assert found["model"] == found["controls"]["pixels4"] == {
+    assert result["paradigm"] == version["paradigm", "recording"]
+    assert (result["seed"], result["limit"], result["device"]) == (3, 5, "cuda")
+    assert result["model"] == result["controls"]["pixels4"] == {
         "id": "pixels4", "version": 1, "spec_sha256": spec_sha256(model, without=MODEL_ONLY_SAYS), "weights": {},
         "component": version["builder", "pixels"],
     }  # fmt: skip
-    assert list(found["controls"]) == ["noise", "pixels4"]
-    (metric,) = found["metrics"]
-    for bound, id in ((metric, "ridge"), (found["ceiling"], "internal_consistency")):
+    assert list(result["controls"]) == ["noise", "pixels4"]
+    (metric,) = result["metrics"]
+    for bound, id in ((metric, "ridge"), (result["ceiling"], "internal_consistency")):
         assert set(bound) == {"id", "spec_sha256", "parameters_sha256", "component"} and bound["id"] == id
     assert metric["component"] == version["metric", "regression"]
-    assert found["ceiling"]["component"] == version["ceiling", "internal_consistency"]
-    assert set(found) == {
+    assert result["ceiling"]["component"] == version["ceiling", "internal_consistency"]
+    assert set(result) == {
         "schema_version", "benchmark", "dataset", "paradigm", "metrics", "ceiling", "seed", "limit", "device",
         "controls", "model",
     }  # fmt: skip

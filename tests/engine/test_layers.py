@@ -1,4 +1,4 @@
-"""Every layer of a model can be set in the place of a region, from one showing of the stimuli."""
+"""Scores of every layer as a region, from one pass over the stimuli."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_a_layer_scores_as_if_the_region_were_committed_to_it(lab: Lab) -> None:
     network(lab, regions={"V4": "conv1"})
     session = opened(lab)
     benchmark = session.catalog.benchmark("lab.V4-ridge")
-    found = layer_scores(session, benchmark, "net")
-    assert list(found) == ["logits", "conv1"]
-    assert found["conv1"].value == evaluate(session, benchmark, "net", controls=False).headline.value
-    assert found["conv1"].value > found["logits"].value
+    result = layer_scores(session, benchmark, "net")
+    assert list(result) == ["logits", "conv1"]
+    assert result["conv1"].value == evaluate(session, benchmark, "net", controls=False).headline.value
+    assert result["conv1"].value > result["logits"].value
     assert list(layer_scores(session, benchmark, "net", ["conv1"])) == ["conv1"]
 
 
-def test_what_has_no_layers_or_regions_is_refused(lab: Lab) -> None:
+def test_models_without_layers_and_benchmarks_without_regions_are_refused(lab: Lab) -> None:
     network(lab)
     session = opened(lab)
     benchmark: Any = session.catalog.benchmark("lab.V4-ridge")

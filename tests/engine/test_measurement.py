@@ -1,4 +1,4 @@
-"""What was measured is taken apart by a coordinate, and said to overlap with what the model was pretrained on."""
+"""Division of measurements by a coordinate, and notes on overlap with pretraining data."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def by_subject() -> Measurement:
     )
 
 
-def test_each_part_has_the_neuroids_presentations_and_splits_that_are_its_own() -> None:
+def test_each_part_has_its_own_neuroids_presentations_and_splits() -> None:
     (first, a), (second, b) = apart(by_subject(), "subject")
     assert (first, second) == ("a", "b")
     assert a.target.shape == (3, 1) and b.target.shape == (6, 2)
     assert a.source.shape == (6, 1) and b.source.shape == (6, 2)
     assert a.repeated is not None and a.repeated.values.ravel().tolist() == [0, 3, 6, 100, 103, 106]
     assert b.repeated is not None and b.repeated.shape == (12, 2)
-    assert a.splits is not None and [[part.tolist() for part in one] for one in a.splits] == [
+    assert a.splits is not None and [[part.tolist() for part in item] for item in a.splits] == [
         [[0, 2], [1]],
         [[1], [2]],
     ]
@@ -56,7 +56,7 @@ def test_a_part_without_rows_to_train_or_test_on_is_refused() -> None:
         list(apart(alone, "subject"))
 
 
-def test_a_condition_of_the_presentations_takes_the_source_apart_where_it_has_it_too() -> None:
+def test_a_condition_of_presentations_also_divides_the_source() -> None:
     condition = {"condition": ("presentation", ["y", "x", "y", "x", "y", "y"])}
     target = rows(np.arange(12).reshape(6, 2), **condition)
     for source, sizes in ((target * 2, [2, 4]), (rows(np.ones((6, 2))), [6, 6])):
@@ -67,7 +67,7 @@ def test_a_condition_of_the_presentations_takes_the_source_apart_where_it_has_it
 
 
 @pytest.mark.parametrize("coords", [{}, {"subject": (("presentation", "neuroid"), np.full((2, 2), "a"))}])
-def test_only_a_coordinate_of_one_dimension_takes_apart(coords: dict[str, Any]) -> None:
+def test_only_one_dimensional_coordinates_divide_a_measurement(coords: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="no coordinate 'subject'; correct `each`"):
         list(apart(Measurement(rows(np.ones((2, 2))), rows(np.ones((2, 2)), **coords)), "subject"))
 
@@ -88,7 +88,7 @@ def test_a_data_set_and_its_parts_are_the_same_data(pretrained: Any, dataset: st
     assert notes == (() if named is None else (f"pretraining overlap: the model was pretrained on {named}",))
 
 
-def test_recordings_overlap_by_content_whatever_they_are_called() -> None:
+def test_recordings_overlap_by_content_not_by_name() -> None:
     known = Pretraining(dataset="A", recordings=tuple(f"{n:064x}" for n in range(5)))
 
     def present() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What users call from Python finds specs and records, and says what it does not know."""
+"""Public functions find specs and records, and refuse unknown names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.report.ledger import keep, record
 RIDGE = "lab.V4-ridge"
 
 
-def test_specs_are_found_by_kind_and_by_fields(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_filters_specs_by_kind_and_fields(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.benchmark("lab.IT", parent="IT", version=2)
     monkeypatch.chdir(lab.root)
     assert find().index.tolist() == sorted(find("benchmark").index)
@@ -37,20 +37,16 @@ def test_specs_are_found_by_kind_and_by_fields(lab: Lab, monkeypatch: pytest.Mon
         find("benchmark", colour="red")
 
 
-def test_records_are_those_of_the_repository_or_of_a_folder(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_are_read_from_the_repository_or_a_folder(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.root)
     assert records() == []
     keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, None))
-    assert [(each.model, each.status) for each in records()] == [("noise", "failed"), ("pixels4", "scored")]
+    assert [(item.model, item.status) for item in records()] == [("noise", "failed"), ("pixels4", "scored")]
     assert records(lab.root / "results" / "records" / RIDGE) == records()
     assert records(lab.root / "specs") == []
 
 
-def test_what_is_unknown_is_refused_before_anything_is_computed(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_ids_are_refused_before_any_computation(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.root)
     for call in (
         lambda: load("nosuch"), lambda: score("pixels4", "nosuch"), lambda: score("nosuch", RIDGE),
@@ -61,7 +57,7 @@ def test_what_is_unknown_is_refused_before_anything_is_computed(
     assert not (lab.root / "results" / "records").exists()
 
 
-def test_what_is_not_said_of_a_score_is_the_usual(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_arguments_of_score(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.root)
     seen: list[tuple[object, ...]] = []
 
@@ -71,8 +67,8 @@ def test_what_is_not_said_of_a_score_is_the_usual(lab: Lab, monkeypatch: pytest.
 
     monkeypatch.setattr(public, "evaluate", asked)
     monkeypatch.setattr(public, "layer_scores", asked)
-    found: object = public.score("pixels4", RIDGE)
-    assert found == 0.25
+    result: object = public.score("pixels4", RIDGE)
+    assert result == 0.25
     public.score("pixels4", RIDGE, seed=3, limit=40, device="cuda")
     public.layers("pixels4", RIDGE)
     public.layers("pixels4", RIDGE, layers=["a"], seed=3, limit=40, device="cuda")

@@ -1,4 +1,4 @@
-"""What a job is given: the selected data, cut to its limit, and a model that takes what its spec states."""
+"""Resolution of jobs: selected and limited data, and models built from specs."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def test_a_limit_keeps_every_repetition_of_the_first_stimuli(valid: Lab) -> None
 
 
 def test_only_what_the_benchmark_selects_is_scored(valid: Lab) -> None:
-    found = resolved(valid, select={"repetition": [0, 2]}).data.assembly
-    assert found is not None and set(found["repetition"].values) == {0, 2}
-    assert found.sizes["presentation"] == 2 * IMAGES
+    result = resolved(valid, select={"repetition": [0, 2]}).data.assembly
+    assert result is not None and set(result["repetition"].values) == {0, 2}
+    assert result.sizes["presentation"] == 2 * IMAGES
 
 
-def test_the_controls_of_a_benchmark_are_known_as_such(valid: Lab) -> None:
+def test_control_models_are_recognised(valid: Lab) -> None:
     valid.spec("models", "pixels2", builder={"name": "pixels", "size": 2})
     known = {model: resolved(valid, model=model).control for model in ("pixels4", "noise", "pixels2")}
     assert known == {"pixels4": True, "noise": True, "pixels2": False}
 
 
-def test_what_is_unavailable_is_refused_with_the_reason(valid: Lab) -> None:
+def test_unavailable_benchmarks_and_models_are_refused_with_the_reason(valid: Lab) -> None:
     with pytest.raises(
         UnavailableError, match=r"benchmark 'lab\.V4-ridge' is unavailable: the data are withdrawn"
     ):
@@ -54,13 +54,13 @@ def test_what_is_unavailable_is_refused_with_the_reason(valid: Lab) -> None:
 
 
 @pytest.mark.parametrize("field", [{"layers": ["units"]}, {"readout": "units"}, {"logits": "units"}])
-def test_a_builder_is_not_given_what_it_would_not_use(valid: Lab, field: dict[str, Any]) -> None:
+def test_fields_that_a_builder_does_not_use_are_refused(valid: Lab, field: dict[str, Any]) -> None:
     valid.spec("models", "more", builder={"name": "noise"}, **field)
     with pytest.raises(RequestError, match=f"builder 'noise' does not use `{next(iter(field))}`; remove it"):
         model_of(Session(valid.open(), Request()), "more")
 
 
-def test_a_model_is_built_once_in_a_session(valid: Lab) -> None:
+def test_a_model_is_built_once_per_session(valid: Lab) -> None:
     session = Session(valid.open(), Request())
     assert model_of(session, "pixels4") is model_of(session, "pixels4")
 

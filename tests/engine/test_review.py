@@ -1,4 +1,4 @@
-"""Who merges a change sees what it does: specs, pins, scores, and whether any code comes with it."""
+"""Reviews report changes of specs, pins, scores and code in git repositories."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ RECORD = f"results/records/{RIDGE}"
 
 
 def seen(lab: Lab) -> tuple[dict[str, Finding], list[str]]:
-    found = review(lab.root, "main").findings
-    return {one.where: one for one in found}, [str(one) for one in found if one.severity == "error"]
+    result = review(lab.root, "main").findings
+    return {item.where: item for item in result}, [str(item) for item in result if item.severity == "error"]
 
 
 def test_nothing_changed(committed: Lab) -> None:
@@ -56,7 +56,7 @@ def test_nothing_changed(committed: Lab) -> None:
     assert not review(committed.root, "main").findings
 
 
-def test_a_new_benchmark_is_data_alone(committed: Lab) -> None:
+def test_a_new_benchmark_is_data_only(committed: Lab) -> None:
     committed.benchmark("lab.V4-pls", metric="pls")
     changes, problems = seen(committed)
     assert changes["specs/benchmarks/lab.V4-pls.yaml"].what == "benchmark added"
@@ -74,7 +74,7 @@ def test_other_scores_under_the_same_version_are_a_problem_with_its_line(committ
     assert not problems and changes[BENCHMARK].what.startswith("benchmark changed: version 1 → 2")
 
 
-def test_words_may_change_freely(committed: Lab) -> None:
+def test_descriptions_may_change_freely(committed: Lab) -> None:
     edit(committed, BENCHMARK, "title: ", "title: Better ")
     changes, problems = seen(committed)
     assert changes[BENCHMARK].what == "benchmark changed: title" and not problems
@@ -85,11 +85,11 @@ def test_moved_pins_are_named(committed: Lab) -> None:
     sha = spec.files["responses.nc"].sha256
     edit(committed, "specs/datasets/lab.yaml", sha, "0" * 64)
     _, problems = seen(committed)
-    assert any("pins moved: responses.nc" in one.what for one in review(committed.root, "main").findings)
+    assert any("pins moved: responses.nc" in item.what for item in review(committed.root, "main").findings)
     assert len(problems) == 1 and "review.version" in problems[0]
 
 
-def test_moved_new_and_lost_scores_are_told(committed: Lab) -> None:
+def test_changed_new_and_removed_scores_are_reported(committed: Lab) -> None:
     keep(committed.open(), record("pixels4", RIDGE, 0.7), record("noise", RIDGE, None))
     changes, _ = seen(committed)
     assert changes[f"{RECORD}/pixels4.json"].what.startswith("0.5 → 0.7 from the same inputs")
@@ -99,7 +99,7 @@ def test_moved_new_and_lost_scores_are_told(committed: Lab) -> None:
 
 
 @pytest.mark.parametrize("path", ["src/x.py", "Makefile", "data/lab/x.so", "specs/helper.py", ".dvc/config"])
-def test_code_is_told_wherever_it_is(committed: Lab, path: str) -> None:
+def test_code_is_reported_in_every_folder(committed: Lab, path: str) -> None:
     file = committed.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("x")
@@ -119,7 +119,7 @@ def test_an_attribution_may_change_and_may_not_disappear(committed: Lab) -> None
     assert (lost.code, lost.severity) == ("review.removed", "warning")
 
 
-def test_a_private_data_set_may_say_whose_it_is(committed: Lab) -> None:
+def test_a_private_data_set_may_have_an_attribution(committed: Lab) -> None:
     spec = committed.spec(
         "datasets", "closed", license="LicenseRef-unstated", access="private", access_steps=["Ask us."],
         reader={"name": "netcdf"}, expectations={"assembly": [{"check": "values_vary"}]},
@@ -131,7 +131,7 @@ def test_a_private_data_set_may_say_whose_it_is(committed: Lab) -> None:
     note.write_text("# By a clinic\n")
     assert not seen(committed)[1]
     (note.parent / "responses.nc").write_text("data")
-    assert any("review.private" in one for one in seen(committed)[1])
+    assert any("review.private" in item for item in seen(committed)[1])
 
 
 def test_a_calibration_that_passes_where_it_failed_needs_a_person(committed: Lab) -> None:
@@ -140,8 +140,8 @@ def test_a_calibration_that_passes_where_it_failed_needs_a_person(committed: Lab
     git(committed, "commit", "-m", "calibration")
     git(committed, "branch", "-f", "main")
     calibrated(committed, coverage=95)
-    found = seen(committed)[0][f"results/calibration/{RIDGE}.json"]
-    assert (found.code, found.severity) == ("review.calibration", "warning")
+    result = seen(committed)[0][f"results/calibration/{RIDGE}.json"]
+    assert (result.code, result.severity) == ("review.calibration", "warning")
     path.unlink()
     assert seen(committed)[0][f"results/calibration/{RIDGE}.json"].code == "review.removed"
 
@@ -152,7 +152,7 @@ def test_an_unknown_commit_is_named(committed: Lab) -> None:
             review(committed.root, wrong)
 
 
-def test_a_shallow_clone_is_told_how_to_get_the_rest(committed: Lab, tmp_path: Path) -> None:
+def test_a_shallow_clone_gets_advice_to_unshallow(committed: Lab, tmp_path: Path) -> None:
     git(committed, "add", "-f", "dvc.yaml")
     git(committed, "commit", "--allow-empty", "--message", "another")
     git(committed, "clone", "--depth", "1", f"file://{committed.root}", str(tmp_path / "shallow"))
@@ -160,7 +160,7 @@ def test_a_shallow_clone_is_told_how_to_get_the_rest(committed: Lab, tmp_path: P
         review(tmp_path / "shallow", "HEAD~1")
 
 
-def test_a_name_of_two_commits_is_refused(committed: Lab) -> None:
+def test_an_ambiguous_commit_name_is_refused(committed: Lab) -> None:
     """Git takes the tag before the branch: a proposal could bring a tag called main, which hides all of it."""
     git(committed, "commit", "--allow-empty", "--message", "the proposal")
     assert review(committed.root, "main").verdict == "clean"
@@ -181,7 +181,7 @@ def test_a_branch_named_like_a_commit_is_refused(committed: Lab) -> None:
         review(committed.root, short)
 
 
-def test_a_repository_without_all_of_its_objects_is_told_so(committed: Lab) -> None:
+def test_missing_objects_are_reported(committed: Lab) -> None:
     named = ["git", "rev-parse", f"HEAD:{BENCHMARK}"]
     id = subprocess.check_output(named, cwd=committed.root, text=True).strip()
     (committed.root / ".git" / "objects" / id[:2] / id[2:]).unlink()

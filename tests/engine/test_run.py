@@ -1,4 +1,4 @@
-"""A run scores what is missing, keeps failures to themselves, and every record can be checked again."""
+"""Runs compute missing scores and isolate failures; records can be verified."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_computing_again_gives_the_same_payload_byte_for_byte(valid: Lab) -> Non
     assert path.read_bytes() == before
 
 
-def test_a_changed_spec_rescores_only_what_it_touches(valid: Lab) -> None:
+def test_a_changed_spec_recomputes_only_the_jobs_that_depend_on_it(valid: Lab) -> None:
     valid.benchmark("lab.V4-pls", metric={"name": "pls", "compare": {"estimator": {"components": 5}}})
     valid.spec("suites", "lab", benchmarks=["lab.V4-ridge", "lab.V4-pls"], models=["pixels4"])
     score_all(valid)
@@ -74,7 +74,7 @@ def test_a_changed_spec_rescores_only_what_it_touches(valid: Lab) -> None:
     assert {o.job.benchmark for o in outcomes if o.computed} == {"lab.V4-pls"}
 
 
-def test_a_new_title_rescores_nothing_and_a_new_seed_everything(valid: Lab) -> None:
+def test_a_new_title_recomputes_nothing_and_a_new_seed_everything(valid: Lab) -> None:
     score_all(valid)
     valid.benchmark(title="Another title", cite=[])
     assert not any(outcome.computed for outcome in score_all(valid).values())
@@ -104,7 +104,7 @@ def test_unvalidated_data_give_one_line_and_no_record(lab: Lab) -> None:
     assert score_all(lab)["pixels4"].record.status == "scored"
 
 
-def test_data_that_are_not_here_give_one_line_and_a_record_that_is_there_stays(valid: Lab) -> None:
+def test_missing_data_give_one_line_and_keep_the_record(valid: Lab) -> None:
     score_all(valid)
     before = record_path(valid.root, "lab.V4-ridge", "pixels4").read_bytes()
     for path in valid.data.glob("*"):
@@ -126,7 +126,7 @@ def test_data_that_failed_validation_leave_a_failed_record(lab: Lab) -> None:
     assert "failed validation" in (record.error or {})["message"]
 
 
-def test_weights_that_are_not_here_give_no_record(valid: Lab) -> None:
+def test_missing_weights_give_no_record(valid: Lab) -> None:
     pin = {"w.npy": {"url": "https://example.org/w.npy", "size": 1, "sha256": "0" * 64}}
     valid.spec("models", "away", builder={"name": "precomputed", "stimulus_ids": "w.npy"}, weights=pin)
     catalog, display = valid.open(), Lines()
@@ -166,7 +166,7 @@ def test_only_what_a_job_needs_stays_in_memory(valid: Lab) -> None:
         assert set(session.models) <= {job.model, "pixels4", "noise"}
 
 
-def test_a_record_says_that_specs_are_not_committed_and_names_no_folder_of_this_machine(valid: Lab) -> None:
+def test_a_record_reports_uncommitted_specs_and_contains_no_local_path(valid: Lab) -> None:
     def dirty() -> bool:
         return bool(environment(valid.root)["dirty"])
 
@@ -212,7 +212,7 @@ def test_one_flipped_byte_in_any_file_stops_the_score(valid: Lab, name: str) -> 
     assert again.computed and again.record.payload() == before.payload()
 
 
-def test_records_stand_where_the_data_are_not_here(valid: Lab) -> None:
+def test_records_remain_valid_without_local_data(valid: Lab) -> None:
     score_all(valid)
     for path in valid.data.glob("*"):
         path.unlink()
@@ -246,21 +246,21 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     assert score_all(valid, retry_failed=True)["broken"].computed
 
 
-def test_failing_controls_take_the_scores_with_them(valid: Lab) -> None:
+def test_a_failed_control_removes_the_score(valid: Lab) -> None:
     valid.benchmark(controls={"positive": ["noise"], "negative": []})
     record = score_all(valid)["pixels4"].record
     assert record.status == "failed"
     assert "controls of 'lab.V4-ridge' failed" in (record.error or {})["message"]
 
 
-def test_a_limited_run_is_partial_and_lies_apart(valid: Lab) -> None:
+def test_a_limited_run_is_partial_and_stored_in_scratch(valid: Lab) -> None:
     done = score_all(valid, Request(limit=30))
     assert done["pixels4"].record.status in {"partial", "failed"}
     assert not record_path(valid.root, "lab.V4-ridge", "pixels4").exists()
     assert record_path(valid.root, "lab.V4-ridge", "pixels4", scratch=True).exists()
 
 
-def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> None:
+def test_a_damaged_record_is_reported_by_verify_and_computed_again(valid: Lab) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     plain = json.loads(path.read_text())
@@ -286,36 +286,39 @@ def test_a_damaged_record_is_computed_again_and_verify_tells_it(valid: Lab) -> N
         (0.05, "not-reproduced", "value was"),
     ],
 )
-def test_a_score_that_moves_by_a_small_share_of_its_error_is_the_same_score(
+def test_a_difference_of_a_small_share_of_the_error_is_reproduced(
     valid: Lab, moved_by: float, state: str, words: str
 ) -> None:
     """Processors round differently; shares of the standard error, but for the least, which is itself the distance."""
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
-    held = dict(record.scores["ridge"])
-    assert held["error"] > 1e-3
-    held["value"] += moved_by * (held["error"] if moved_by > 1e-8 else 1.0)
+    content = dict(record.scores["ridge"])
+    assert content["error"] > 1e-3
+    content["value"] += moved_by * (content["error"] if moved_by > 1e-8 else 1.0)
     assert record.score is not None
-    headline = record.score | {"value": held["value"]}
-    other = record.model_copy(update={"score": headline, "scores": record.scores | {"ridge": held}})
+    headline = record.score | {"value": content["value"]}
+    other = record.model_copy(update={"score": headline, "scores": record.scores | {"ridge": content}})
     write_record(path, other)
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
     assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
 
 
-def test_a_score_that_is_not_reproduced_is_told_with_the_kind_of_processor_it_was_computed_for(
+def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
     valid: Lab,
 ) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
-    kinds = {one["architecture"] for one in threadpool_info() if "architecture" in one}
+    kinds = {item["architecture"] for item in threadpool_info() if "architecture" in item}
     assert record.environment["processor"] == " ".join(sorted(kinds))
     score = record.scores["ridge"]
-    held = score | {"value": score["value"] + 0.05}
+    content = score | {"value": score["value"] + 0.05}
     assert record.score is not None
-    moved = {"score": record.score | {"value": held["value"]}, "scores": record.scores | {"ridge": held}}
+    moved = {
+        "score": record.score | {"value": content["value"]},
+        "scores": record.scores | {"ridge": content},
+    }
     for kind, words in (("Abacus", "processor Abacus, here "), (record.environment["processor"], "")):
         path.unlink()
         surroundings = record.environment | {"processor": kind}
@@ -326,15 +329,13 @@ def test_a_score_that_is_not_reproduced_is_told_with_the_kind_of_processor_it_wa
 
 
 @pytest.mark.parametrize(("moved_by", "state"), [(0.005, "reproduced"), (0.05, "not-reproduced")])
-def test_a_control_may_move_as_far_as_the_score_that_it_is_held_against(
-    valid: Lab, moved_by: float, state: str
-) -> None:
+def test_controls_have_the_tolerance_of_the_score(valid: Lab, moved_by: float, state: str) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
     assert record.score is not None
     error = (record.score["high"] - record.score["low"]) / (2 * 1.96)
-    name, control = next((name, one) for name, one in record.controls.items() if one["value"] is not None)
+    name, control = next((name, item) for name, item in record.controls.items() if item["value"] is not None)
     moved = control | {"value": control["value"] + moved_by * error}
     write_record(path, record.model_copy(update={"controls": record.controls | {name: moved}}))
     (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
@@ -349,7 +350,7 @@ def test_a_control_may_move_as_far_as_the_score_that_it_is_held_against(
         ("other signals, sha256 218731d6e591", "Abacus", "not-reproduced"),
     ],
 )
-def test_only_another_processor_may_have_prepared_other_bits(
+def test_hashes_of_prepared_data_may_differ_only_between_processors(
     valid: Lab, note: str, processor: str, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score_all(valid)
@@ -367,8 +368,8 @@ def test_only_another_processor_may_have_prepared_other_bits(
     run_job = verifying.run_job
 
     def prepared_here(*given: Any) -> tuple[Record, Any]:
-        again, found = run_job(*given)
-        return with_note(again, "prepared signals, sha256 218731d6e591"), found
+        again, result = run_job(*given)
+        return with_note(again, "prepared signals, sha256 218731d6e591"), result
 
     monkeypatch.setattr(verifying, "run_job", prepared_here)
     surroundings = record.environment | ({"processor": processor} if processor else {})
@@ -378,7 +379,7 @@ def test_only_another_processor_may_have_prepared_other_bits(
     assert verdict.code == f"record.{state}", verdict
 
 
-def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:
+def test_verify_hashes_every_file_again(valid: Lab) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     (valid.data / "responses.nc").write_bytes(b"other bytes")
@@ -386,7 +387,7 @@ def test_verify_trusts_no_memory_of_a_file(valid: Lab) -> None:
     assert verdict.code == "record.data-changed" and "responses.nc" in verdict.what
 
 
-def test_a_stale_record_names_what_moved(valid: Lab) -> None:
+def test_a_stale_record_names_the_changed_inputs(valid: Lab) -> None:
     score_all(valid)
     valid.benchmark(version=2)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
@@ -404,7 +405,7 @@ def test_new_data_never_return_an_old_score(valid: Lab) -> None:
     assert after.record.score != before.score
 
 
-def test_records_are_sorted_json_that_reads_back(valid: Lab) -> None:
+def test_records_are_sorted_json_and_can_be_read_back(valid: Lab) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     text = path.read_text()
@@ -412,12 +413,14 @@ def test_records_are_sorted_json_that_reads_back(valid: Lab) -> None:
     assert read_record(path).intact
 
 
-def test_an_unknown_model_is_a_wrong_request(valid: Lab) -> None:
+def test_an_unknown_model_raises_a_request_error(valid: Lab) -> None:
     with pytest.raises(RequestError, match="did you mean 'pixels4'"):
         plan(valid.open(), models=["pixel4"], benchmarks=["lab.V4-ridge"], request=Request())
 
 
-def test_a_read_only_results_folder_is_one_clear_error(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_results_folder_gives_one_clear_error(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(self: Path, *_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -438,7 +441,7 @@ def test_other_processes_give_the_same_records(valid: Lab, executor: str) -> Non
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_an_unknown_executor_and_a_silent_scheduler_are_told(valid: Lab) -> None:
+def test_an_unknown_executor_and_an_unreachable_scheduler_are_reported(valid: Lab) -> None:
     with pytest.raises(RequestError, match="no executor 'spark'"):
         score_all(valid, executor="spark")
     with pytest.raises(RequestError, match="number of processes"):

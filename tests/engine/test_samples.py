@@ -1,4 +1,4 @@
-"""Samples and predictions of a score are kept by job and metric, without what a file cannot hold."""
+"""Samples and predictions are stored by job and metric, without coordinates that netCDF cannot store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neuroledger.engine.samples import PREDICTIONS, keep_samples, predictions_of
 from neuroledger.stats.score import Score
 
 
-def test_samples_come_back_by_job_and_metric(tmp_path: Path) -> None:
+def test_samples_are_read_back_by_job_and_metric(tmp_path: Path) -> None:
     mixed = np.array([1, "b"], dtype=object)
     texts = np.array(["a", "b"], dtype=object)
     samples = xr.DataArray(
@@ -25,12 +25,12 @@ def test_samples_come_back_by_job_and_metric(tmp_path: Path) -> None:
     samples.attrs = {PREDICTIONS: predicted, "raw": object()}
     scores = {"first": Score(0.1, samples=samples), "none": Score(0.1)}
     keep_samples(tmp_path, "job", scores)
-    kept = samples_of(tmp_path, "job", "first")
-    assert kept is not None and kept.dims == ("split", "neuroid")
-    np.testing.assert_array_equal(kept.values, samples.values)
-    assert set(kept.coords) == {"neuroid_id"} and kept["neuroid_id"].values.tolist() == ["a", "b"]
-    found = predictions_of(tmp_path, "job", "first")
-    assert found is not None and found.values.tolist() == [1.0, 2.0]
+    stored = samples_of(tmp_path, "job", "first")
+    assert stored is not None and stored.dims == ("split", "neuroid")
+    np.testing.assert_array_equal(stored.values, samples.values)
+    assert set(stored.coords) == {"neuroid_id"} and stored["neuroid_id"].values.tolist() == ["a", "b"]
+    result = predictions_of(tmp_path, "job", "first")
+    assert result is not None and result.values.tolist() == [1.0, 2.0]
     assert (
         set(samples.attrs) == {PREDICTIONS, "raw"} and "odd" in samples.coords
     )  # what was handed over is left as it was
@@ -38,7 +38,7 @@ def test_samples_come_back_by_job_and_metric(tmp_path: Path) -> None:
         assert samples_of(tmp_path, job, metric) is None and predictions_of(tmp_path, job, metric) is None
 
 
-def test_a_number_alone_has_no_samples_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_score_without_samples_stores_nothing(tmp_path: Path) -> None:
     keep_samples(tmp_path, "job", {"one": Score(0.1, samples=xr.DataArray(0.1))})
     assert samples_of(tmp_path, "job", "one") is None
     assert not list(tmp_path.rglob("*.nc"))

@@ -1,4 +1,4 @@
-"""A measurement becomes scores: each metric is given what it compares, and the headline is normalised as declared."""
+"""Scoring of measurements: inputs of metrics, and normalisation of the headline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPEATED = xr.concat([TARGET, TARGET], "presentation")
 
 
 class Metric:
-    """A metric that keeps what it was given."""
+    """A metric that records its arguments."""
 
     def __init__(
         self, value: float = 0.3, *, trials: bool = False, input: str = "arrays", **fields: Any
@@ -38,7 +38,7 @@ class Metric:
 
 
 class Ceiling:
-    """A ceiling of 0.6 that counts how often it was computed, and of what."""
+    """A ceiling of 0.6 that counts its calls and records their arguments."""
 
     def __init__(self) -> None:
         self.of: list[Any] = []
@@ -56,7 +56,7 @@ def job(*metrics: Metric, bound: Any = None, pretraining: tuple[str, ...] = (), 
             "controls": {"positive": ["p"], "negative": ["n"]}, **fields,
         }
     )  # fmt: skip
-    named: Any = {f"m{i}": one for i, one in enumerate(metrics)}
+    named: Any = {f"m{i}": item for i, item in enumerate(metrics)}
     unused: Any = None
     return Resolved(benchmark, unused, False, pretraining, unused, unused, {}, named, bound)
 
@@ -71,17 +71,17 @@ def measured(**fields: Any) -> Measurement:
     return Measurement(TARGET * 2, TARGET, **fields)
 
 
-def test_a_paradigm_is_given_everything_that_it_may_ask_for(session: Session) -> None:
+def test_a_paradigm_gets_all_injected_values(session: Session) -> None:
     def paradigm(model: str, data: str, **given: Any) -> Any:
         return model, data, given
 
-    asked = SimpleNamespace(injected=INJECTED["paradigm"], function=paradigm)
-    one: Any = SimpleNamespace(
-        paradigm=asked, model="the model", data="the data", pretraining=("A",), parameters={"region": "V4"},
+    requested = SimpleNamespace(injected=INJECTED["paradigm"], function=paradigm)
+    item: Any = SimpleNamespace(
+        paradigm=requested, model="the model", data="the data", pretraining=("A",), parameters={"region": "V4"},
         benchmark=SimpleNamespace(all_metrics=("m",)),
     )  # fmt: skip
-    found: Any = measure(one, session)
-    model, data, given = found
+    result: Any = measure(item, session)
+    model, data, given = result
     rng = given.pop("rng")
     assert (model, data) == ("the model", "the data")
     assert given == {
@@ -91,7 +91,7 @@ def test_a_paradigm_is_given_everything_that_it_may_ask_for(session: Session) ->
     assert rng.random() == np.random.default_rng(7).random()
 
 
-def test_only_a_metric_of_single_trials_is_given_them(session: Session) -> None:
+def test_only_metrics_of_single_trials_get_repetitions(session: Session) -> None:
     averaged, single = Metric(), Metric(trials=True)
     score(job(averaged, single, normalise="none"), measured(repeated=REPEATED, splits=[]), session, None)
     (source, target, splits), (_, trials, _) = averaged.given[0], single.given[0]
@@ -114,7 +114,7 @@ def test_the_headline_is_normalised_by_the_ceiling_of_the_repetitions_and_furthe
         assert scores["m0"].value == pytest.approx(0.5) and scores["m0"].raw == 0.3
         assert scores["m1"].value == 0.2 and scores["m1"].ceiling is None
         assert scores["m0"].ceiling is not None and scores["m0"].ceiling.population == "lab"
-    assert [len(one) for one in ceiling.of] == [8, 4], "each is computed once"
+    assert [len(item) for item in ceiling.of] == [8, 4], "each is computed once"
     other = job(Metric(), bound=ceiling, **RATIO | {"ceiling": {"name": "c", "splits": {"folds": 3}}})
     headline(other, measured(), session, None)
     assert len(ceiling.of) == 3, "another ceiling of the same data"
@@ -128,24 +128,24 @@ def test_a_score_above_its_ceiling_is_clipped_only_where_that_is_declared(
     assert headline(high, measured(), session, None).value == pytest.approx(value)
 
 
-def test_a_score_above_a_dummy_is_normalised_by_it_and_by_what_is_perfect(session: Session) -> None:
-    one = job(Metric(0.3), floor={"dummy": 0.1, "perfect": 0.5})
-    assert headline(one, measured(), session, 0.1).value == pytest.approx(0.5)
-    assert headline(one, measured(), session, None).value == 0.3, "there is no dummy of the dummy"
+def test_a_score_is_normalised_by_the_dummy_and_the_perfect_score(session: Session) -> None:
+    item = job(Metric(0.3), floor={"dummy": 0.1, "perfect": 0.5})
+    assert headline(item, measured(), session, 0.1).value == pytest.approx(0.5)
+    assert headline(item, measured(), session, None).value == 0.3, "there is no dummy of the dummy"
     assert headline(job(Metric(0.3), normalise="none"), measured(), session, 0.1).value == 0.3
 
 
-def test_each_value_of_a_coordinate_is_scored_apart(session: Session) -> None:
+def test_each_value_of_a_coordinate_is_scored_separately(session: Session) -> None:
     subject = {"subject": ("presentation", list("aabb"))}
     target, metric = TARGET.assign_coords(subject), Metric()
-    found = headline(
+    result = headline(
         job(metric, normalise="none", each="subject"), Measurement(target, target), session, None
     )
     assert [given[1].values.ravel().tolist() for given in metric.given] == [[0, 1], [2, 3]]
-    assert found.value == pytest.approx(0.3) and found.error == pytest.approx(0.03 / np.sqrt(2))
+    assert result.value == pytest.approx(0.3) and result.error == pytest.approx(0.03 / np.sqrt(2))
 
 
-def test_what_comes_out_of_the_same_pass_is_not_computed_again(session: Session) -> None:
+def test_costs_of_the_same_pass_are_not_computed_again(session: Session) -> None:
     metric, cost = Metric(), Score(42.0, scale="operations")
     data = measured(costs={"m0": cost})
     assert headline(job(metric), data, session, None) is cost
@@ -153,20 +153,20 @@ def test_what_comes_out_of_the_same_pass_is_not_computed_again(session: Session)
     assert scores["m1"].value == 42.0 and metric.given == []
 
 
-def test_notes_are_those_of_the_model_the_measurement_and_the_metric_in_this_order(session: Session) -> None:
-    one = job(Metric(notes=("third",)), normalise="none", pretraining=("lab",))
-    found = score(one, measured(notes=("second",)), session, None)["m0"]
-    assert found.notes == ("pretraining overlap: the model was pretrained on lab", "second", "third")
+def test_notes_are_ordered_by_model_measurement_and_metric(session: Session) -> None:
+    item = job(Metric(notes=("third",)), normalise="none", pretraining=("lab",))
+    result = score(item, measured(notes=("second",)), session, None)["m0"]
+    assert result.notes == ("pretraining overlap: the model was pretrained on lab", "second", "third")
 
 
-def test_a_metric_of_a_pass_needs_a_paradigm_that_counts_one(session: Session) -> None:
+def test_a_trace_metric_needs_a_paradigm_with_a_trace(session: Session) -> None:
     with pytest.raises(
         MetricError, match="m0 is read from a pass of a network, and this paradigm counted none"
     ):
         headline(job(Metric(input="trace")), measured(), session, None)
 
 
-def test_a_claim_generalises_over_what_the_metric_resamples(session: Session) -> None:
+def test_a_benchmark_generalises_only_over_the_factors_that_the_metric_resamples(session: Session) -> None:
     both = Metric(generalise=("stimulus", "neuroid"), id="m")
     assert headline(job(both), measured(), session, None).population == "lab"
     same = job(both, generalise=["neuroid", "stimulus"])
@@ -176,5 +176,5 @@ def test_a_claim_generalises_over_what_the_metric_resamples(session: Session) ->
     ):
         headline(job(both, generalise=["stimulus"]), measured(), session, None)
     free = Metric(influence=lambda: None)
-    found = headline(job(free, generalise=["stimulus"]), measured(), session, None)
-    assert (found.population, found.generalise) == ("lab", ("stimulus",))
+    result = headline(job(free, generalise=["stimulus"]), measured(), session, None)
+    assert (result.population, result.generalise) == ("lab", ("stimulus",))

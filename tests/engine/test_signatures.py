@@ -1,4 +1,4 @@
-"""A score is believed because somebody recomputed it: forged records and reports are found, signatures say by whom."""
+"""Detection of forged records and reports by recomputation, and signatures of recomputed records."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ RIDGE = "lab.V4-ridge"
 
 @pytest.fixture(scope="module")
 def once(_validated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The laboratory after one score, which only copies are made of."""
-    made = Lab(shutil.copytree(_validated, tmp_path_factory.mktemp("scored") / "lab"))
-    jobs = plan(made.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
-    run(made.open(), jobs, Request(), NoDisplay())
-    return made.root
+    """The laboratory after one score, for copies only."""
+    created = Lab(shutil.copytree(_validated, tmp_path_factory.mktemp("scored") / "lab"))
+    jobs = plan(created.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
+    run(created.open(), jobs, Request(), NoDisplay())
+    return created.root
 
 
 @pytest.fixture
@@ -98,12 +98,12 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_record_is_never_confirmed(lab: Lab, scored: Path, forgery: str) -> None:
     forge(scored, FORGERIES[forgery])
-    found = verified(lab, scored, recompute=False)
+    result = verified(lab, scored, recompute=False)
     if forgery in {"headline only", "ceiling"}:
-        assert found.code == verified(lab, scored).code == "record.unreadable"
+        assert result.code == verified(lab, scored).code == "record.unreadable"
         return
-    assert found.code in {"record.current", "record.failed"}
-    assert "self-reported" in found.what or forgery == "failure"
+    assert result.code in {"record.current", "record.failed"}
+    assert "self-reported" in result.what or forgery == "failure"
     assert verified(lab, scored).code == "record.not-reproduced"
 
 
@@ -128,17 +128,17 @@ def other(value: Any) -> list[Any]:
     return [[*value, "more"], [], None] if isinstance(value, list) else [1.0, "more"]
 
 
-def test_whatever_is_changed_in_a_record_is_told_when_it_is_computed_again(scored: Path) -> None:
-    """Each value of the payload becomes others, the hash is made anew, and what was computed is known."""
+def test_any_change_of_a_record_is_detected_by_recomputation(scored: Path) -> None:
+    """Each value of the payload is replaced and the hash recomputed."""
     true = read_record(scored)
     payload = {name: getattr(true, name) for name in PAYLOAD}
     tried = 0
-    for at in [one for one in leaves(payload) if one]:
-        held = reduce(lambda part, name: part[name], at, payload)
-        for instead in other(held):
+    for at in [item for item in leaves(payload) if item]:
+        content = reduce(lambda part, name: part[name], at, payload)
+        for instead in other(content):
             plain = true.model_dump(mode="json")
             reduce(lambda part, name: part[name], at[:-1], plain)[at[-1]] = instead
-            if instead == held:
+            if instead == content:
                 continue
             tried += 1
             try:
@@ -153,7 +153,7 @@ def test_whatever_is_changed_in_a_record_is_told_when_it_is_computed_again(score
     assert tried > 300
 
 
-def test_what_is_claimed_does_not_widen_what_is_allowed() -> None:
+def test_values_in_a_record_do_not_increase_the_tolerance() -> None:
     """The raw score has other units: a value next to 0 that is claimed would make them as large as one likes."""
     again = {"value": 1e-4, "raw": 1e-4, "error": 0.1}
     claimed = {"value": 1e-12, "raw": 0.9, "error": 0.1}
@@ -198,24 +198,26 @@ def test_what_is_claimed_does_not_widen_what_is_allowed() -> None:
         ({"a_sha256": "x", "a": 0.5}, {"a_sha256": "y", "a": 0.6}, [None, None]),
     ],
 )
-def test_leaves_that_differ_are_told_in_units_of_rounding(
+def test_differences_are_reported_in_units_of_rounding(
     was: Any, now: Any, shares: list[float | None]
 ) -> None:
-    found = [share for _, share in _differences(was, now, ("",), TOLERANCE)]
-    assert found == [None if one is None else pytest.approx(one, rel=1e-3) for one in shares]
+    result = [share for _, share in _differences(was, now, ("",), TOLERANCE)]
+    assert result == [None if item is None else pytest.approx(item, rel=1e-3) for item in shares]
 
 
-def test_signed_is_told_from_self_reported(lab: Lab, scored: Path, tmp_path: Path) -> None:
+def test_signed_records_are_distinguished_from_self_reported_ones(
+    lab: Lab, scored: Path, tmp_path: Path
+) -> None:
     key, other = tmp_path / "key", tmp_path / "other"
-    for one in (key, other):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(one)], check=True)
+    for item in (key, other):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(item)], check=True)
     signers, strangers = tmp_path / "signers", tmp_path / "strangers"
     signers.write_text(f"maintainer@example.org {key.with_suffix('.pub').read_text()}")
     strangers.write_text(f"stranger@example.org {other.with_suffix('.pub').read_text()}")
     assert verified(lab, scored, recompute=False, signers=signers).code == "record.current"
     assert main(["--root", str(lab.root), "sign", str(scored), "--key", str(key)]) == 0
-    found = verified(lab, scored, recompute=False, signers=signers)
-    assert found.code == "record.signed" and "maintainer@example.org" in found.what
+    result = verified(lab, scored, recompute=False, signers=signers)
+    assert result.code == "record.signed" and "maintainer@example.org" in result.what
     assert verified(lab, scored, recompute=False, signers=strangers).code == "record.signature"
     shutil.copy(signers, lab.root / "allowed_signers")
     assert signed_on_board(lab, scored) == "maintainer@example.org"
@@ -245,14 +247,14 @@ def signed_on_board(lab: Lab, path: Path) -> str:
     return signers[record.model]
 
 
-def test_what_is_not_reproduced_is_not_signed(lab: Lab, scored: Path, tmp_path: Path) -> None:
+def test_a_record_that_is_not_reproduced_is_not_signed(lab: Lab, scored: Path, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
     forge(scored, FORGERIES["value"])
     assert main(["--root", str(lab.root), "sign", str(scored), "--key", str(tmp_path / "key")]) == 1
     assert not signature_path(scored).exists()
 
 
-def test_a_forged_validation_report_lets_nothing_pass(lab: Lab) -> None:
+def test_a_forged_validation_report_is_refused(lab: Lab) -> None:
     shutil.rmtree(lab.root / "results")
     expectations = {"assembly": [{"check": "repetitions", "count": 99}]}
     lab.dataset(expectations=expectations)

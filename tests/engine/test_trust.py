@@ -1,4 +1,4 @@
-"""What strangers write is shown as it is, and one odd record hides nothing."""
+"""Untrusted texts are displayed safely, and an invalid record hides no other."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ RIDGE = "lab.V4-ridge"
 ODD = [{"value": "abc"}, {"value": True}, {"value": 0.5, "low": "x"}, {}, "abc", [0.5]]
 
 
-def test_a_record_names_no_folder_of_the_machine(tmp_path: Path) -> None:
-    said = {"a": [f"{tmp_path}/data/x", f"{Path.home()}/x and {tmp_path}/y"], "b": (1, None), "c": {"d": "x"}}
+def test_a_record_contains_no_local_path(tmp_path: Path) -> None:
+    message = {
+        "a": [f"{tmp_path}/data/x", f"{Path.home()}/x and {tmp_path}/y"],
+        "b": (1, None),
+        "c": {"d": "x"},
+    }
     plain = {"a": ["data/x", "~/x and y"], "b": [1, None], "c": {"d": "x"}}
-    assert relative(said, tmp_path) == plain
+    assert relative(message, tmp_path) == plain
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
     assert relative([f"{tmp_path}/real/x", f"{tmp_path}/link/x"], tmp_path / "link") == ["x", "x"]
     assert relative("/a/b", Path("/")) == "/a/b"
 
 
-def test_a_record_names_the_version_of_every_package_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_lists_the_versions_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         if name in ("scipy", "dvc"):
             raise metadata.PackageNotFoundError(name)
@@ -37,14 +41,14 @@ def test_a_record_names_the_version_of_every_package_that_is_there(monkeypatch: 
     monkeypatch.setattr(metadata, "version", version)
     _versions.cache_clear()
     try:
-        found = _versions()
+        result = _versions()
     finally:
         _versions.cache_clear()
-    assert found == {name: f"{name} 1" for name in found} and not {"scipy", "dvc"} & found.keys()
-    assert {*PACKAGES} - {"scipy", "dvc"} <= found.keys()
+    assert result == {name: f"{name} 1" for name in result} and not {"scipy", "dvc"} & result.keys()
+    assert {*PACKAGES} - {"scipy", "dvc"} <= result.keys()
 
 
-def test_hidden_characters_are_written_out_and_others_stay() -> None:
+def test_hidden_characters_are_escaped_and_others_unchanged() -> None:
     assert visible("a\x1b[2Jb\u202ec\rd\u200be\U000e0041") == "a\\x1b[2Jb\\u202ec\\rd\\u200be\\U000e0041"
     assert visible("größer → 5 µV\n\tё") == "größer → 5 µV\n\tё"
 
@@ -53,15 +57,15 @@ def test_a_title_cannot_write_to_the_terminal(lab: Lab, capsys: pytest.CaptureFi
     lab.benchmark("lab.V4-pls", metric="pls", title="good\x1b]0;evil\x07\u202egnp")
     for words in (["list"], ["list", "--json"], ["show", "lab.V4-pls"], ["show", "lab.V4-pls", "--json"]):
         main(["--root", str(lab.root), *words])
-        told = capsys.readouterr()
-        assert not {"\x1b", "\x07", "\u202e"} & set(told.out + told.err)
+        reported = capsys.readouterr()
+        assert not {"\x1b", "\x07", "\u202e"} & set(reported.out + reported.err)
         if "--json" in words:
-            assert "\u202e" in json.dumps(json.loads(told.out), ensure_ascii=False)
+            assert "\u202e" in json.dumps(json.loads(reported.out), ensure_ascii=False)
     PlainDisplay().line("a\x1b[1m")
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_a_file_name_is_shown_as_it_is_beside_a_moving_bar(
+def test_a_file_name_is_shown_unchanged_next_to_a_progress_bar(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -69,11 +73,11 @@ def test_a_file_name_is_shown_as_it_is_beside_a_moving_bar(
     display.start()
     display.progress("sub-01[/red]\x1b]0;evil\x07.edf", 1, 2)
     display.stop()
-    told = capsys.readouterr().err
-    assert "sub-01[/red]\\x1b]0;evil\\x07.edf" in told and "\x07" not in told
+    reported = capsys.readouterr().err
+    assert "sub-01[/red]\\x1b]0;evil\\x07.edf" in reported and "\x07" not in reported
 
 
-def test_an_undefined_score_is_compared_with_nothing(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_undefined_score_is_not_compared(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     undefined = score(0.5, None) | {"value": None, "raw": None}
     keep(
         lab.open(),
@@ -85,7 +89,7 @@ def test_an_undefined_score_is_compared_with_nothing(lab: Lab, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("score", ODD, ids=str)
-def test_one_odd_record_is_one_finding_and_the_rest_is_shown(
+def test_one_invalid_record_is_one_finding_and_others_are_shown(
     lab: Lab, score: object, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))
@@ -93,7 +97,7 @@ def test_one_odd_record_is_one_finding_and_the_rest_is_shown(
     plain = json.loads(path.read_text())
     path.write_text(json.dumps(plain | {"score": score}))
     with caplog.at_level(logging.WARNING):
-        assert [one.model for one in read_all(lab.root / "results" / "records")] == ["pixels4"]
+        assert [item.model for item in read_all(lab.root / "results" / "records")] == ["pixels4"]
     assert "record.unreadable" in caplog.text
     assert main(["--root", str(lab.root), "leaderboard"]) == 0
     assert "pixels4" in capsys.readouterr().out
@@ -109,7 +113,7 @@ def test_one_odd_record_is_one_finding_and_the_rest_is_shown(
     ],
     ids=["cut", "deep", "of a benchmark that is gone", "without identity"],
 )
-def test_one_odd_calibration_hides_nothing(
+def test_an_invalid_calibration_hides_no_other(
     lab: Lab, content: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))

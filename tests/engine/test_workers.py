@@ -1,4 +1,4 @@
-"""The same bytes from every executor, with any number of threads; a failure on a worker stays with its job."""
+"""Executors give the same bytes with any number of threads, and isolate failures of workers."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def scored(lab: Lab, executor: str, folder: Path, monkeypatch: pytest.MonkeyPatc
     assert all(outcome.record.error is None for outcome in outcomes), [o.record.error for o in outcomes]
     scores = {f"{o.job.benchmark} {o.job.model}": o.record.scores for o in outcomes}
     entries = {
-        one.place.name: (one.place / "values.bin").read_bytes()
-        for one in Store(folder).entries()
-        if one.place.parts[-3] == "activations"
+        item.place.name: (item.place / "values.bin").read_bytes()
+        for item in Store(folder).entries()
+        if item.place.parts[-3] == "activations"
     }
     assert len(scores) == (MODELS + 1) * REGIONS and len(entries) >= MODELS * len(LAYERS)
     return {**scores, **entries}
@@ -183,18 +183,18 @@ def test_models_that_are_built_and_run_in_threads_are_those_of_one_thread(
 
     def wrong() -> int:
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(answer, range(12)))
+            result = list(pool.map(answer, range(12)))
         return sum(
-            not np.array_equal(made[layer], alone[number % 4][layer])
-            for number, made in enumerate(found)
+            not np.array_equal(created[layer], alone[number % 4][layer])
+            for number, created in enumerate(result)
             for layer in LAYERS
         )
 
     assert wrong() == 0
     shared = convolutions_from_a_seed(id="shared", seed=1)
     with ThreadPoolExecutor(4) as pool:
-        for made in pool.map(lambda _: shared.activations(stimuli, LAYERS), range(8)):
-            assert all(np.array_equal(made[layer], alone[1][layer]) for layer in LAYERS)
+        for created in pool.map(lambda _: shared.activations(stimuli, LAYERS), range(8)):
+            assert all(np.array_equal(created[layer], alone[1][layer]) for layer in LAYERS)
     for module in (torch_layers, __import__("neuroledger.models.torch_weights", fromlist=["exclusive"])):
         monkeypatch.setattr(module, "exclusive", nullcontext)
     assert wrong() > 0
@@ -219,21 +219,21 @@ def told(job: Job, error: BaseException) -> str:
 
 
 @pytest.mark.slow
-def test_what_fails_or_dies_on_a_worker_is_reported_and_not_computed_here() -> None:
-    found = dict(execute("processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told))
-    said = {job.model: words for job, words in found.items()}
-    assert said["bad"] == "bad: ValueError" and said["deadly"] == "deadly: BrokenProcessPool"
+def test_failed_and_lost_jobs_of_processes_are_reported_and_not_computed_here() -> None:
+    result = dict(execute("processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told))
+    message = {job.model: words for job, words in result.items()}
+    assert message["bad"] == "bad: ValueError" and message["deadly"] == "deadly: BrokenProcessPool"
     for model in ("good", "better"):
-        assert said[model].startswith(f"{model} in ") and str(os.getpid()) not in said[model]
+        assert message[model].startswith(f"{model} in ") and str(os.getpid()) not in message[model]
 
 
-def test_what_fails_on_a_dask_worker_is_reported_and_not_computed_here() -> None:
+def test_failed_jobs_of_dask_workers_are_reported_and_not_computed_here() -> None:
     with dask(2) as executor:
-        found = dict(execute(executor, jobs_of("bad"), raising, told))
-    assert list(found.values()) == ["bad: ValueError"]
+        result = dict(execute(executor, jobs_of("bad"), raising, told))
+    assert list(result.values()) == ["bad: ValueError"]
 
 
-def test_a_job_that_a_worker_cannot_do_is_a_failed_record_that_is_tried_again(
+def test_a_job_that_fails_on_a_worker_gives_a_failed_record_that_is_retried(
     networks: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog, request = networks.open(), Request()
@@ -270,23 +270,23 @@ def where(job: Job) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_processes_get_a_gpu_each_and_their_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_gets_one_gpu_and_a_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "_gpus", lambda: 2)
     monkeypatch.setattr(executors.os, "cpu_count", lambda: 4)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = dict(execute("processes", jobs_of("a", "b"), where, told, device="cuda"))
-    assert sorted(gpu for gpu, _ in found.values()) == ["0", "1"]
-    assert {threads for _, threads in found.values()} == {"2 2"}
+    result = dict(execute("processes", jobs_of("a", "b"), where, told, device="cuda"))
+    assert sorted(gpu for gpu, _ in result.values()) == ["0", "1"]
+    assert {threads for _, threads in result.values()} == {"2 2"}
 
 
-def test_a_process_keeps_to_its_threads() -> None:
+def test_a_process_is_limited_to_its_threads() -> None:
     from threadpoolctl import threadpool_info
 
-    before = {one["user_api"]: one["num_threads"] for one in threadpool_info()}
+    before = {item["user_api"]: item["num_threads"] for item in threadpool_info()}
     try:
         limit_process(1)
-        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}
+        assert {item["num_threads"] for item in threadpool_info() if item["user_api"] == "blas"} == {1}
     finally:
         limit_process(before.get("blas", 1))
     with exclusive(), exclusive():

@@ -1,4 +1,4 @@
-"""A repository with one small data set that is right in every respect, to be broken in one respect at a time."""
+"""A repository with one small valid data set, in which tests introduce single errors."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ EXPECTATIONS: dict[str, Any] = {
 
 
 def image(i: int) -> bytes:
-    held = io.BytesIO()
-    Image.fromarray(np.full((8, 8), 40 * i, np.uint8)).save(held, "PNG")
-    return held.getvalue()
+    content = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 40 * i, np.uint8)).save(content, "PNG")
+    return content.getvalue()
 
 
 def table() -> pd.DataFrame:

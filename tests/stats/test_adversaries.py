@@ -1,4 +1,4 @@
-"""Intervals and comparisons under other generators than their own: categories, heavy tails, sparse gains, unequal noise."""
+"""Intervals and comparisons under other generative models: categories, heavy tails, sparse gains, unequal noise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Zoo:
 
     def _models(self, count: int) -> list[Floats]:
         noise = 0.8 * self.rng.standard_normal((count, *self.stimuli.shape))
-        return [np.tanh((self.stimuli + each) @ self.mixing / 2) for each in noise]
+        return [np.tanh((self.stimuli + item) @ self.mixing / 2) for item in noise]
 
     def experiment(self, run: int, models: int = 2) -> tuple[list[xr.DataArray], xr.DataArray]:
         if self.fixed != "stimuli":
@@ -47,7 +47,7 @@ class Zoo:
         signal = self.stimuli @ self.neurons
         scale = signal.std() * self.rng.lognormal(0, 0.3, (1, self.shape[1]))
         responses = signal + scale * self.rng.standard_normal(signal.shape)
-        return [labelled(each, "f", run) for each in self.models], labelled(responses, "n", run)
+        return [labelled(item, "f", run) for item in self.models], labelled(responses, "n", run)
 
 
 def labelled(values: Floats, kind: str, run: int) -> xr.DataArray:
@@ -62,29 +62,29 @@ def labelled(values: Floats, kind: str, run: int) -> xr.DataArray:
     ("fixed", "over"), [("", None), ("neurons", ("stimulus",)), ("stimuli", ("neuroid",))]
 )
 @pytest.mark.parametrize("metric", ["rdm", "cka", "ridge"])
-def test_intervals_cover_the_truth_of_other_worlds(
+def test_intervals_cover_the_truth_under_other_generators(
     metric: str, fixed: str, over: tuple[str, ...] | None
 ) -> None:
-    zoo, bound, found = Zoo(50, 35, 3, fixed), nl.metric(metric), []
+    zoo, bound, result = Zoo(50, 35, 3, fixed), nl.metric(metric), []
     for run in range(50):
         models, target = zoo.experiment(run)
-        found.append(bound(models[0], target).replace(generalise=over))
-    values = np.array([score.value for score in found])
-    held = np.mean([score.low <= values.mean() <= score.high for score in found])
-    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
-    assert held >= 0.84
+        result.append(bound(models[0], target).replace(generalise=over))
+    values = np.array([score.value for score in result])
+    content = np.mean([score.low <= values.mean() <= score.high for score in result])
+    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
+    assert content >= 0.84
     # Of few neurons with gains of heavy tails the derivatives claim more than there is, never less.
     assert 0.72 < claimed / values.std(ddof=1) < (1.75 if fixed == "stimuli" else 1.5)
 
 
 @pytest.mark.parametrize("metric", ["rdm", "cka"])
-def test_equal_models_of_other_worlds_neither_differ_nor_get_ranks(metric: str) -> None:
+def test_equal_models_under_other_generators_neither_differ_nor_get_ranks(metric: str) -> None:
     zoo, bound, false, ranked = Zoo(60, 30, 5), nl.metric(metric), [], []
     for run in range(40):
         models, target = zoo.experiment(run, 4)
-        scores: list[Score] = [bound(each, target).replace(population="zoo") for each in models]
+        scores: list[Score] = [bound(item, target).replace(population="zoo") for item in models]
         false.append(nl.compare(*scores[:2]).differences[0].p < 0.05)
-        ranks = rank_sets(clearly_better([joint_mean([(1.0, each)]) for each in scores]))
+        ranks = rank_sets(clearly_better([joint_mean([(1.0, item)]) for item in scores]))
         ranked.append(any(rank != (1, 4) for rank in ranks))
     assert np.mean(false) <= 0.15 and np.mean(ranked) <= 0.15
 
@@ -92,7 +92,7 @@ def test_equal_models_of_other_worlds_neither_differ_nor_get_ranks(metric: str) 
 @pytest.mark.parametrize("hard", [0.5, 2.0])
 def test_accuracies_of_items_of_unequal_difficulty_are_covered_and_compared(hard: float) -> None:
     rng = np.random.default_rng(8)
-    bound, found, false = nl.metric("accuracy"), [], []
+    bound, result, false = nl.metric("accuracy"), [], []
     for run in range(150):
         odds = 1.5 + hard * rng.standard_normal(70)
         ids = {"stimulus_id": ("presentation", [f"{run}s{i}" for i in range(70)])}
@@ -103,8 +103,8 @@ def test_accuracies_of_items_of_unequal_difficulty_are_covered_and_compared(hard
             right = rng.random(70) < 1 / (1 + np.exp(-odds))
             given = xr.DataArray(np.where(right, "yes", "no"), dims="presentation", coords=ids)
             pair.append(bound(given[order], truth[order]).replace(population="lab"))
-        found.append(pair[0])
+        result.append(pair[0])
         false.append(nl.compare(*pair).differences[0].p < 0.05)
-    truth_ = np.mean([score.value for score in found])
-    assert np.mean([score.low <= truth_ <= score.high for score in found]) >= 0.9
+    truth_ = np.mean([score.value for score in result])
+    assert np.mean([score.low <= truth_ <= score.high for score in result]) >= 0.9
     assert np.mean(false) <= 0.1

@@ -1,4 +1,4 @@
-"""Samples become one value step by step; its error, and what each item adds, are those of plain arithmetic."""
+"""Aggregation of samples, its error, and the influence of items, compared with plain arithmetic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_missing_values_are_skipped_along_one_dimension_after_the_other(how: str
     assert math.isnan(aggregate(SAMPLES.isel(neuroid=[2]), [("neuroid", how), ("split", "mean")]))
 
 
-def test_a_dimension_that_is_left_is_named_beside_what_was_declared() -> None:
+def test_a_remaining_dimension_is_reported_with_the_declared_ones() -> None:
     with pytest.raises(
         MetricError, match=r"keep dimension neuroid .*\(`aggregate` names 'neuron', which they do not"
     ):
@@ -46,13 +46,13 @@ def test_a_dimension_that_is_left_is_named_beside_what_was_declared() -> None:
         aggregate(SAMPLES, [("split", "mean")])
 
 
-def test_an_error_is_the_deviation_of_what_came_before_it() -> None:
+def test_an_error_is_the_deviation_after_the_preceding_steps() -> None:
     steps = [("neuroid", "mean"), ("split", "mean")]
     means = np.array([3.0, 2.0, 1.5, 7.5])
     assert error_of(SAMPLES, steps, "split", "std") == pytest.approx(means.std())
     assert error_of(SAMPLES, steps, "split", "sem") == pytest.approx(means.std() / 2)
-    each = np.array([1.0, 5.0, 2.0, 6.0, -3.0, 7.0, 8.0])
-    assert error_of(SAMPLES, steps, "neuroid", "sem") == pytest.approx(each.std() / np.sqrt(7))
+    item = np.array([1.0, 5.0, 2.0, 6.0, -3.0, 7.0, 8.0])
+    assert error_of(SAMPLES, steps, "neuroid", "sem") == pytest.approx(item.std() / np.sqrt(7))
     assert math.isnan(error_of(SAMPLES, steps, "time_bin", "std"))
     assert math.isnan(error_of(SAMPLES.isel(split=[0]), steps, "split", "std")), "one value has no deviation"
 
@@ -67,15 +67,15 @@ def left_out(values: np.ndarray, how: str) -> np.ndarray:
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("missing", [False, True])
-def test_what_an_item_adds_to_a_mean_is_what_leaving_it_out_takes_away(axis: int, missing: bool) -> None:
+def test_the_influence_on_a_mean_is_that_of_leaving_the_item_out(axis: int, missing: bool) -> None:
     values = np.random.default_rng(5).standard_normal((9, 4))
     dims = ("stimulus", "split") if axis == 0 else ("split", "stimulus")
     if missing:
         values[3] = NAN  # an item that was never measured adds nothing
     samples = xr.DataArray(values if axis == 0 else values.T, dims=dims)
-    found = influence_of(samples, [("stimulus", "mean"), ("split", "mean")])
-    assert found is not None and list(found.factors) == ["stimulus"], "splits are no random factor"
-    deviation = found.factors["stimulus"].deviation
+    result = influence_of(samples, [("stimulus", "mean"), ("split", "mean")])
+    assert result is not None and list(result.factors) == ["stimulus"], "splits are no random factor"
+    deviation = result.factors["stimulus"].deviation
     known = np.flatnonzero(np.isfinite(values[:, 0]))
     taken = left_out(values[known], "mean")
     n = len(known)
@@ -87,24 +87,24 @@ def test_what_an_item_adds_to_a_mean_is_what_leaving_it_out_takes_away(axis: int
 
 @pytest.mark.parametrize("how", ["sum", "max", "min", "abs_mean"])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_what_an_item_adds_to_other_reductions_is_how_they_are_without_it(how: str, axis: int) -> None:
+def test_the_influence_on_other_reductions_is_that_of_leaving_the_item_out(how: str, axis: int) -> None:
     values = np.random.default_rng(8).standard_normal((3, 5)) + np.array([[2.0], [-2.0], [1.0]])
     whole = {"sum": np.sum, "max": np.max, "min": np.min}
     if how == "abs_mean":
         mean = values.mean(axis=1, keepdims=True)
-        each = np.sign(mean) * (values - mean) / 5
+        item = np.sign(mean) * (values - mean) / 5
     else:
-        each = np.stack(
+        item = np.stack(
             [whole[how](values, 1) - whole[how](np.delete(values, i, 1), 1) for i in range(5)], axis=1
         )
     dims = ("split", "neuroid") if axis else ("neuroid", "split")
-    found = influence_of(
+    result = influence_of(
         xr.DataArray(values if axis else values.T, dims=dims), [("neuroid", how), ("split", "mean")]
     )
-    assert found is not None
-    added = each.mean(axis=0)
+    assert result is not None
+    added = item.mean(axis=0)
     expected = math.sqrt(5 / 4) * (added - added.mean())
-    np.testing.assert_allclose(found.factors["neuroid"].deviation, expected, atol=1e-12)
+    np.testing.assert_allclose(result.factors["neuroid"].deviation, expected, atol=1e-12)
 
 
 def test_the_variance_of_a_mean_over_items_is_that_of_textbooks() -> None:
@@ -112,16 +112,16 @@ def test_the_variance_of_a_mean_over_items_is_that_of_textbooks() -> None:
     samples = xr.DataArray(
         values, dims="stimulus", coords={"stimulus_id": ("stimulus", [f"s{i}" for i in range(25)])}
     )
-    found = influence_of(samples, [("stimulus", "mean")])
-    assert found is not None
-    assert found.factors["stimulus"].variance == pytest.approx(values.var(ddof=1) / 25)
+    result = influence_of(samples, [("stimulus", "mean")])
+    assert result is not None
+    assert result.factors["stimulus"].variance == pytest.approx(values.var(ddof=1) / 25)
     assert influence_of(samples, []) is None, "a dimension is left"
     assert influence_of(samples.isel(stimulus=[0]), [("stimulus", "mean")]) is None, (
         "of one item nothing varies"
     )
 
 
-def test_a_factor_that_was_fitted_too_varies_more_by_what_the_fit_adds() -> None:
+def test_refit_increases_the_common_variance_of_a_factor() -> None:
     rng = np.random.default_rng(7)
     samples = xr.DataArray(rng.standard_normal((2, 3)), dims=("split", "neuroid"))
     ids, parts = np.array([f"s{i}" for i in range(6)]), rng.standard_normal((2, 3, 3)) / 6
@@ -129,17 +129,17 @@ def test_a_factor_that_was_fitted_too_varies_more_by_what_the_fit_adds() -> None
 
     def variances(refit: float) -> tuple[float, float]:
         cells = Cells(ids, [(at, part) for at, part in zip(rows, parts, strict=True)], refit=refit)
-        found = influence_of(samples, [("split", "mean"), ("neuroid", "mean")], cells)
-        assert found is not None and list(found.factors) == ["stimulus", "neuroid"]
-        assert set(found.crossed) == {("stimulus", "neuroid")}
-        return found.factors["stimulus"].variance, found.factors["neuroid"].variance
+        result = influence_of(samples, [("split", "mean"), ("neuroid", "mean")], cells)
+        assert result is not None and list(result.factors) == ["stimulus", "neuroid"]
+        assert set(result.crossed) == {("stimulus", "neuroid")}
+        return result.factors["stimulus"].variance, result.factors["neuroid"].variance
 
-    each = np.concatenate(parts).sum(axis=1) / 6  # of two splits and three neuroids, each counts a sixth
-    assert variances(1.0)[0] == pytest.approx(6 / 5 * ((each - each.mean()) ** 2).sum())
+    item = np.concatenate(parts).sum(axis=1) / 6  # of two splits and three neuroids, each counts a sixth
+    assert variances(1.0)[0] == pytest.approx(6 / 5 * ((item - item.mean()) ** 2).sum())
     assert variances(2.25) == pytest.approx((2.25 * variances(1.0)[0], variances(1.0)[1]))
 
 
-def test_scores_that_vary_with_different_items_are_compared_with_the_freedom_of_their_own() -> None:
+def test_scores_with_different_factors_have_their_own_degrees_of_freedom() -> None:
     def of(factor: str, items: int, seed: int):
         values = np.random.default_rng(seed).standard_normal(items)
         return Influence({factor: moved([f"{factor}{i}" for i in range(items)], values / items)}).spread(

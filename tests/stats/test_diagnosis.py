@@ -1,4 +1,4 @@
-"""What a suite measures is recovered from simulated tables whose structure is known."""
+"""Diagnosis recovers the structure of simulated tables."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def suite(models: int = 60, noise: float = 0.3, seed: int = 0) -> pd.DataFrame:
 
 
 def test_abilities_are_the_dominant_axes() -> None:
-    found = diagnose(table(suite()))
-    first, second, third = found.axes
+    result = diagnose(table(suite()))
+    first, second, third = result.axes
     assert set(list(first.loadings)[:4]) == {"a0", "a1", "a2", "a3"}
     assert {name for name, loading in second.loadings.items() if abs(loading) > 0.4} == {"b0", "b1", "b2"}
     assert first.share > second.share > 3 * third.share
@@ -43,9 +43,9 @@ def test_abilities_are_the_dominant_axes() -> None:
 
 def test_redundant_and_contrary_benchmarks_are_named_and_no_others() -> None:
     values = suite(noise=0.1).drop(columns=["a2", "a3", "b1", "b2"])
-    found = diagnose(table(values))
-    assert [(pair.first, pair.second) for pair in found.redundant] == [("a0", "a1")]
-    assert {(pair.first, pair.second) for pair in found.contrary} == {("a0", "reverse"), ("a1", "reverse")}
+    result = diagnose(table(values))
+    assert [(pair.first, pair.second) for pair in result.redundant] == [("a0", "a1")]
+    assert {(pair.first, pair.second) for pair in result.contrary} == {("a0", "reverse"), ("a1", "reverse")}
 
 
 def test_unrelated_benchmarks_are_rarely_called_contrary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,34 +68,34 @@ def test_an_attribute_explains_agreement_only_where_it_does() -> None:
             for i, name in enumerate(metric)
         }
     )
-    found = diagnose(table(values, metric=metric, region=region))
-    by_kind = {one.attribute: one for one in found.explained}
+    result = diagnose(table(values, metric=metric, region=region))
+    by_kind = {item.attribute: item for item in result.explained}
     # Of the 35 ways to halve eight benchmarks one agrees as much: the permutations that hit it, and the one observed.
     assert 0.01 < by_kind["metric"].p < 0.05 and by_kind["metric"].same > by_kind["metric"].other + 0.5
     assert by_kind["region"].p > 0.2
-    assert found.explained_share > 0.9
+    assert result.explained_share > 0.9
 
 
 def test_the_share_that_attributes_explain_is_that_of_a_regression_on_all_of_them() -> None:
     rng = np.random.default_rng(4)
     values = pd.DataFrame(rng.standard_normal((30, 5)) + rng.standard_normal((30, 1)), columns=list("abcde"))
     metric, region = ["pls", "pls", "rdm", "rdm", "rdm"], ["V4", "IT", "V4", "IT", "IT"]
-    found = diagnose(table(values, metric=metric, region=region))
-    rho = np.array([pair.rho for pair in found.pairs])
+    result = diagnose(table(values, metric=metric, region=region))
+    rho = np.array([pair.rho for pair in result.pairs])
     upper = [(i, j) for i in range(5) for j in range(i + 1, 5)]
     alike = np.array([[metric[i] == metric[j], region[i] == region[j]] for i, j in upper], dtype=float)
     expected = LinearRegression().fit(alike, rho).score(alike, rho)
-    assert found.explained_share == pytest.approx(expected)
-    assert [one.attribute for one in found.explained] == ["metric", "region"]
-    for one, same in zip(found.explained, alike.T.astype(bool), strict=True):
-        assert (one.same, one.other, one.pairs) == pytest.approx(
+    assert result.explained_share == pytest.approx(expected)
+    assert [item.attribute for item in result.explained] == ["metric", "region"]
+    for item, same in zip(result.explained, alike.T.astype(bool), strict=True):
+        assert (item.same, item.other, item.pairs) == pytest.approx(
             (rho[same].mean(), rho[~same].mean(), same.sum())
         )
     expected_rho = values.corr("spearman").to_numpy()
     assert rho == pytest.approx([expected_rho[i, j] for i, j in upper])
 
 
-def test_what_was_never_run_is_no_zero() -> None:
+def test_missing_scores_do_not_count_as_zero() -> None:
     rng = np.random.default_rng(2)
     ability, ease = rng.normal(0.5, 0.1, 12), rng.normal(0, 0.1, 6)
     whole = pd.DataFrame(
@@ -103,9 +103,9 @@ def test_what_was_never_run_is_no_zero() -> None:
     )
     holes = whole.mask(rng.random(whole.shape) < 0.3)
     holes.iloc[:, 0] = whole.iloc[:, 0]
-    found = diagnose(table(holes))
+    result = diagnose(table(holes))
     truth = dict(zip(whole.index, whole.mean(axis=1), strict=True))
-    assert found.adjusted == pytest.approx(truth, abs=1e-9)  # an additive table is completed exactly
+    assert result.adjusted == pytest.approx(truth, abs=1e-9)  # an additive table is completed exactly
     states = holes.notna().replace({True: "scored", False: "never run"})
     states.iloc[0, 1] = "failed"
     counted = diagnose(table(holes.mask(states != "scored"), states=states)).coverage
@@ -113,29 +113,29 @@ def test_what_was_never_run_is_no_zero() -> None:
     assert (counted.sum(axis=1) == 12).all()
 
 
-def test_a_small_panel_keeps_the_order_and_reaches_what_it_says() -> None:
+def test_a_small_panel_preserves_the_order_of_models() -> None:
     values = suite(models=40, noise=0.05).drop(columns="reverse")
-    found = diagnose(table(values))
-    assert found.panel_tau >= 0.95
-    assert len(found.panel) < values.shape[1]
-    assert {name[0] for name in found.panel} == {"a", "b"}
+    result = diagnose(table(values))
+    assert result.panel_tau >= 0.95
+    assert len(result.panel) < values.shape[1]
+    assert {name[0] for name in result.panel} == {"a", "b"}
 
 
 def test_discriminative_power_is_the_share_of_separated_pairs() -> None:
     values = pd.DataFrame({"b": [0.0, 0.1, 0.5], "c": [0.2, 0.1, 0.0]}, index=["x", "y", "z"])
-    found = diagnose(table(values, half=0.1))
-    assert found.discriminative["b"] == pytest.approx(2 / 3)  # 0 and .1 differ by less than .1·√2
-    assert found.discriminative["c"] == pytest.approx(1 / 3)
+    result = diagnose(table(values, half=0.1))
+    assert result.discriminative["b"] == pytest.approx(2 / 3)  # 0 and .1 differ by less than .1·√2
+    assert result.discriminative["c"] == pytest.approx(1 / 3)
     assert np.isnan(diagnose(table(values)).discriminative["b"])
 
 
 def test_growth_ends_at_the_whole_suite() -> None:
-    found = diagnose(table(suite()))
-    assert [one.benchmarks for one in found.growth] == list(range(1, 9))
-    assert found.growth[-1].tau == pytest.approx(1) and found.growth[-1].largest == 0
-    assert found.growth[0].tau < 0.9
+    result = diagnose(table(suite()))
+    assert [item.benchmarks for item in result.growth] == list(range(1, 9))
+    assert result.growth[-1].tau == pytest.approx(1) and result.growth[-1].largest == 0
+    assert result.growth[0].tau < 0.9
 
 
-def test_too_few_scores_are_refused_with_what_to_do() -> None:
+def test_too_few_scores_are_refused_with_advice() -> None:
     with pytest.raises(RequestError, match="scores of three models on two benchmarks; there are 2 models"):
         diagnose(table(pd.DataFrame(np.ones((2, 3)))))

@@ -1,4 +1,4 @@
-"""Intervals cover what they say, equal models do not differ, and ranks are not false: simulations with known truth."""
+"""Coverage of intervals, false positives and false ranks in simulations with known truth."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class World:
 
 def scores(world: World, metric: str, runs: int, over: tuple[str, ...] | None) -> list[list[Score]]:
     bound = nl.metric(metric)
-    found = []
+    result = []
     for _ in range(runs):
         models, target = world.experiment()
-        found.append([bound(model, target).replace(generalise=over) for model in models])
-    return found
+        result.append([bound(model, target).replace(generalise=over) for model in models])
+    return result
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def scores(world: World, metric: str, runs: int, over: tuple[str, ...] | None) -
 def test_intervals_cover_new_stimuli_new_neurons_and_both(
     metric: str, fixed: str, over: tuple[str, ...] | None
 ) -> None:
-    found = scores(World(50, 30, 7, fixed), metric, RUNS, over)
-    values = np.array([[score.value for score in pair] for pair in found])
-    errors = np.array([[pair[0].spread.error, (pair[0].spread - pair[1].spread).error] for pair in found])
+    result = scores(World(50, 30, 7, fixed), metric, RUNS, over)
+    values = np.array([[score.value for score in pair] for pair in result])
+    errors = np.array([[pair[0].spread.error, (pair[0].spread - pair[1].spread).error] for pair in result])
     truth = values[:, 0].mean()
-    held = np.mean([pair[0].low <= truth <= pair[0].high for pair in found])
-    assert held >= 0.85
+    content = np.mean([pair[0].low <= truth <= pair[0].high for pair in result])
+    assert content >= 0.85
     # The mean variance that is claimed against the variance that there is, of the score and of the difference.
     there = np.array([values[:, 0].var(ddof=1), (values[:, 0] - values[:, 1]).var(ddof=1)])
     ratio = np.sqrt((errors**2).mean(axis=0) / there)
@@ -92,13 +92,13 @@ def test_intervals_cover_new_stimuli_new_neurons_and_both(
 @pytest.mark.parametrize(("subsets", "whole"), [("cka_cv", "cka"), ("rdm_cv", "rdm")])
 def test_means_over_subsets_of_stimuli_vary_as_all_stimuli_do(subsets: str, whole: str) -> None:
     models, target = World(50, 30, 5).experiment()
-    found = [nl.metric(name)(models[0], target) for name in (subsets, whole)]
-    assert found[0].spread.error == pytest.approx(found[1].spread.error, rel=0.02)
-    assert found[0].low < found[1].value < found[0].high
+    result = [nl.metric(name)(models[0], target) for name in (subsets, whole)]
+    assert result[0].spread.error == pytest.approx(result[1].spread.error, rel=0.02)
+    assert result[0].low < result[1].value < result[0].high
 
 
 def test_a_reliability_covers_new_stimuli_and_new_neurons() -> None:
-    rng, found = np.random.default_rng(31), []
+    rng, result = np.random.default_rng(31), []
     for run in range(100):
         signal = rng.standard_normal((40, 4)) @ rng.standard_normal((4, 25)) / 2
         values = signal + rng.standard_normal((5, *signal.shape))
@@ -108,18 +108,18 @@ def test_a_reliability_covers_new_stimuli_and_new_neurons() -> None:
             "neuroid_id": ("neuroid", [f"{run}n{i}" for i in range(25)]),
         }
         target = xr.DataArray(values.reshape(-1, 25), dims=("presentation", "neuroid"), coords=coords)
-        found.append(nl.ceiling("signal_reliability")(target))
-    values = np.array([score.value for score in found])
-    assert found[0].interval_covers == "the 95 % interval covers new stimuli and new neuroids"
-    assert np.mean([score.low <= values.mean() <= score.high for score in found]) >= 0.87
-    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+        result.append(nl.ceiling("signal_reliability")(target))
+    values = np.array([score.value for score in result])
+    assert result[0].interval_covers == "the 95 % interval covers new stimuli and new neuroids"
+    assert np.mean([score.low <= values.mean() <= score.high for score in result]) >= 0.87
+    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
 
 
 @pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
 def test_equal_models_differ_no_more_often_than_they_may(metric: str) -> None:
-    found = scores(World(50, 30, 11), metric, RUNS, None)
-    p = [nl.compare(a, b).differences[0].p for a, b in found]
+    result = scores(World(50, 30, 11), metric, RUNS, None)
+    p = [nl.compare(a, b).differences[0].p for a, b in result]
     assert np.mean(np.array(p) < 0.05) <= 0.15
     assert np.mean(np.array(p) < 0.5) > 0.2, "not so wide that nothing could ever be found"
 
@@ -132,12 +132,12 @@ def draws_of(values: Floats) -> Score:
 
 def leagues(models: int, runs: int, correlation: float, seed: int) -> list[list[Joint]]:
     rng = np.random.default_rng(seed)
-    found = []
+    result = []
     for _ in range(runs):
         common = rng.standard_normal(60) * np.sqrt(correlation)
         own = rng.standard_normal((models, 60)) * np.sqrt(1 - correlation)
-        found.append([joint_mean([(1.0, draws_of(common + each))]) for each in own])
-    return found
+        result.append([joint_mean([(1.0, draws_of(common + item))]) for item in own])
+    return result
 
 
 @pytest.mark.parametrize(("models", "correlation"), [(5, 0.0), (5, 0.9), (20, 0.0), (20, 0.9), (50, 0.5)])
@@ -149,7 +149,7 @@ def test_leagues_of_equal_models_have_no_false_ranks(models: int, correlation: f
     assert np.mean(false) <= 0.12
 
 
-def test_a_difference_that_a_paired_t_test_finds_is_found() -> None:
+def test_a_difference_is_detected_as_by_a_paired_t_test() -> None:
     rng = np.random.default_rng(3)
     mine, theirs = [], []
     for _ in range(200):
@@ -161,18 +161,18 @@ def test_a_difference_that_a_paired_t_test_finds_is_found() -> None:
     assert np.mean(theirs) > 0.5
 
 
-def test_the_detectable_difference_is_found_in_four_of_five_experiments() -> None:
+def test_the_detectable_difference_is_detected_in_four_of_five_experiments() -> None:
     rng = np.random.default_rng(4)
     sd, n = 0.3, 40
-    found, claimed = [], []
+    result, claimed = [], []
     for _ in range(200):
         common = rng.standard_normal(n)
         shift = (stats.t.ppf(0.975, n - 1) + stats.t.ppf(0.8, n - 1)) * sd * np.sqrt(2 / n)
         a, b = common + rng.normal(shift, sd, n), common + rng.normal(0, sd, n)
-        each = nl.compare(draws_of(a), draws_of(b)).differences[0]
-        found.append(each.p < 0.05)
-        claimed.append(each.detectable)
-    assert 0.7 < np.mean(found) < 0.9
+        item = nl.compare(draws_of(a), draws_of(b)).differences[0]
+        result.append(item.p < 0.05)
+        claimed.append(item.detectable)
+    assert 0.7 < np.mean(result) < 0.9
     assert np.mean(claimed) == pytest.approx(shift, rel=0.05)
 
 
@@ -222,7 +222,7 @@ def recorded(values: Floats) -> Measurement:
     return Measurement(assembly(values, "f"), assembly(values))
 
 
-def test_calibration_passes_what_holds_and_fails_what_does_not() -> None:
+def test_calibration_passes_valid_intervals_and_fails_invalid_ones() -> None:
     target = World(60, 30, 1).experiment()[1]
     bound = nl.metric("cka")
     draw = simulated_recordings(recorded(target.values), ("stimulus", "neuroid"))
@@ -233,7 +233,7 @@ def test_calibration_passes_what_holds_and_fails_what_does_not() -> None:
     def stubborn(one: Measurement) -> dict[str, Score]:
         return {"cka": plain(one)["cka"].replace(generalise=("neuroid",))}  # says nothing about new stimuli
 
-    good, bad = (calibrate(each, draw, runs=40, seed=1)["cka"] for each in (plain, stubborn))
+    good, bad = (calibrate(item, draw, runs=40, seed=1)["cka"] for item in (plain, stubborn))
     assert isinstance(good, Calibration) and isinstance(bad, Calibration)
     assert good.passed and good.covers == "the 95 % interval covers new stimuli and new neuroids"
     assert 0.8 < good.width.value < 1.25 and good.sizes == {"stimulus": 60, "neuroid": 30}
@@ -241,7 +241,7 @@ def test_calibration_passes_what_holds_and_fails_what_does_not() -> None:
     assert not bad.passed and bad.coverage.value < 0.9 and bad.width.high < 0.9
 
 
-def test_calibration_says_what_it_cannot_know() -> None:
+def test_calibration_reports_what_it_cannot_calibrate() -> None:
     draw = simulated_recordings(recorded(World(40, 20, 2).experiment()[1].values), ("stimulus", "neuroid"))
     assert calibrate(lambda one: {"x": Score(0.5)}, draw, runs=20, seed=0) == {
         "x": "the score has no interval"
@@ -256,7 +256,7 @@ def test_calibration_says_what_it_cannot_know() -> None:
         calibrate(fails, draw, runs=20, seed=0)
 
 
-def test_hits_of_one_experiment_count_as_much_as_they_tell_apart() -> None:
+def test_correlated_hits_of_one_experiment_count_as_fewer_trials() -> None:
     rng = np.random.default_rng(0)
     hits = rng.random((200, 1)) < 0.9
     alone, copied = rate(hits), rate(np.repeat(hits, 5, axis=1))
@@ -271,8 +271,8 @@ def test_hits_of_one_experiment_count_as_much_as_they_tell_apart() -> None:
 @pytest.mark.parametrize("hits", [0, 1, 7, 19, 20])
 def test_rates_have_exact_intervals(hits: int) -> None:
     exact = stats.binomtest(hits, 20).proportion_ci(method="exact")
-    found = share(hits, 20, 20)
-    assert (found.value, found.low, found.high) == pytest.approx(
+    result = share(hits, 20, 20)
+    assert (result.value, result.low, result.high) == pytest.approx(
         (hits / 20, exact.low, exact.high), abs=1e-12
     )
 
@@ -287,12 +287,12 @@ def test_people_are_simulated_as_they_answer() -> None:
     }
     truth = np.tile(["a", "b"], 120)
     answer = np.where(rng.random(240) < 0.7, truth, np.where(truth == "a", "b", "a"))
-    source, target = (xr.DataArray(each, dims="presentation", coords=coords) for each in (answer, truth))
+    source, target = (xr.DataArray(item, dims="presentation", coords=coords) for item in (answer, truth))
     bound = nl.metric("balanced_accuracy")
     draw = simulated_predictions(Measurement(source, target), ("subject",))
-    found = calibrate(lambda one: {"b": bound(one.source, one.target)}, draw, runs=60, seed=2)["b"]
-    assert isinstance(found, Calibration)
-    assert found.passed and found.truth == pytest.approx((answer == truth).mean(), abs=0.05)
+    result = calibrate(lambda one: {"b": bound(one.source, one.target)}, draw, runs=60, seed=2)["b"]
+    assert isinstance(result, Calibration)
+    assert result.passed and result.truth == pytest.approx((answer == truth).mean(), abs=0.05)
     with pytest.raises(MetricError, match="no generative model"):
         simulated_predictions(Measurement(source, target.rename(presentation="window")), ())
 
@@ -306,7 +306,7 @@ def test_spikes_are_simulated_by_the_course_of_a_trial() -> None:
     target = xr.DataArray(rng.poisson(np.tile(course, (20, 1))).astype(float), dims=dims, coords=coords)
     draw = simulated_predictions(Measurement(target.copy(), target), ("trial",))
     drawn = [draw(np.random.default_rng(run), 2) for run in range(60)]
-    mean = np.mean([one.models[0].target.values.reshape(20, 10, 3).mean(axis=0) for one in drawn], axis=0)
+    mean = np.mean([item.models[0].target.values.reshape(20, 10, 3).mean(axis=0) for item in drawn], axis=0)
     np.testing.assert_allclose(mean, target.values.reshape(20, 10, 3).mean(axis=0), rtol=0.1)
     first, second = drawn[0].models
     assert first.target is second.target and not np.array_equal(first.source, second.source)
@@ -358,24 +358,24 @@ def median_score(values: Floats, ids: list[str], scale: str) -> Score:
 def test_medians_over_medians_cover_new_neurons(neurons: int) -> None:
     """Metric and ceiling rank neurons almost alike; what is left of their difference is not what their slopes leave."""
     rng = np.random.default_rng(neurons)
-    found = []
+    result = []
     for _ in range(120):
         reliability = rng.beta(4, 4, neurons) * 0.9 + 0.05
         noise = 0.05 * rng.standard_normal((2, 5, neurons))
         ids = rng.permutation([f"n{i}" for i in range(neurons)]).tolist()
         r = median_score(np.sqrt(reliability) + noise[0], ids, "correlation")
-        found.append(normalise(r, median_score(reliability + noise[1], ids, "reliability")))
-    values = np.array([score.value for score in found])
-    held = np.mean([score.low <= values.mean() <= score.high for score in found])
-    width = np.sqrt(np.mean([score.spread.variance for score in found])) / values.std(ddof=1)
-    assert held >= 0.88 and 0.8 < width < 1.45
+        result.append(normalise(r, median_score(reliability + noise[1], ids, "reliability")))
+    values = np.array([score.value for score in result])
+    content = np.mean([score.low <= values.mean() <= score.high for score in result])
+    width = np.sqrt(np.mean([score.spread.variance for score in result])) / values.std(ddof=1)
+    assert content >= 0.88 and 0.8 < width < 1.45
 
 
 def test_weighted_medians_with_equal_weights_are_medians() -> None:
     values = np.random.default_rng(0).standard_normal((4, 61))
     values[1, :5] = np.nan
-    found = _weighted_medians(values, np.ones((3, 61)))
-    np.testing.assert_allclose(found, np.broadcast_to(np.nanmedian(values, axis=1), (3, 4)))
+    result = _weighted_medians(values, np.ones((3, 61)))
+    np.testing.assert_allclose(result, np.broadcast_to(np.nanmedian(values, axis=1), (3, 4)))
     weights = np.random.default_rng(1).exponential(size=(40, 61))
     for cell, drawn in zip(values, _weighted_medians(values, weights).T, strict=True):
         order = np.argsort(cell)[: np.isfinite(cell).sum()]
@@ -399,8 +399,8 @@ def decoded(rng: np.random.Generator, signal: float) -> tuple[xr.DataArray, xr.D
         "split": ("presentation", np.repeat(fold, windows)),
         "stimulus_id": ("presentation", np.arange(people * windows)),
     }
-    names = (np.where(each.ravel() > 0, "a", "b") for each in (answer, np.tile(label, (people, 1))))
-    source, target = (xr.DataArray(each, dims="presentation", coords=coords) for each in names)
+    names = (np.where(item.ravel() > 0, "a", "b") for item in (answer, np.tile(label, (people, 1))))
+    source, target = (xr.DataArray(item, dims="presentation", coords=coords) for item in names)
     return source, target
 
 
@@ -408,11 +408,11 @@ def decoded(rng: np.random.Generator, signal: float) -> tuple[xr.DataArray, xr.D
 def test_people_who_train_for_one_another_vary_together(signal: float) -> None:
     rng = np.random.default_rng(17)
     bound = nl.metric("balanced_accuracy")
-    found = [bound(*decoded(rng, signal)) for _ in range(120)]
-    values = np.array([score.value for score in found])
-    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
-    held = np.mean([score.low <= values.mean() <= score.high for score in found])
-    assert held >= 0.9 and 0.9 < claimed / values.std(ddof=1) < 1.35
+    result = [bound(*decoded(rng, signal)) for _ in range(120)]
+    values = np.array([score.value for score in result])
+    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
+    content = np.mean([score.low <= values.mean() <= score.high for score in result])
+    assert content >= 0.9 and 0.9 < claimed / values.std(ddof=1) < 1.35
 
 
 def crossed_means(rng: np.random.Generator, people: int, stimuli: int, run: int) -> Score:
@@ -421,8 +421,8 @@ def crossed_means(rng: np.random.Generator, people: int, stimuli: int, run: int)
     table = effects + 2 * rng.standard_normal((people, stimuli))
 
     def mean(weights: dict[str, Floats]) -> Floats:
-        each = np.einsum("ds,dp->dps", weights["stimulus"], weights["subject"])
-        return (each * table).sum(axis=(1, 2)) / each.sum(axis=(1, 2))
+        item = np.einsum("ds,dp->dps", weights["stimulus"], weights["subject"])
+        return (item * table).sum(axis=(1, 2)) / item.sum(axis=(1, 2))
 
     items = {
         "stimulus": [f"{run}s{i}" for i in range(stimuli)],
@@ -433,9 +433,9 @@ def crossed_means(rng: np.random.Generator, people: int, stimuli: int, run: int)
 
 def test_scores_computed_again_with_weights_cover_new_people_and_new_stimuli() -> None:
     rng = np.random.default_rng(21)
-    found = [crossed_means(rng, 8, 40, run) for run in range(120)]
-    values = np.array([score.value for score in found])
-    assert found[0].interval_covers == "the 95 % interval covers new stimuli and new subjects"
-    assert np.mean([score.low <= 0 <= score.high for score in found]) >= 0.89
-    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    result = [crossed_means(rng, 8, 40, run) for run in range(120)]
+    values = np.array([score.value for score in result])
+    assert result[0].interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    assert np.mean([score.low <= 0 <= score.high for score in result]) >= 0.89
+    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.0, abs=0.2)

@@ -1,4 +1,4 @@
-"""The board and `compare` on equal models: metrics of every kind, many models, few benchmarks; and what power is left."""
+"""False ranks and power of the board and of `compare`: metrics of every kind, many models, few benchmarks."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def of_items(values: Floats, benchmark: str) -> Score:
 def board(rng: np.random.Generator, shift: Floats, items: int = 60) -> list[Joint]:
     """The suite means of models over benchmarks whose items they share, with half of each item's variance in common."""
     common = rng.standard_normal((BENCHMARKS, items))
-    found = []
+    result = []
     for at in range(len(shift)):
         own = rng.standard_normal((BENCHMARKS, items))
         parts = [
             (1 / BENCHMARKS, of_items(shift[at] + np.sqrt(0.5) * (common[b] + own[b]), f"b{b}"))
             for b in range(BENCHMARKS)
         ]
-        found.append(joint_mean(parts))
-    return found
+        result.append(joint_mean(parts))
+    return result
 
 
 def test_twenty_equal_models_on_few_benchmarks_get_no_false_rank() -> None:
     """The rate is at most 6 %: it is 4.3 % [3.4, 5.2] of 2,000 boards. Here chance may add two standard errors to that."""
     rng = np.random.default_rng(20)
     boards = [board(rng, np.zeros(MODELS)) for _ in range(2 * RUNS)]
-    false = rate([any(rank != (1, MODELS) for rank in rank_sets(clearly_better(each))) for each in boards])
+    false = rate([any(rank != (1, MODELS) for rank in rank_sets(clearly_better(item))) for item in boards])
     assert false.value <= 0.08, false
 
 
@@ -74,9 +74,9 @@ def test_the_board_finds_a_better_model_as_often_as_tukeys_range_would() -> None
     shift[0] = (reach + stats.norm.ppf(0.8)) * error
     mine, exact = [], []
     for _ in range(60):
-        each = board(rng, shift, items)
-        values = np.array([one.value for one in each])
-        mine.append(clearly_better(each)[0, 1:].mean())
+        entry = board(rng, shift, items)
+        values = np.array([item.value for item in entry])
+        mine.append(clearly_better(entry)[0, 1:].mean())
         exact.append(((values[0] - values[1:]) > reach * error).mean())
     assert 0.7 < np.mean(exact) < 0.9
     assert np.mean(mine) >= np.mean(exact) - 0.1
@@ -99,12 +99,12 @@ def experiment(rng: np.random.Generator, stimuli: int = 50, neurons: int = 25) -
 @pytest.mark.parametrize(
     "metric", ["pls", "ridgecv", "linear_predictivity", "neuron_to_neuron", "cka_biased", "rdm"]
 )
-def test_compare_of_equal_models_differs_no_more_often_than_it_may(metric: str) -> None:
+def test_compare_of_equal_models_has_few_false_positives(metric: str) -> None:
     options = {"estimator": {"components": 3}} if metric == "pls" else {}
     bound, rng, p = nl.metric(metric, **options), np.random.default_rng(22), []
     for _ in range(30):
         target, *models = experiment(rng)
-        p.append(nl.compare(*(bound(each, target) for each in models)).differences[0].p)
+        p.append(nl.compare(*(bound(item, target) for item in models)).differences[0].p)
     assert np.mean(np.array(p) < 0.05) <= 0.15
     assert np.mean(np.array(p) < 0.5) > 0.15
 
@@ -120,7 +120,7 @@ FREE = ("pls", "linear_predictivity", "neuron_to_neuron", "cka", "cka_biased", "
         ("ridgecv", "target"),
     ],
 )
-def test_units_move_no_digit_that_matters(metric: str, side: str) -> None:
+def test_scores_do_not_depend_on_units(metric: str, side: str) -> None:
     """From 1e-13 to 1e13 of the units: the same score, the same interval, or an error with its reason.
 
     Of a ridge the target's units alone: its penalty is in squared units of the features, by definition.

@@ -1,4 +1,4 @@
-"""Intervals stay where scores can be, and those that are skewed towards the ends are Fisher's."""
+"""Intervals stay within the limits of scores, and skewed ones use Fisher's transformation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from neuroledger.stats.spread import NOWHERE, Influence, Spread, moved, quantile
 
 def spread(error: float, items: int = 40, *, skewed: bool = False) -> Spread:
     influence = np.where(np.arange(items) % 2, 1.0, -1.0)
-    found = moved([f"s{i}" for i in range(items)], influence)
-    scale = error / math.sqrt(found.variance)
-    return Influence({"stimulus": moved(found.ids, scale * influence)}, skewed=skewed).spread("p")
+    result = moved([f"s{i}" for i in range(items)], influence)
+    scale = error / math.sqrt(result.variance)
+    return Influence({"stimulus": moved(result.ids, scale * influence)}, skewed=skewed).spread("p")
 
 
-def test_no_end_is_beyond_what_the_score_can_be() -> None:
+def test_intervals_stay_within_the_limits() -> None:
     accuracy = Score(0.97, scale="accuracy", limits=(0.0, 1.0), spread=spread(0.03))
     assert accuracy.high == 1.0 and 0.9 < accuracy.low < 0.92
     above_chance = normalise_by_floor(accuracy, 0.5, 1.0)
@@ -35,7 +35,7 @@ def test_a_value_beyond_its_limits_is_within_its_interval() -> None:
     assert odd.low < 1.0 < odd.high == 1.02
 
 
-def test_what_is_divided_by_a_ceiling_can_be_above_one() -> None:
+def test_limits_are_divided_by_the_ceiling() -> None:
     raw = Score(0.8, scale="correlation", limits=(-1.0, 1.0), spread=spread(0.08))
     ceiling = Score(0.82, scale="correlation", spread=spread(0.01))
     score = normalise(raw, ceiling)

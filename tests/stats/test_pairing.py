@@ -1,4 +1,4 @@
-"""Two scores of the same items are paired by the items' names, whatever the order and the number of their rows."""
+"""Scores of the same items are paired by the ids of items, in any order and number of rows."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_accuracies_are_paired_by_the_stimulus_whatever_the_order_of_rows(seed: 
         assert there.value == here.value and (there.low, there.high) == pytest.approx((here.low, here.high))
         for name, draws in here.spread.draws.items():
             np.testing.assert_allclose(there.spread.draws[name], draws, atol=1e-12)
-        found, known = (nl.compare(first, each).differences[0] for each in (there, here))
-        assert found.p == pytest.approx(known.p, rel=1e-9)
+        result, known = (nl.compare(first, item).differences[0] for item in (there, here))
+        assert result.p == pytest.approx(known.p, rel=1e-9)
     # Paired by their row numbers, shuffled answers would vary as those of other stimuli do.
     apart = scored(
         b.assign_coords(stimulus_id=("presentation", rng.permutation(b.stimulus_id))), plain, plain
@@ -49,7 +49,7 @@ def test_accuracies_are_paired_by_the_stimulus_whatever_the_order_of_rows(seed: 
     assert apart.value != here.value or not np.allclose(
         apart.spread.draws["presentation"], here.spread.draws["presentation"]
     )
-    errors = [(first.spread - each.spread).error for each in (here, apart)]
+    errors = [(first.spread - item.spread).error for item in (here, apart)]
     assert errors[0] < 0.95 * np.hypot(first.spread.error, here.spread.error)
 
 

@@ -38,7 +38,7 @@ def test_published_ranks_come_out_of_the_published_table():
     assert list(ranks)[:4] == ["REVE", "LaBraM", "LUNA", "CTNet"]
 
 
-def test_the_specs_hold_the_reference_table(reference):
+def test_the_specs_contain_the_reference_table(reference):
     tasks = yaml.safe_load((reference / "neuralbench_tasks.yaml").read_text())["tasks"]
     table = published_table("neuralbench.core")
     cells = 0
@@ -128,9 +128,9 @@ def test_a_dummy_that_is_perfect_normalises_nothing():
 def test_agreement_is_kendalls():
     core = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.9}
     full = {"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.8, "e": 0.5}
-    found = agreement(core, full)
-    assert found.tau == pytest.approx((5 - 1) / 6)
-    assert found.models == 4
+    result = agreement(core, full)
+    assert result.tau == pytest.approx((5 - 1) / 6)
+    assert result.models == 4
     assert agreement(core, full, without=["d"]).tau == pytest.approx(1 / 3)
     with pytest.raises(RequestError, match="needs three"):
         agreement(core, {"a": 1.0})
@@ -163,13 +163,13 @@ def test_every_pair_is_compared_and_corrected():
         f"t{i}": {"good": 0.8 + 0.01 * rng.random(), "fair": 0.7, "poor": 0.1 * rng.random()}
         for i in range(12)
     }
-    found = paired_differences(table)
-    assert [(d.first, d.second) for d in found] == [("fair", "good"), ("fair", "poor"), ("good", "poor")]
-    assert all(d.p == pytest.approx(2 / 2**12) for d in found)
-    assert all(d.corrected_p == pytest.approx(3 * d.p) for d in found)
+    result = paired_differences(table)
+    assert [(d.first, d.second) for d in result] == [("fair", "good"), ("fair", "poor"), ("good", "poor")]
+    assert all(d.p == pytest.approx(2 / 2**12) for d in result)
+    assert all(d.corrected_p == pytest.approx(3 * d.p) for d in result)
 
 
-def test_what_has_no_pair_is_not_tested():
+def test_models_without_shared_rows_are_not_tested():
     with pytest.raises(RequestError, match="a paired test needs at least one pair"):
         sign_flip_p([float("nan")])
     with pytest.raises(RequestError, match="a and b have no task in common"):

@@ -1,4 +1,4 @@
-"""The reliability of all repetitions: what one part of the repetitions lacks does not count, and noise is what it was."""
+"""The reliability of all repetitions, extrapolated from two parts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def test_the_noise_of_a_repetition_gives_back_the_reliability_of_all(
     one: int, two: int, noise: float
 ) -> None:
     r = np.array([[1 / np.sqrt((1 + noise / one) * (1 + noise / two))] * 4])  # of four neuroids
-    found = of_all(r, np.full((1, 7), one), np.full((1, 7), two))
-    assert found.shape == (1, 4)
-    np.testing.assert_allclose(found, 1 / (1 + noise / (one + two)))
+    result = of_all(r, np.full((1, 7), one), np.full((1, 7), two))
+    assert result.shape == (1, 4)
+    np.testing.assert_allclose(result, 1 / (1 + noise / (one + two)))
 
 
 def test_stimuli_that_one_part_lacks_do_not_count() -> None:
@@ -33,7 +33,7 @@ def test_stimuli_that_one_part_lacks_do_not_count() -> None:
 
 def test_no_signal_has_no_reliability_and_its_opposite_none_at_all() -> None:
     first, second = np.full((3, 4), 2), np.full((3, 4), 3)
-    found = of_all(np.array([0.0, -1.0, -0.3]), first, second)
-    assert found[0] == 0.0 and np.isnan(found[1])
-    assert -1 < found[2] < -0.3
+    result = of_all(np.array([0.0, -1.0, -0.3]), first, second)
+    assert result[0] == 0.0 and np.isnan(result[1])
+    assert -1 < result[2] < -0.3
     assert np.isnan(of_all(np.array([-1.0]), second[:1], second[:1])).all()

@@ -1,4 +1,4 @@
-"""Splits follow scikit-learn's rules, keep what belongs together, and say why they cannot be drawn."""
+"""Splits follow scikit-learn's rules, keep groups together, and report why they cannot be drawn."""
 
 import numpy as np
 import pytest
@@ -46,9 +46,9 @@ RULES = [
 @pytest.mark.parametrize(("spec", "splitter", "labels"), RULES)
 def test_rows_are_drawn_as_scikit_learn_draws_them(spec, splitter, labels):
     expected = list(splitter.split(np.zeros(60), labels))
-    found = draw(SplitsSpec(**spec), SIXTY)
-    assert len(found) == len(expected)
-    for (train, test), split in zip(expected, found, strict=True):
+    result = draw(SplitsSpec(**spec), SIXTY)
+    assert len(result) == len(expected)
+    for (train, test), split in zip(expected, result, strict=True):
         np.testing.assert_array_equal(split.train, train)
         np.testing.assert_array_equal(split.test, test)
 
@@ -56,8 +56,8 @@ def test_rows_are_drawn_as_scikit_learn_draws_them(spec, splitter, labels):
 def test_groups_stay_together_as_scikit_learn_keeps_them():
     groups = np.arange(60) % 7
     expected = list(GroupKFold(3, shuffle=True, random_state=1).split(np.zeros(60), groups=groups))
-    found = draw(SplitsSpec(name="group", folds=3, groups="session"), SIXTY)
-    for (train, test), split in zip(expected, found, strict=True):
+    result = draw(SplitsSpec(name="group", folds=3, groups="session"), SIXTY)
+    for (train, test), split in zip(expected, result, strict=True):
         np.testing.assert_array_equal(split.train, train)
         np.testing.assert_array_equal(split.test, test)
         assert not set(groups[split.train]) & set(groups[split.test])
@@ -67,8 +67,8 @@ def test_groups_stay_together_where_classes_are_balanced_too():
     groups = np.arange(60) % 7
     rule = StratifiedGroupKFold(3, shuffle=True, random_state=1)
     expected = list(rule.split(np.zeros(60), OBJECTS, groups))
-    found = draw(SplitsSpec(name="group", folds=3, groups="session", stratify="object_name"), SIXTY)
-    for (train, test), split in zip(expected, found, strict=True):
+    result = draw(SplitsSpec(name="group", folds=3, groups="session", stratify="object_name"), SIXTY)
+    for (train, test), split in zip(expected, result, strict=True):
         np.testing.assert_array_equal(split.train, train)
         np.testing.assert_array_equal(split.test, test)
         assert not set(groups[split.train]) & set(groups[split.test])
@@ -87,7 +87,7 @@ def test_a_coordinate_divides_the_rows():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 5), st.integers(6, 15), st.integers(0, 100), st.booleans())
-def test_rows_of_one_stimulus_travel_together(repetitions, stimuli, seed, unique):
+def test_rows_of_one_stimulus_stay_together(repetitions, stimuli, seed, unique):
     ids = np.random.default_rng(seed).permutation(np.repeat(np.arange(stimuli), repetitions))
     for split in draw(SplitsSpec(seed=seed, folds=3, train=0.6, unique=unique), rows(ids)):
         assert not set(ids[split.train]) & set(ids[split.test])
@@ -96,12 +96,12 @@ def test_rows_of_one_stimulus_travel_together(repetitions, stimuli, seed, unique
 
 def test_unique_values_are_drawn_in_sorted_order():
     repetition = np.array([3, 3, 0, 1, 2, 0, 1, 2])
-    found = draw(
+    result = draw(
         SplitsSpec(by="repetition", unique=True, train=0.5, folds=6),
         rows(np.arange(8), repetition=repetition),
     )
     expected = ShuffleSplit(6, train_size=0.5, random_state=1).split(np.arange(4))
-    for split, (train, test) in zip(found, expected, strict=True):
+    for split, (train, test) in zip(result, expected, strict=True):
         assert set(repetition[split.train]) == set(train)
         assert set(repetition[split.test]) == set(test)
 
@@ -134,16 +134,16 @@ def test_first_values_are_the_smallest():
         ({"name": "predefined"}, "pass source_train"),
     ],
 )
-def test_what_cannot_be_drawn_says_why(spec, reason):
+def test_impossible_splits_report_the_reason(spec, reason):
     with pytest.raises(MetricError, match=reason):
         draw(SplitsSpec(**spec), SIXTY)
 
 
 def test_what_is_left_out_is_tested_and_all_else_trains():
     for by in ({}, {"groups": "session"}):
-        found = draw(SplitsSpec(name="leave_one_out", **by), SIXTY)
-        assert len(found) == (7 if by else 60)
-        for train, test in found:
+        result = draw(SplitsSpec(name="leave_one_out", **by), SIXTY)
+        assert len(result) == (7 if by else 60)
+        for train, test in result:
             assert sorted([*train, *test]) == list(range(60)) and len(test) <= 9 < len(train)
             assert not by or len(set(np.arange(60)[test] % 7)) == 1
 
@@ -159,7 +159,7 @@ def test_rows_that_share_a_value_with_the_test_part_do_not_train():
         expected = [
             row
             for row in range(12)
-            if row not in test and (row >= 10 or row % 6 not in [one % 6 for one in bound])
+            if row not in test and (row >= 10 or row % 6 not in [item % 6 for item in bound])
         ]
         assert train.tolist() == expected
     alike = rows([f"s{i}" for i in range(4)], scene=np.zeros(4))
@@ -169,9 +169,9 @@ def test_rows_that_share_a_value_with_the_test_part_do_not_train():
 
 def test_splits_that_are_given_are_row_numbers_or_masks():
     mask = np.array([True, False, True])
-    found = splits.given([([0, 1], [2]), (mask, ~mask)], 3)
-    assert [(train.tolist(), test.tolist()) for train, test in found] == [([0, 1], [2]), ([0, 2], [1])]
-    assert all(part.dtype == np.intp for split in found for part in split)
+    result = splits.given([([0, 1], [2]), (mask, ~mask)], 3)
+    assert [(train.tolist(), test.tolist()) for train, test in result] == [([0, 1], [2]), ([0, 2], [1])]
+    assert all(part.dtype == np.intp for split in result for part in split)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ def test_splits_that_are_given_are_row_numbers_or_masks():
         ([([-1], [2])], "the train part asks for row -1"),
     ],
 )
-def test_given_splits_that_fit_no_rows_say_which_part(pairs, reason):
+def test_given_splits_with_invalid_rows_name_the_part(pairs, reason):
     with pytest.raises(MetricError, match=reason):
         splits.given(pairs, 3)
 
 
-def test_an_unknown_coordinate_is_told_beside_those_there_are():
+def test_an_unknown_coordinate_is_reported_with_the_known_ones():
     with pytest.raises(MetricError, match=r"the assembly has object_name, session, stimulus_id$"):
         draw(SplitsSpec(by="image"), SIXTY)
     flat = SIXTY.assign_coords(grid=(("presentation", "neuroid"), np.zeros((60, 1))))

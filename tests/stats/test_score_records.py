@@ -1,4 +1,4 @@
-"""What is kept: a score in a record, in a copy and in words; its draws packed; results in memory, within a bound."""
+"""Scores in records, copies and text; packed draws; cached results within a memory limit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def whole_score() -> Score:
     )  # fmt: skip
 
 
-def test_a_record_holds_every_field_of_a_score_and_its_ceiling() -> None:
+def test_a_record_contains_every_field_of_a_score_and_its_ceiling() -> None:
     assert whole_score().to_dict() == {
         "value": 0.5, "low": 0.4, "high": 0.6, "error": 0.02, "scale": "correlation", "direction": "lower", "raw": 0.63,
         "ceiling": {
@@ -71,14 +71,14 @@ def test_a_record_holds_every_field_of_a_score_and_its_ceiling() -> None:
     assert list(whole_score().to_dict()["n"]) == ["neuroid", "stimulus"]
 
 
-def test_what_a_plain_score_lacks_is_none_or_absent() -> None:
+def test_missing_fields_of_a_score_are_none_or_absent() -> None:
     assert Score(0.5).to_dict() == {
         "value": 0.5, "low": None, "high": None, "error": None, "scale": "score", "direction": "higher", "raw": 0.5,
         "ceiling": None, "n": {},
     }  # fmt: skip
 
 
-def test_a_score_comes_back_from_its_record() -> None:
+def test_a_score_is_read_back_from_its_record() -> None:
     plain = whole_score().to_dict() | {"spread": pack(of_items())}
     back = Score.of_record(plain)
     names = ("value", "low", "high", "scale", "raw", "direction", "n", "id")
@@ -91,14 +91,14 @@ def test_a_score_comes_back_from_its_record() -> None:
     assert math.isnan(half.low), "an interval has two ends"
 
 
-def test_a_score_reads_as_one_line_and_as_a_table() -> None:
+def test_a_score_is_formatted_as_one_line_and_as_a_table() -> None:
     score = whole_score()
     assert str(score) == (
         "0.5 [0.4, 0.6] r of ceiling · raw 0.63 · ceiling 0.8 · 40 stimuli · 5 neuroids · partial: one fold has no signal"
     ).replace("40 stimuli", counts_in_words({"stimulus": 40})[0])
     assert str(Score(0.5)) == "0.5 score" and repr(Score(0.5)) == "Score(0.5 score)"
     assert str(Score(math.nan, status="failed", reason="no rows")) == "failed: no rows"
-    shown = score._repr_html_()
+    output = score._repr_html_()
     for text in (
         "ridge (partial)",
         "0.5",
@@ -109,11 +109,11 @@ def test_a_score_reads_as_one_line_and_as_a_table() -> None:
         "0.8",
         "two were",
     ):
-        assert text in shown, text
+        assert text in output, text
     assert "score (scored)" in Score(0.5)._repr_html_() and "interval" not in Score(0.5)._repr_html_()
 
 
-def test_a_copy_keeps_what_is_not_changed_and_forgets_an_interval_that_no_longer_holds() -> None:
+def test_a_copy_keeps_unchanged_fields_and_drops_an_outdated_interval() -> None:
     score = whole_score().replace(samples=xr.DataArray([1.0, 2.0], dims="split"))
     names = (
         "value", "error", "scale", "direction", "unit", "raw", "ceiling", "n", "status", "reason", "notes", "id",
@@ -131,7 +131,7 @@ def test_a_copy_keeps_what_is_not_changed_and_forgets_an_interval_that_no_longer
         score.value = 1.0
 
 
-def test_a_copy_that_generalises_otherwise_has_an_interval_of_its_own() -> None:
+def test_a_copy_with_other_factors_gets_a_new_interval() -> None:
     values = np.random.default_rng(2).standard_normal(len(IDS)) / len(IDS)
     influence = Influence(
         {"stimulus": moved(IDS, values), "neuroid": moved(IDS[:10], 3 * values[:10])}, squares=False
@@ -145,11 +145,11 @@ def test_a_copy_that_generalises_otherwise_has_an_interval_of_its_own() -> None:
     )
 
 
-def test_another_process_gets_the_interval_and_the_draws_that_were_left_for_later() -> None:
-    asked: list[str] = []
+def test_pickling_computes_lazy_intervals_and_draws() -> None:
+    requested: list[str] = []
 
     def influence() -> Influence:
-        asked.append("influence")
+        requested.append("influence")
         return Influence({"stimulus": moved(IDS, np.arange(40.0) / 1000)})
 
     score = Score(
@@ -158,7 +158,7 @@ def test_another_process_gets_the_interval_and_the_draws_that_were_left_for_late
     )  # fmt: skip
     there = pickle.loads(pickle.dumps(score))
     assert (there.low, there.high) == (score.low, score.high) and math.isfinite(there.low)
-    assert there.samples.identical(score.samples) and asked == ["influence"]
+    assert there.samples.identical(score.samples) and requested == ["influence"]
     np.testing.assert_array_equal(there.spread.total, score.spread.total)
     drawn = pickle.loads(pickle.dumps(Score(0.5, replicates=lambda: np.linspace(0.4, 0.6, 21))))
     assert drawn.low == pytest.approx(0.405) and drawn.high == pytest.approx(0.595)
@@ -168,10 +168,10 @@ def test_another_process_gets_the_interval_and_the_draws_that_were_left_for_late
 
 def test_half_a_scale_between_dummy_and_perfection_is_a_half() -> None:
     raw = Score(0.75, error=0.1, low=0.6, high=0.9, limits=(0.0, 1.0), n={"fold": 5})
-    found = normalise_by_floor(raw, dummy=0.5, perfect=1.0)
-    assert (found.value, found.raw, found.limits) == (0.5, 0.75, (-1.0, 1.0))
-    assert found.error == pytest.approx(0.2) and found.n == {"fold": 5, "dummy": 0.5}
-    assert (found.low, found.high) == pytest.approx((0.2, 0.8))
+    result = normalise_by_floor(raw, dummy=0.5, perfect=1.0)
+    assert (result.value, result.raw, result.limits) == (0.5, 0.75, (-1.0, 1.0))
+    assert result.error == pytest.approx(0.2) and result.n == {"fold": 5, "dummy": 0.5}
+    assert (result.low, result.high) == pytest.approx((0.2, 0.8))
     down = normalise_by_floor(raw.replace(direction="lower"), dummy=1.0, perfect=0.5)
     assert (down.value, down.direction, down.limits) == (0.5, "higher", (0.0, 2.0))
     assert (down.low, down.high) == pytest.approx((0.2, 0.8)) and down.error == pytest.approx(0.2)
@@ -187,9 +187,9 @@ def test_half_a_scale_between_dummy_and_perfection_is_a_half() -> None:
 def test_an_error_goes_through_the_formula_by_its_slope() -> None:
     raw = Score(0.5, error=0.01, scale="correlation", limits=(-1.0, 1.0))
     top = Score(0.8, low=0.7, high=0.9, scale="reliability")
-    found = normalise(raw, top)
-    assert found.value == pytest.approx(0.25 / 0.8) and found.limits == pytest.approx((-1.25, 1.25))
-    assert found.error == pytest.approx(2 * 0.5 / 0.8 * 0.01)
+    result = normalise(raw, top)
+    assert result.value == pytest.approx(0.25 / 0.8) and result.limits == pytest.approx((-1.25, 1.25))
+    assert result.error == pytest.approx(2 * 0.5 / 0.8 * 0.01)
     large = normalise(Score(300.0, error=1.0), Score(400.0))
     assert large.value == 0.75 and large.error == pytest.approx(1 / 400) and large.limits == NOWHERE
     over = normalise(Score(3.0), Score(2.0))
@@ -202,7 +202,7 @@ def test_an_error_goes_through_the_formula_by_its_slope() -> None:
 # Draws
 
 
-def test_draws_come_out_of_a_record_as_they_went_in() -> None:
+def test_draws_are_read_back_from_a_record() -> None:
     spread = Spread(
         {"stimulus": of_items().draws["stimulus"], "constant": np.zeros(DRAWS)},
         {"stimulus": 40, "constant": 3},
@@ -229,7 +229,7 @@ def test_draws_come_out_of_a_record_as_they_went_in() -> None:
         (lambda plain: plain.pop("draws"), "'draws'"),
     ],
 )
-def test_damaged_draws_are_one_error(change, reason: str) -> None:
+def test_damaged_draws_raise_one_error(change, reason: str) -> None:
     plain = pack(of_items())
     change(plain)
     with pytest.raises(MetricError, match=reason) as raised:
@@ -245,15 +245,15 @@ def test_draws_have_the_variance_that_they_should() -> None:
 
 
 def test_multipliers_belong_to_an_item_a_factor_and_a_population() -> None:
-    one = multipliers("set", "stimulus", ["a", "b"])
-    assert one.shape == (DRAWS, 2)
-    np.testing.assert_array_equal(one[:, ::-1], multipliers("set", "stimulus", ["b", "a"]))
+    item = multipliers("set", "stimulus", ["a", "b"])
+    assert item.shape == (DRAWS, 2)
+    np.testing.assert_array_equal(item[:, ::-1], multipliers("set", "stimulus", ["b", "a"]))
     for other in (multipliers("other", "stimulus", ["a"]), multipliers("set", "neuroid", ["a"])):
-        assert abs(np.corrcoef(one[:, 0], other[:, 0])[0, 1]) < 0.2
-    assert abs(one.mean()) < 0.1 and one.std() == pytest.approx(1, abs=0.1)
+        assert abs(np.corrcoef(item[:, 0], other[:, 0])[0, 1]) < 0.2
+    assert abs(item.mean()) < 0.1 and item.std() == pytest.approx(1, abs=0.1)
 
 
-def test_the_variances_of_crossed_factors_are_added_and_what_both_hold_is_taken_off() -> None:
+def test_the_shared_variance_of_crossed_factors_is_subtracted_once() -> None:
     assert combined({}) == 0.0 and combined({"a": 2.0}) == 2.0
     assert combined({"a": 2.0, "b": 3.0, "a × b": 1.0}) == 4.0
     assert combined({"a": 2.0, "b": 3.0, "a × b": 4.0}) == 3.0, "never below the largest of them"
@@ -289,7 +289,7 @@ def test_the_interval_of_a_share_ends_where_wilsons_does() -> None:
     assert above.interval(2.0)[0] > 2.0 - z * error, "a mean of squares above one is none the less one"
 
 
-def test_what_an_interval_covers_reads_as_a_sentence() -> None:
+def test_covered_factors_are_formatted_as_words() -> None:
     assert covers(["stimulus"]) == "new stimuli"
     assert covers(["neuroid", "stimulus"]) == "new stimuli and new neuroids"
     assert covers(["subject", "neuroid", "stimulus"]) == "new stimuli, new neuroids and new subjects"
@@ -309,15 +309,15 @@ def test_only_named_factors_are_drawn_and_unknown_ones_refused() -> None:
 # Differences
 
 
-def test_p_is_corrected_within_each_family_and_what_was_not_tested_stays_as_it_is() -> None:
+def test_p_is_corrected_within_families_and_untested_differences_are_unchanged() -> None:
     tested = [Difference(name, p=p) for name, p in (("a", 0.01), ("b", 0.04), ("c", 0.02), ("d", None))]
     alone = corrected(tested, ["x", "x", "y", "y"])
-    assert [one.p_corrected for one in alone] == [0.02, 0.04, 0.02, None]
-    assert [one.p_corrected for one in corrected(tested)] == pytest.approx([0.03, 0.04, 0.04, None])
-    assert [one.benchmark for one in alone] == list("abcd") and alone[3] is tested[3]
+    assert [item.p_corrected for item in alone] == [0.02, 0.04, 0.02, None]
+    assert [item.p_corrected for item in corrected(tested)] == pytest.approx([0.03, 0.04, 0.04, None])
+    assert [item.benchmark for item in alone] == list("abcd") and alone[3] is tested[3]
 
 
-def test_a_better_score_by_more_than_both_vary_is_clearly_better() -> None:
+def test_a_score_better_by_more_than_the_variation_is_clearly_better() -> None:
     stimuli = [of_items(seed) for seed in range(3)]
     error = (stimuli[0] - stimuli[1]).error
     entries = [
@@ -333,13 +333,13 @@ def test_a_better_score_by_more_than_both_vary_is_clearly_better() -> None:
     assert rank_sets(better) == [(2, 4), (1, 2), (2, 4), (1, 4)]
 
 
-def test_a_mean_of_scores_varies_as_they_do_together() -> None:
-    one, other = Score(0.4, spread=of_items(0)), Score(0.8, spread=of_items(1))
-    mean = joint_mean([(0.5, one), (0.5, other)])
+def test_the_spread_of_a_mean_includes_covariances() -> None:
+    item, other = Score(0.4, spread=of_items(0)), Score(0.8, spread=of_items(1))
+    mean = joint_mean([(0.5, item), (0.5, other)])
     assert mean.value == pytest.approx(0.6) and mean.spread is not None
     expected = 0.5 * (of_items(0).draws["stimulus"] + of_items(1).draws["stimulus"])
     np.testing.assert_allclose(mean.spread.draws["stimulus"], expected)
-    assert joint_mean([(0.5, one), (0.5, Score(0.8))]).spread is None
+    assert joint_mean([(0.5, item), (0.5, Score(0.8))]).spread is None
     same = overall(Difference("mean", value=0.0), mean, mean)
     assert (same.low, same.high, same.p) == (0.0, 0.0, 1.0) and same.effect is None
     unknown = overall(Difference("mean", value=0.0), mean, Joint(0.1, None))
@@ -349,24 +349,24 @@ def test_a_mean_of_scores_varies_as_they_do_together() -> None:
 # Memory
 
 
-def test_the_least_recently_used_is_forgotten_once_the_limit_is_passed() -> None:
-    memo, made = Memo(limit=10), list[str]()
+def test_the_least_recently_used_result_is_evicted_beyond_the_limit() -> None:
+    memo, created = Memo(limit=10), list[str]()
 
     def get(name: str, size: int) -> str:
         def compute() -> str:
-            made.append(name)
+            created.append(name)
             return name
 
         return memo.get((name,), compute, lambda value: size if value == name else 0)
 
     assert [get(name, 4) for name in ("a", "b", "a", "c", "a", "b")] == ["a", "b", "a", "c", "a", "b"]
-    assert made == ["a", "b", "c", "b"] and len(memo) == 2
+    assert created == ["a", "b", "c", "b"] and len(memo) == 2
     get("large", 99)
     assert len(memo) == 1, "what was computed last is kept, however large"
     assert pickle.loads(pickle.dumps(memo)).limit == 10 and len(pickle.loads(pickle.dumps(memo))) == 0
 
 
-def test_memory_that_nobody_can_write_to_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_memory_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = list[tuple[int, ...]]()
     real = workspace.fingerprint
 
@@ -404,18 +404,18 @@ def test_a_hash_is_of_shape_type_and_values_whatever_the_blocks(monkeypatch: pyt
 def test_a_whole_file_is_hashed_as_its_values_are(tmp_path: Path) -> None:
     values = np.arange(24.0).reshape(6, 4)
     values.tofile(tmp_path / "values")
-    held = np.memmap(tmp_path / "values", dtype=np.float64, mode="r", shape=(6, 4))
-    assert Memo().fingerprint(held) == workspace.fingerprint(values) == Memo().fingerprint(held[:])
+    content = np.memmap(tmp_path / "values", dtype=np.float64, mode="r", shape=(6, 4))
+    assert Memo().fingerprint(content) == workspace.fingerprint(values) == Memo().fingerprint(content[:])
 
 
-def test_scores_of_two_scales_are_not_compared_and_say_so() -> None:
-    found = difference("b", Score(0.5, scale="correlation"), Score(0.4, scale="accuracy"))
-    assert found.benchmark == "b" and found.p is None
-    assert found.reason == "the scores have scales correlation and accuracy: not comparable"
+def test_scores_on_different_scales_are_not_compared() -> None:
+    result = difference("b", Score(0.5, scale="correlation"), Score(0.4, scale="accuracy"))
+    assert result.benchmark == "b" and result.p is None
+    assert result.reason == "the scores have scales correlation and accuracy: not comparable"
 
 
 def test_a_mean_of_parts_keeps_each_part_by_its_name() -> None:
-    found = mean_of({"one": Score(0.2, n={"neuroid": 3}), "two": Score(0.4, n={"neuroid": 4})}, "subject")
-    assert found.value == pytest.approx(0.3) and found.n == {"neuroid": 7, "subject": 2}
-    assert found.samples is not None and found.samples.dims == ("subject",)
-    assert found.samples.sel(subject="two").item() == 0.4
+    result = mean_of({"one": Score(0.2, n={"neuroid": 3}), "two": Score(0.4, n={"neuroid": 4})}, "subject")
+    assert result.value == pytest.approx(0.3) and result.n == {"neuroid": 7, "subject": 2}
+    assert result.samples is not None and result.samples.dims == ("subject",)
+    assert result.samples.sel(subject="two").item() == 0.4
