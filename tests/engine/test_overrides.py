@@ -19,9 +19,9 @@ from neuroledger.spec.catalog import open_definitions
     [
         ("pls", {"compat": "brainscor"}, "metric 'pls' has no compat 'brainscor'; known: brainscore"),
         (
-            "value_delta",
+            "auroc",
             {"compat": "x"},
-            "metric 'value_delta' has no compat 'x'; known: none: it already agrees",
+            "metric 'auroc' has no compat 'x'; known: none: it already agrees",
         ),
         ("pls", {"fold": 3}, "metric 'pls' has no field 'fold'; did you mean splits={'folds': …}?"),
         ("pls", {"componets": 3}, "has no field 'componets'; did you mean estimator={'components': …}?"),
@@ -117,8 +117,8 @@ def test_parameters_of_an_override_are_changed_by_arguments() -> None:
 
 def test_a_compat_applies_only_to_specs_that_have_it() -> None:
     catalog = open_definitions()
-    pls, delta = catalog.metric("pls"), catalog.metric("value_delta")
+    pls, auroc = catalog.metric("pls"), catalog.metric("auroc")
     assert in_compat(pls, "brainscore") == {"compat": "brainscore"}
     assert (
-        in_compat(pls, None) == {} and in_compat(pls, "other") == {} and in_compat(delta, "brainscore") == {}
+        in_compat(pls, None) == {} and in_compat(pls, "other") == {} and in_compat(auroc, "brainscore") == {}
     )

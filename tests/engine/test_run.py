@@ -224,7 +224,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     valid.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["broken", "pixels4"])
     done = score_all(valid)
     assert done["broken"].record.status == "failed"
-    assert "which `file`" in (done["broken"].record.error or {})["message"]
+    assert "name the `file`" in (done["broken"].record.error or {})["message"]
     assert done["pixels4"].record.status == "scored"
     path = record_path(valid.root, "lab.V4-ridge", "broken")
     (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
