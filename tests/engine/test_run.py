@@ -229,7 +229,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     path = record_path(valid.root, "lab.V4-ridge", "broken")
     (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
     assert (verdict.code, verdict.severity) == ("record.failed", "note")
-    assert verdict.what.startswith("model 'broken': say which `file`")
+    assert verdict.what.startswith("model 'broken': name the `file`")
     record = read_record(path)
     for error, code, severity in (
         ({"type": "ModelError", "message": "other words"}, "record.failed", "note"),
@@ -239,7 +239,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
         write_record(path, record.model_copy(update={"error": error}))
         (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
         assert (verdict.code, verdict.severity) == (code, severity)
-        assert ("fails again: model 'broken': say which" in verdict.what) == (severity == "note")
+        assert ("fails again: model 'broken': name the" in verdict.what) == (severity == "note")
     path.unlink()
     write_record(path, record)
     assert not score_all(valid)["broken"].computed

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from neuroledger.stats.differences import Difference, Joint, clearly_better, corrected, difference, rank_sets
+from neuroledger.stats.differences import (
+    Difference,
+    Joint,
+    clearly_better,
+    corrected,
+    difference,
+    joint_mean,
+    rank_sets,
+)
 from neuroledger.stats.score import Score
 from neuroledger.stats.spread import DRAWS, Spread, multipliers
 
@@ -124,3 +132,44 @@ def test_entries_that_do_not_vary_are_never_clearly_better() -> None:
 def test_rank_sets_count_the_models_that_are_clearly_better_and_worse() -> None:
     better = np.array([[False, True, True], [False, False, False], [False, False, False]])
     assert rank_sets(better) == [(1, 1), (2, 3), (2, 3)]
+
+
+def test_a_weighted_mean_has_the_weighted_draws_of_its_parts() -> None:
+    first, second = spread(0.02), spread(0.04, name="b")
+    mean = joint_mean([(0.25, Score(0.4, spread=first)), (0.75, Score(0.8, spread=second))])
+    assert mean.value == pytest.approx(0.7) and mean.spread is not None
+    expected = 0.25 * first.draws["stimulus"] + 0.75 * second.draws["stimulus"]
+    np.testing.assert_allclose(mean.spread.draws["stimulus"], expected)
+    assert joint_mean([]) == Joint(0, None) and joint_mean([(1.0, Score(0.3))]) == Joint(0.3, None)
+    alone = joint_mean([(1.0, Score(0.3, spread=first))])
+    assert alone.spread is not None and alone.spread.error == pytest.approx(0.02)
+
+
+def test_models_without_a_spread_do_not_shift_the_verdicts_of_others() -> None:
+    """The same two models, in any position among others that do not vary."""
+    better, worse = Joint(0.5, spread(0.05)), Joint(0.0, STILL)
+    for entries, pair in (
+        ([better, worse], (0, 1)),
+        ([Joint(9.0, None), better, worse], (1, 2)),
+        ([better, Joint(9.0, None), worse], (0, 2)),
+        ([worse, Joint(9.0, Spread({}, {})), Joint(-9.0, None), better], (3, 0)),
+    ):
+        verdicts = clearly_better(entries)
+        assert verdicts.shape == (len(entries),) * 2 and np.argwhere(verdicts).tolist() == [list(pair)]
+
+
+def test_models_that_vary_together_are_told_apart_by_their_own_variation_only() -> None:
+    """The shared draws cancel, so a difference of 0.05 is 5 standard errors of the difference."""
+    common = spread(1.0, 1 << 30, name="common")
+    own = [spread(0.01, 1 << 30, name=name) for name in "ab"]
+    entries = [Joint(0.06, common + own[0]), Joint(0.0, common + own[1]), Joint(0.0, common + own[1])]
+    assert clearly_better(entries)[0].tolist() == [False, True, True]
+    assert clearly_better(entries).sum() == 2, "two identical models do not differ"
+
+
+def test_the_fewest_items_of_all_models_determine_the_critical_value() -> None:
+    """Five items in one score make a difference of 2.3 standard errors unclear, whatever the others have."""
+    many, few = spread(0.05, 1 << 30), Spread({"stimulus": np.zeros(DRAWS)}, {"stimulus": 5})
+    endless = Spread({"stimulus": np.zeros(DRAWS)}, {"stimulus": 1 << 30})
+    assert clearly_better([Joint(0.115, many), Joint(0.0, endless)]).sum() == 1
+    assert clearly_better([Joint(0.115, many), Joint(0.0, few)]).sum() == 0
