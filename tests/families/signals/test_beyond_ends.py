@@ -94,7 +94,7 @@ def test_windows_outside_the_declared_part_are_not_beyond_the_recording(tmp_path
 def test_a_recording_without_a_whole_window_is_never_passed_over(tmp_path: Path) -> None:
     whole, none = recording(tmp_path, "whole", seconds=25), recording(tmp_path, "none", seconds=2.2, events=1)
     some = WINDOW.model_copy(update={"some": True})
-    with pytest.raises(DataError, match=r"none\.vhdr: no window of 1\.5 s lies within the recording"):
+    with pytest.raises(DataError, match=r"none\.vhdr: no window of 1\.5 s is within the recording"):
         read(tmp_path, whole, none, window=some)
     assert read(tmp_path, whole, none, window=some.model_copy(update={"beyond": 1.0})).assembly is not None
 

@@ -73,14 +73,14 @@ RANGE, COUNTS = 256 + 3 * (16 + 80 + 8), 256 + 3 * (16 + 80 + 8 * 5 + 80)
 @pytest.mark.parametrize(
     ("at", "text", "width", "words"),
     [
-        (236, 20, 8, "its header is not true of the file.*Number of records"),
-        (236, 99999999, 8, "its header is not true of the file.*Number of records"),
-        (244, 0, 8, "its header is not true of the file.*record length"),
+        (236, 20, 8, "its header does not match the file.*Number of records"),
+        (236, 99999999, 8, "its header does not match the file.*Number of records"),
+        (244, 0, 8, "its header does not match the file.*record length"),
         (252, 9999, 4, "cannot be read as a recording by MNE"),
         (184, 99999999, 8, "cannot be read as a recording by MNE"),
-        (COUNTS, 99999999, 8, "its header is not true of the file|failed"),
-        (COUNTS, 0, 8, "its header is not true of the file"),
-        (RANGE, 500, 8, "its header gives a no range of values"),
+        (COUNTS, 99999999, 8, "its header does not match the file|failed"),
+        (COUNTS, 0, 8, "its header does not match the file"),
+        (RANGE, 500, 8, "its header has no range of values for a"),
     ],
 )
 def test_an_edf_header_that_lies_is_refused(

@@ -186,5 +186,5 @@ def test_a_folder_of_ctf_is_a_recording_of_a_plain_folder_too(tmp_path: Path) ->
     moved = tmp_path / "elsewhere" / "anna.res4"
     moved.parent.mkdir()
     files["anna.ds/anna.res4"].rename(moved)
-    with pytest.raises(DataError, match=r"anna\.ds: its \d+ files are not in one folder of this name"):
+    with pytest.raises(DataError, match=r"anna\.ds: its \d+ files are not in one folder with this name"):
         component.function(files | {"anna.ds/anna.res4": moved}, **component.bind(told))

@@ -104,7 +104,7 @@ def test_decimated_windows_are_those_of_the_filtered_recording(typed):
 def test_windows_that_the_disk_has_no_room_for_are_refused_after_the_first_session(typed, monkeypatch):
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 100)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000))
-    with pytest.raises(DataError, match=r"take about .* GiB more in .*, 0\.0 GiB are free: make room"):
+    with pytest.raises(DataError, match=r"need about .* GiB more in .*, but 0\.0 GiB are free: free space"):
         typing_sessions(below(typed), window=TYPED, core=4.0)
     assert not list(typed.rglob("values.bin"))
 

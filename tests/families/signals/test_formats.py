@@ -214,7 +214,7 @@ def test_codes_of_events_may_be_numbers_between_zeros(tmp_path: Path, expected: 
 def test_tables_that_say_something_else_than_declared_are_refused(tmp_path: Path) -> None:
     frame = table()
     frame.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(DataError, match=r"does not say its sampling rate: .*sampling_rate: 250"):
+    with pytest.raises(DataError, match=r"does not state its sampling rate: .*sampling_rate: 250"):
         read(tmp_path / "a.csv")
     with pytest.raises(DataError, match=r"0\.01562 s apart.*; 128 Hz are declared"):
         read(tmp_path / "a.csv", table=LAYOUT.model_copy(update={"sampling_rate": 128.0}))
@@ -227,7 +227,7 @@ def test_tables_that_say_something_else_than_declared_are_refused(tmp_path: Path
         read(tmp_path / "gap.csv", table=LAYOUT)
     frame.assign(Pz=["x", *frame["Pz"][1:]]).to_csv(tmp_path / "text.csv", index=False)
     with pytest.raises(
-        DataError, match=r"column 'Pz' has 1 values that are no numbers, first 'x' in sample 0 \(line 2"
+        DataError, match=r"column 'Pz' has 1 values that are not numbers, first 'x' in sample 0 \(line 2"
     ):
         read(tmp_path / "text.csv", table=LAYOUT)
     lines = (tmp_path / "a.csv").read_text().splitlines()
@@ -303,22 +303,25 @@ def test_epochs_of_eeglab_are_named_by_the_event_at_their_zero(
 def test_epochs_are_told_from_recordings(tmp_path: Path) -> None:
     pytest.importorskip("eeglabio")
     for path in (saved(tmp_path, "a-epo.fif"), saved(tmp_path, "a.set")):
-        with pytest.raises(DataError, match=r"holds epochs, not a continuous recording: say `epoched: true`"):
+        with pytest.raises(
+            DataError, match=r"contains epochs, not a continuous recording: set `epoched: true`"
+        ):
             read(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mne.export.export_raw(tmp_path / "b.set", continuous(), fmt="eeglab", verbose="ERROR")
-    with pytest.raises(DataError, match=r"b\.set holds a continuous recording: leave out `epoched`"):
+    with pytest.raises(DataError, match=r"b\.set contains a continuous recording: remove `epoched`"):
         read(tmp_path / "b.set", epoched=True)
 
 
 def test_what_epochs_cannot_give_is_refused(tmp_path: Path) -> None:
     path = saved(tmp_path, "a-epo.fif")
     with pytest.raises(
-        DataError, match=r"last from -0\.5 to 0\.765625 s; the window from 0\.5 to 1\.5 s reaches"
+        DataError,
+        match=r"the window from 0\.5 to 1\.5 s reaches beyond its epochs, which last from -0\.5 to 0\.765625 s",
     ):
         read(path, epoched=True, window=Window(start=0.5, duration=1.0, labels={"go": "left"}))
-    with pytest.raises(DataError, match="too short for filters: leave out low_pass"):
+    with pytest.raises(DataError, match="too short for filters: remove low_pass"):
         read(path, epoched=True, preprocessing=Preprocessing(low_pass=20.0))
     with pytest.raises(DataError, match="no event stay; it has go, stop"):
         read(path, epoched=True, window=Window(start=0.0, duration=0.5, labels={"stay": "left"}))

@@ -241,13 +241,17 @@ def _deeper(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_swap, rf"{FILE}: \d+ of \d+ events of its log {LOG} have no trigger|{FILE} and its log .* agree on no clock"),
+        (
+            _swap,
+            rf"{FILE}: \d+ of \d+ events of its log {LOG} have no trigger"
+            rf"|{FILE} and its log .* cannot be aligned in time",
+        ),
         (_empty, f"{PurePosixPath(LOG).name} has no variable 'pr_trials'; it has something"),
         (_broken, f"{PurePosixPath(LOG).name} cannot be read as a MATLAB file"),
         (_fieldless, f"{LOG}: no key was pressed in any trial"),
-        (_cut, f"{FILE} has no triggers to find the events of {LOG} by"),
+        (_cut, f"{FILE} has no triggers to match with the events of {LOG}"),
         (_twice, f"{FILE} has 2 logs, {LOG}, .*list2.mat: keep one"),
-        (_same, "are both block 1 of session 2 of subject 5: say under `naming.rules` which one is left out"),
+        (_same, "are both block 1 of session 2 of subject 5: declare under `naming.rules` which one to leave out"),
         (_gone, r"005_DECOMEG_S2_9005_task1.vhdr cannot be opened without 005_DECOMEG_S2_9005_task1.vmrk"),
         (_alone, f"{EEG} expects 20 subjects, .* holds 19"),
         (_deeper, "holds no recording below EEG/EEG called .* with a log below EEG/logs"),

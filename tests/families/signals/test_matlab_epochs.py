@@ -334,15 +334,15 @@ def test_both_kinds_of_files_are_read_alike(tmp_path: Path, write: Callable[...,
     [
         (
             {"cnt_fs": np.array([[100.0, 200.0]])},
-            "'cnt.fs' holds 2 numbers, and one sampling rate is expected",
+            "'cnt.fs' contains 2 numbers, but one sampling rate is expected",
         ),
         ({"cnt_fs": 0.0}, "the sampling rate is 0 Hz"),
         ({"cnt_x": np.zeros((1000, 3)) + 1.0}, "2 names for 3 channels"),
-        ({"cnt_x": np.full((1000, 2), np.nan)}, "2000 samples are no finite numbers"),
-        ({"cnt_x": "text"}, "'cnt.x' holds a text, not numbers"),
+        ({"cnt_x": np.full((1000, 2), np.nan)}, "2000 samples are missing or infinite"),
+        ({"cnt_x": "text"}, "'cnt.x' contains a text, not numbers"),
         ({"mrk_pos": np.array([[0.0, 301.0]])}, "before the first sample"),
         ({"mrk_y": np.array([[1.0, 2.0, 1.0]])}, "2 events at 'mrk.pos', 3 at 'mrk.y'"),
-        ({"mrk_y": np.array([[1.0, 1.0], [0.0, 1.0]])}, "1 events at 'mrk.y' are of no class or of several"),
+        ({"mrk_y": np.array([[1.0, 1.0], [0.0, 1.0]])}, "1 events at 'mrk.y' have no class or several"),
         ({"mrk_pos": np.array([[101.0, 5001.0]])}, "no event 2"),
     ],
 )
@@ -359,14 +359,14 @@ def test_a_file_that_does_not_hold_what_is_declared_is_one_error(
     [
         ({"samples": "cnt.y"}, r"has no 'cnt\.y': cnt has x, fs, clab"),
         ({"samples": "eeg.x"}, r"has no variable 'eeg'; it has cnt, mrk"),
-        ({"parts": "cnt", "take": [2]}, r"1 parts at 'cnt', none of number 2"),
+        ({"parts": "cnt", "take": [2]}, r"1 parts at 'cnt', but no number 2"),
         (
             {"axes": ["trial", "channel", "sample"], "events": {"codes": "mrk.y"}},
             r"trials at 'cnt\.x', 2 at 'mrk\.y'",
         ),
-        ({"columns": [1, 9]}, r"'cnt\.x' has 2 columns, and 1 to 9 are declared"),
-        ({"events": {"channel": [7]}}, r"has 2 columns, and none of number 7"),
-        ({"kinds": {"eeg": 1}}, r"`kinds` says what 1 channels are; there are 2"),
+        ({"columns": [1, 9]}, r"'cnt\.x' has 2 columns, but 1 to 9 are declared"),
+        ({"events": {"channel": [7]}}, r"has 2 columns, but no number 7"),
+        ({"kinds": {"eeg": 1}}, r"`kinds` declares 1 channels, but there are 2"),
     ],
 )
 def test_a_layout_that_does_not_fit_says_what_is_there(
@@ -379,7 +379,7 @@ def test_a_layout_that_does_not_fit_says_what_is_there(
 def test_windows_do_not_reach_over_joints(repository: Path, tmp_path: Path) -> None:
     told = reader_of(repository, "Nakanishi2015Comparison")
     with pytest.raises(
-        DataError, match=r"a window from 0\.15 to 5\.15 s reaches over the ends of an array or trial"
+        DataError, match=r"a window from 0\.15 to 5\.15 s crosses the ends of an array or trial"
     ):
         read(nakanishi(tmp_path), told | {"window": told["window"] | {"duration": 5.0}})
 

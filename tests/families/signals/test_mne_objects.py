@@ -98,13 +98,11 @@ def test_epochs_are_decoded_as_the_same_array_is() -> None:
 
 
 def test_objects_that_say_too_little_or_too_much_are_refused() -> None:
-    with pytest.raises(
-        RequestError, match=r"is continuous: say which parts are windows, `neuroledger\.windows"
-    ):
+    with pytest.raises(RequestError, match=r"is continuous: declare its windows, `neuroledger\.windows"):
         nl.decode("dummy", raw(), "label")
     with pytest.raises(RequestError, match="recordings is list: give a Raw or Epochs of MNE"):
         nl.windows([raw()], window=WINDOW)
-    with pytest.raises(RequestError, match="of subject 'a' there is ndarray, no Raw or Epochs"):
+    with pytest.raises(RequestError, match="subject 'a' has ndarray, not a Raw or Epochs"):
         nl.windows({"a": np.zeros((2, 3))})
     with pytest.raises(RequestError, match=r"window: .*no such field"):
         nl.windows(raw(), window={**WINDOW, "lenght": 1.0})

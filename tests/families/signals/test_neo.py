@@ -120,7 +120,7 @@ def test_spikes_are_counted_unit_by_unit(tmp_path: Path) -> None:
     assert found["channel_id"].values.tolist() == ["n1", "n2"]
     assert found["channel_type"].values.tolist() == ["spikes"] * 2
     assert (found.values == [[0, 0, 0, 1, 0], [1, 0, 0, 0, 1]]).all()
-    with pytest.raises(DataError, match=r"b\.nex holds no sorted spikes; leave out `spikes`"):
+    with pytest.raises(DataError, match=r"b\.nex contains no sorted spikes; remove `spikes`"):
         read(nex(tmp_path / "b.nex"), "NeuroExplorer", spikes=0.1)
 
 
@@ -143,12 +143,12 @@ def test_segments_follow_one_another_and_each_need_not_have_every_event(tmp_path
 def test_what_a_file_does_not_say_is_asked_for(tmp_path: Path) -> None:
     path = nex(tmp_path / "a.nex")
     with pytest.raises(
-        DataError, match=r"does not say what its channels are; .*`neo: \{kind: seeg\}`.*A1 \(1 channels"
+        DataError, match=r"does not state the type of its channels; .*`neo: \{kind: seeg\}`.*A1 \(1 channels"
     ):
         read(path, "NeuroExplorer", kind=None)
-    with pytest.raises(DataError, match=r"no signals called B\*; it has A1, A2, A3"):
+    with pytest.raises(DataError, match=r"no signals named B\*; it has A1, A2, A3"):
         read(path, "NeuroExplorer", signals=("B*",))
-    with pytest.raises(DataError, match=r"no events called wait; it has go, stop"):
+    with pytest.raises(DataError, match=r"no events named wait; it has go, stop"):
         read(path, "NeuroExplorer", events=("wait",))
     with pytest.raises(DataError, match="no event stop; it has go"):
         read(path, "NeuroExplorer", events=("go",))

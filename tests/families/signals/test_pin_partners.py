@@ -268,10 +268,10 @@ def unknown(folder: Path) -> None:
         (
             unpair,
             DataError,
-            r"SC4031E0-PSG\.edf has no annotations: no file SC4031\?\?-Hypnogram\.edf lies beside it",
+            r"SC4031E0-PSG\.edf has no annotations: the file SC4031\?\?-Hypnogram\.edf is missing",
         ),
         (double, DataError, r"SC4031E0-PSG\.edf has 2 files of annotations"),
-        (unknown, DataError, r"'Sleep stage N2' at 0 s means nothing here"),
+        (unknown, DataError, r"'Sleep stage N2' at 0 s is unknown"),
         (
             lambda folder: (folder / "SC4031E0-PSG.edf").unlink(),
             RequestError,

@@ -181,11 +181,11 @@ def test_windows_hold_what_the_table_of_events_says(place: Path, folder: Path) -
     [
         (
             lambda t: t.isel(stimulus=slice(1, None)),
-            r"1 of 24 stimuli that are shown have no embedding, first nsd/0\.png",
+            r"1 of 24 stimuli of the recordings have no embedding, first nsd/0\.png",
         ),
         (lambda t: xr.concat([t, t[:1]], dim="stimulus"), r"1 stimuli have several rows, first nsd/0\.png"),
         (lambda t: t.where(t["stimulus_id"] != "nsd/3.png"), r"missing or infinite, first nsd/3\.png"),
-        (lambda t: t.drop_vars("stimulus_id"), "no table"),
+        (lambda t: t.drop_vars("stimulus_id"), "is not a table"),
     ],
 )
 def test_embeddings_that_do_not_fit_are_told_and_nothing_is_written(place, folder, change, words) -> None:  # type: ignore[no-untyped-def]
@@ -205,10 +205,10 @@ def test_a_missing_table_says_how_it_is_made(place: Path, folder: Path) -> None:
     ("old", "new", "words"),
     [
         ("stimulus: stim_file", "stimulus: picture", "no column picture; it has"),
-        ('["image*"]', '["face*"]', "no event that counts: none of 192"),
+        ('["image*"]', '["face*"]', "no event for a window: none of 192"),
         ('where: {trial_type: ["image*"]}', "where: {}", r"event 1: stim_file is empty"),
-        ('pattern: "image/{value}"', 'pattern: "photo/{value}"', "is not written as"),
-        ("duration: 1.0}", "duration: 1.0, stride: 1.0}", r"leave out `window\.stride`"),
+        ('pattern: "image/{value}"', 'pattern: "photo/{value}"', "does not match"),
+        ("duration: 1.0}", "duration: 1.0, stride: 1.0}", r"remove `window\.stride`"),
         ("{embedding: embedding.nc}", "{clip: embedding.nc}", "retrieves 'embedding', and Seen has no such"),
     ],
 )
@@ -223,7 +223,7 @@ def test_what_the_events_lack_is_named(place: Path, folder: Path, old: str, new:
 def test_two_images_at_one_moment_are_refused(place: Path, folder: Path) -> None:
     path = folder / "sub-02/eeg/sub-02_task-see_events.tsv"
     path.write_text(path.read_text() + "1.0\t0.5\timage/a\tnsd/0.png\n")
-    with pytest.raises(DataError, match="two events that count begin at 1 s"):
+    with pytest.raises(DataError, match="two selected events begin at 1 s"):
         pin(open_catalog(place), "Seen", Downloads(folder=folder))
 
 

@@ -83,13 +83,15 @@ def test_a_fact_that_no_recording_states_is_named(repository: Path, tmp_path: Pa
     reader = told(repository, "Kojima2024ReplicationA")
     reader["recordings"] = [{"file": "one.vhdr", "subject": "A"}]
     files = {f"one.{end}": tmp_path / f"one.{end}" for end in ("vhdr", "vmrk", "eeg")}
-    with pytest.raises(DataError, match=r"one\.vhdr: `describe` names task; known is run, session, subject"):
+    with pytest.raises(
+        DataError, match=r"one\.vhdr: `describe` names task; known facts are run, session, subject"
+    ):
         read(files, reader)
 
 
 @pytest.mark.parametrize("said", ["{task}", "{event} {event}", "event"])
 def test_a_description_contains_the_event_once(said: str) -> None:
-    with pytest.raises(ValueError, match=r"`describe` contains \{event\} once"):
+    with pytest.raises(ValueError, match=r"`describe` must contain \{event\} once"):
         Window(start=0.0, duration=1.0, labels={"a": "b"}, describe=said)
 
 

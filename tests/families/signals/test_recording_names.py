@@ -93,14 +93,14 @@ def test_two_logs_or_two_recordings_of_one_block_are_refused() -> None:
     with pytest.raises(DataError, match="are both block 1 of session 1 of subject 2"):
         resolve(PLAIN, names)
     nameless = PLAIN.model_copy(update={"recordings": ("{subject}_{person}/{day}/{name}.fif",)})
-    with pytest.raises(DataError, match="does not say its block"):
+    with pytest.raises(DataError, match="does not state its block"):
         resolve(nameless, names)
 
 
 def test_a_rule_leaves_out_or_says_something_else() -> None:
-    with pytest.raises(ValidationError, match="leaves recordings out, or says something else"):
+    with pytest.raises(ValidationError, match="a rule needs either `leave_out` or `said`"):
         Rule(file="x")
-    with pytest.raises(ValidationError, match="leaves recordings out, or says something else"):
+    with pytest.raises(ValidationError, match="a rule needs either `leave_out` or `said`"):
         Rule(file="x", leave_out="why", said={"block": "1"})
 
 

@@ -104,7 +104,7 @@ def test_wake_far_from_sleep_is_left_out_and_time_to_sleep_is_counted(folder: Pa
 def test_where_the_files_begin_at_other_times_annotations_are_moved(folder: Path) -> None:
     edf_annotations(folder / "SC4001EC-Hypnogram.edf", SPANS[:1], started=("01.01.20", "22.01.00"))
     with pytest.raises(
-        DataError, match="begins 60 s after its recording by the clock: say under `annotations`"
+        DataError, match="begins 60 s after its recording by the clock: declare under `annotations`"
     ):
         windows(folder)
     clock = windows(folder, rule=RULE.model_copy(update={"aligned": "clock"}))
@@ -118,7 +118,7 @@ def test_where_the_files_begin_at_other_times_annotations_are_moved(folder: Path
     [
         (
             lambda f: (f / "SC4001EC-Hypnogram.edf").unlink(),
-            r"SC4001E0-PSG\.edf has no annotations: no file SC4001\?\?-Hypnogram\.edf lies beside it",
+            r"SC4001E0-PSG\.edf has no annotations: the file SC4001\?\?-Hypnogram\.edf is missing",
         ),
         (
             lambda f: edf_annotations(f / "SC4001EH-Hypnogram.edf", SPANS),
@@ -130,7 +130,7 @@ def test_where_the_files_begin_at_other_times_annotations_are_moved(folder: Path
         ),
         (
             lambda f: edf_annotations(f / "SC4001EC-Hypnogram.edf", [(0, 60, "Sleep stage 3")]),
-            r"Hypnogram\.edf: the annotation 'Sleep stage 3' at 0 s means nothing here",
+            r"Hypnogram\.edf: the annotation 'Sleep stage 3' at 0 s is unknown",
         ),
         (
             lambda f: (f / "SC4001EC-Hypnogram.edf").write_bytes(b"no"),
@@ -138,7 +138,7 @@ def test_where_the_files_begin_at_other_times_annotations_are_moved(folder: Path
         ),
         (
             lambda f: edf_annotations(f / "SC4001EC-Hypnogram.edf", [(0, 20, "Sleep stage W")]),
-            "no window of 30 s lies within the recording",
+            "no window of 30 s is within the recording",
         ),
     ],
 )
@@ -170,7 +170,7 @@ def test_names_are_held_against_the_rule() -> None:
     assert annotation_file_of(
         stem, "a/SN001.edf", ["SN001_sleepscoring.edf", "a/SN001_sleepscoring.edf"]
     ).startswith("a/")
-    with pytest.raises(DataError, match=r"recording x\.edf is not called SC4"):
+    with pytest.raises(DataError, match=r"recording x\.edf does not match SC4"):
         annotation_file_of(RULE, "x.edf", ["x.txt"])
 
 
@@ -178,7 +178,7 @@ def test_names_are_held_against_the_rule() -> None:
     ("rule", "message"),
     [
         ({"recording": "{name}.edf", "file": "{stem}.rec"}, r"needs \{stem\}, which '\{name\}.edf' does not have"),
-        ({"recording": "{name}.edf", "file": "all.rec"}, "every recording would have it"),
+        ({"recording": "{name}.edf", "file": "all.rec"}, "all recordings would share one file"),
         ({"recording": "{Name}.edf", "file": "{Name}.rec"}, "write a placeholder as"),
         ({"recording": "{name}.edf", "file": "{name}.csv", "format": "table"}, "a table needs `columns`"),
         (
@@ -186,7 +186,7 @@ def test_names_are_held_against_the_rule() -> None:
              "columns": {"onset": 0, "stop": "b", "description": 2}},
             "all names, or all positions",
         ),
-        ({"recording": "{name}.edf", "file": "{name}.csv", "columns": {"onset": 0}}, "are those of a table"),
+        ({"recording": "{name}.edf", "file": "{name}.csv", "columns": {"onset": 0}}, "apply to `format: table`"),
     ],
 )  # fmt: skip
 def test_rules_that_cannot_work_are_refused(rule: dict[str, Any], message: str) -> None:
@@ -197,12 +197,15 @@ def test_rules_that_cannot_work_are_refused(rule: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     ("window", "message"),
     [
-        ({"over": "events"}, "are about windows with a `stride`"),
-        ({"stride": 1, "over": "recording", "labels": {"a": "b"}}, "what the windows `otherwise` are"),
-        ({"stride": 1, "otherwise": "x"}, "what the windows `otherwise` are"),
+        ({"over": "events"}, "need a `stride`"),
+        ({"stride": 1, "over": "recording", "labels": {"a": "b"}}, "the label of all other windows"),
+        ({"stride": 1, "otherwise": "x"}, "the label of all other windows"),
         ({"stride": 1, "labels": {"a": "b"}, "edges": {"label": "a", "keep": 3}}, "no event is labelled 'a'"),
-        ({"stride": 1, "labels": {"a": "b"}, "trial_starts_with": "a"}, "not about a `stride`"),
-        ({"stride": 1, "labels": {"a": "b"}, "countdown": {"to": ["a"], "name": "t"}}, "no labels"),
+        ({"stride": 1, "labels": {"a": "b"}, "trial_starts_with": "a"}, "cannot be used with a `stride`"),
+        (
+            {"stride": 1, "labels": {"a": "b"}, "countdown": {"to": ["a"], "name": "t"}},
+            "defines its own windows",
+        ),
     ],
 )
 def test_windows_that_contradict_themselves_are_refused(window: dict[str, Any], message: str) -> None:
@@ -274,10 +277,10 @@ def test_a_table_without_header_is_read_by_position(folder: Path) -> None:
             TABLE.replace("stop_time", "end"),
             r"PSG\.csv has no column stop_time; it has channel, start_time, end",
         ),
-        (TABLE.replace("20.5000", "x"), r"PSG\.csv:7: 'FP1-F7,20\.0000,x,chew,1\.0000' is no annotation"),
+        (TABLE.replace("20.5000", "x"), r"PSG\.csv:7: 'FP1-F7,20\.0000,x,chew,1\.0000' is not an annotation"),
         (TABLE.replace("20.5000", "19"), r"PSG\.csv:7: an annotation that begins at 20 s lasts -1 s"),
         (TABLE.replace("20.5000", "nan"), r"PSG\.csv:7: an annotation that begins at 20 s lasts nan s"),
-        ("", r"PSG\.csv has no header"),
+        ("", r"PSG\.csv is empty"),
     ],
 )
 def test_lines_that_are_no_annotations_are_named(folder: Path, text: str, message: str) -> None:
@@ -305,11 +308,11 @@ def test_labels_over_a_whole_recording_are_those_that_share_most_time() -> None:
 def test_channels_are_chosen_by_name_and_a_filter_above_the_recording_is_refused(folder: Path) -> None:
     with pytest.raises(DataError, match="has no channel Oz; it has Fpz-Cz, Pz-Oz, EOG horizontal"):
         windows(folder, steps=Preprocessing(strip=("EEG ",), channels=("Oz",)))
-    with pytest.raises(DataError, match="100 samples a second, and nothing above 50 Hz"):
+    with pytest.raises(DataError, match="100 samples per second, and nothing above 50 Hz"):
         windows(folder, steps=Preprocessing(strip=("EEG ",), channels=("Fpz-Cz",), low_pass=75.0))
     edf(folder / "SC4001E0-PSG.edf", {"EEG A-REF": np.zeros(100), "EEG A-LE": np.ones(100)}, 100)
     edf_annotations(folder / "SC4001EC-Hypnogram.edf", [(0, 1, "Sleep stage ?")])
-    with pytest.raises(DataError, match="two channels are called A"):
+    with pytest.raises(DataError, match="two channels are named A"):
         windows(folder, steps=Preprocessing(strip=("EEG ", "-REF", "-LE")))
 
 

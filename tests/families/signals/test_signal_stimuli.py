@@ -177,23 +177,23 @@ def test_markers_that_share_their_moment_are_refused_or_left_out_and_counted(tmp
     }
     files = {"one_raw.fif": tmp_path / "one_raw.fif"}
     with pytest.raises(
-        DataError, match=r"two events that count begin at 6 s, show/c and show/d: .*`events.ambiguous: drop`"
+        DataError, match=r"two selected events begin at 6 s, show/c and show/d: .*`events.ambiguous: drop`"
     ):
         mne_epochs(files, events=Events(**fields), **reading)  # type: ignore[arg-type]
     data = mne_epochs(files, events=Events(**fields, ambiguous="drop"), **reading)  # type: ignore[arg-type]
     assert data.assembly is not None and data.assembly["stimulus_id"].values.tolist() == ["show/b"]
     assert data.notes == ("3 events in 1 recordings were left out: another marker shares their moment",)
-    with pytest.raises(ValidationError, match="'events_left_out' is taken"):
+    with pytest.raises(ValidationError, match="'events_left_out' is reserved"):
         Events(**fields, coordinates={"events_left_out": "description"})  # type: ignore[arg-type]
 
 
 def test_a_value_that_is_not_foreseen_and_a_time_that_is_none_are_refused() -> None:
     events = Events(stimulus="name", coordinates={"split": Cell(column="kind", values={"a": "train"})})
-    with pytest.raises(DataError, match="event 1: kind is 'b', none of a"):
+    with pytest.raises(DataError, match="event 1: kind is 'b', not one of a"):
         show(events, [{"onset": "1", "name": "x", "kind": "b"}], "f")
-    with pytest.raises(DataError, match="its onset is 'n/a', not seconds"):
+    with pytest.raises(DataError, match="its onset is 'n/a', not a number of seconds"):
         show(events, [{"onset": "n/a", "name": "x", "kind": "a"}], "f")
-    with pytest.raises(ValidationError, match=r"a pattern has \{value\} once"):
+    with pytest.raises(ValidationError, match=r"a pattern must contain \{value\} once"):
         Cell(column="name", pattern="*")
-    with pytest.raises(ValidationError, match="'subject' is taken"):
+    with pytest.raises(ValidationError, match="'subject' is reserved"):
         Events(stimulus="name", coordinates={"subject": "name"})

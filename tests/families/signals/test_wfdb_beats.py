@@ -136,31 +136,31 @@ def test_what_is_asked_for_must_be_there(folder, options, words):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("100.dat", packed212([[1, 2, 3]]), "holds 6 bytes, 27,000 are promised"),
-        ("100.dat", bytes(27_000), "lead MLII is not what its header's checksum says"),
+        ("100.dat", packed212([[1, 2, 3]]), "contains 6 bytes, but its header states 27,000"),
+        ("100.dat", bytes(27_000), "lead MLII does not match the checksum in its header"),
         (
             "100.atr",
             annotations([(5, "N"), (LENGTH, "N")]),
             "annotation at sample 9000; its record has 9000 samples",
         ),
-        ("100.atr", annotations([(5, "N"), (90, "V")])[:-2], "ends before its mark of the end"),
+        ("100.atr", annotations([(5, "N"), (90, "V")])[:-2], "ends before its end mark"),
         ("100.atr", b"\x05\x3c\x00\x00", "has the unknown annotation code 15"),
         ("100.atr", b"\x00\xec\x01\x00", "ends within an annotation"),
         ("100.atr", annotations([(5, "N")]), "holds 1 heartbeats"),
-        ("100.hea", b"100 2 360\n", "no header of a record"),
+        ("100.hea", b"100 2 360\n", "not a WFDB header"),
         ("100.hea", b"100/3 2 360 9000\n", "several segments"),
         ("100.hea", b"100 2 360 9000\n100.dat 212 200 11 1024 995 1 0 MLII\n", "describes 1 leads"),
         (
             "100.hea",
             b"100 1 360 9000\n100.dat 212x2 200 11 1024 995 1 0 MLII\n",
-            "format '212x2' are not read here",
+            "format '212x2' are not supported",
         ),
         (
             "100.hea",
             b"100 1 360 9000\n100.dat 310 200 11 1024 995 1 0 MLII\n",
-            "signals of format '310' are not read here",
+            "signals of format '310' are not supported",
         ),
-        ("100.hea", b"\xff\xfe", "no header of a record"),
+        ("100.hea", b"\xff\xfe", "not a WFDB header"),
     ],
 )
 def test_damaged_files_are_named(folder, name, content, words):

@@ -210,7 +210,7 @@ def test_of_threads_at_once_one_makes_the_windows(files):
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (part("two", 3, channels="abd"), "recording two has other channels, length or rate than one"),
+        (part("two", 3, channels="abd"), "recordings two and one have different channels, lengths or rates"),
         (part("two", 3, samples=9), "declare `drop`, `pick` and `resample` so that they agree"),
         (part("two", 3, hand="left"), "recordings two and one have different facts: hand"),
     ],
@@ -254,7 +254,7 @@ def test_a_disk_without_room_is_said_after_the_first_part(files, monkeypatch):
     monkeypatch.setattr(kept_store, "SPARE_BYTES", 0)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 5000})())
     with pytest.raises(
-        DataError, match=r"the windows take about 0\.0 GiB more in .*make room there, .*or ask for less"
+        DataError, match=r"the windows need about 0\.0 GiB more in .*free space, .*or reduce the recordings"
     ):
         keep(files, parts(), of=100)
     assert made == [0] and not places(files)

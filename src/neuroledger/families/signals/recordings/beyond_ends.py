@@ -1,4 +1,4 @@
-"""Windows that reach beyond the ends of their recording: left out, counted for each recording, refused where many do."""
+"""Windows that reach beyond the ends of their recording: left out, counted per recording, and refused if they are many."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ SHOWN: Final = 8
 
 @contextmanager
 def remarks() -> Iterator[list[str]]:
-    """Within it, MNE opens a recording; the list then holds what it remarked.
+    """Context that collects MNE's warnings while it opens a recording; the list is filled on exit.
 
-    That markers without a sample were dropped, or a header was not believed, MNE says in a warning only: the recording
-    that it returns does not show it.
+    Only a warning reveals that MNE dropped markers without a sample or corrected a header; the returned recording does
+    not show it.
     """
     import mne
 
-    found: list[str] = []
-    with warnings.catch_warnings(record=True) as seen, mne.use_log_level("WARNING"):
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught, mne.use_log_level("WARNING"):
         warnings.simplefilter("always")
-        yield found
-    found += [str(one.message) for one in seen]
+        yield messages
+    messages += [str(warning.message) for warning in caught]
 
 
-def omitted(said: Sequence[str]) -> list[str]:
-    """An empty text for each marker that MNE dropped, by its remarks."""
-    matches = [match for one in said if (match := OMITTED.match(one))]
+def omitted(messages: Sequence[str]) -> list[str]:
+    """An empty text for each marker that MNE dropped, according to its warnings."""
+    matches = [match for message in messages if (match := OMITTED.match(message))]
     return [""] * max((int(match[1] or match[2]) for match in matches), default=0)
 
 
 def note_markers(raw: Any, texts: Sequence[str]) -> None:
-    """Note at MNE's `Raw` what the markers beyond its ends say; an empty text is one of which that is not known."""
+    """Note the descriptions of markers beyond the ends of a recording at MNE's `Raw`; "" is an unknown description."""
     raw.info["temp"] = {**_temp(raw), KEY: [*_noted(raw), *texts]}
 
 
 def lost_markers(raw: Any, means: Callable[[str], bool]) -> int:
-    """How many markers beyond the ends of a recording mean something, or may, as `note_markers` noted them."""
+    """Number of markers beyond the ends of a recording, noted by `note_markers`, that are or may be known to `means`."""
     return sum(not text or means(text) for text in _noted(raw))
 
 
@@ -75,9 +75,10 @@ def _temp(raw: Any) -> dict[str, Any]:
     return noted if isinstance(noted, dict) else {}
 
 
-def note_unscaled(raw: Any, said: Sequence[str]) -> None:
-    """Note at MNE's `Raw` which channels have no range in the header, by its remarks: MNE takes their values as they are."""
-    names = [name for one in said if UNSCALED.match(one) for name in one.split("\n", 1)[-1].split(", ")]
+def note_unscaled(raw: Any, messages: Sequence[str]) -> None:
+    """Note at MNE's `Raw` which channels have no range in the header, by its warnings: MNE does not scale their values."""
+    unscaled_lists = [message.split("\n", 1)[-1] for message in messages if UNSCALED.match(message)]
+    names = [name for listed in unscaled_lists for name in listed.split(", ")]
     raw.info["temp"] = {**_temp(raw), "unscaled": names}
 
 
@@ -89,59 +90,60 @@ def unscaled(raw: Any) -> frozenset[str]:
 def require_few(
     first: npt.NDArray[np.int_], length: int, samples: int, markers: int, most: float, file: str
 ) -> int:
-    """How many windows reach beyond the recording, if they are few enough.
+    """Number of windows that reach beyond the recording, if they are few enough.
 
     Parameters
     ----------
     first, length
-        First sample of each window, and samples of a window.
+        First sample of each window, and number of samples of a window.
     samples
-        Of the recording.
+        Number of samples of the recording.
     markers
-        Events beyond the recording, of which no window was laid at all.
+        Number of events beyond the recording, for which no window exists.
     most
-        Largest share of windows and such events together; one at either end is never too many.
+        Largest share of such windows and events together; one at either end is always allowed.
 
     Raises
     ------
     DataError
-        They are more.
+        The share is larger.
     """
     early, late = int((first < 0).sum()), int((first + length > samples).sum())
-    lost, of = early + late + markers, len(first) + markers
-    if lost > most * of and (early > 1 or late + markers > 1):
+    lost, total = early + late + markers, len(first) + markers
+    if lost > most * total and (early > 1 or late + markers > 1):
         raise DataError(
-            f"{file}: {lost} of {of} windows reach beyond the recording ({early} before its beginning, {late + markers} "
-            f"after its end), more than the share of {most:g} that `window: {{beyond: …}}` permits: is the recording "
-            "whole, and are its events and its sampling rate its own?"
+            f"{file}: {lost} of {total} windows reach beyond the recording ({early} before its beginning, {late + markers} "
+            f"after its end), more than the share of {most:g} that `window: {{beyond: …}}` allows: check that the "
+            "recording is complete, and that the events and the sampling rate belong to it"
         )
     return early + late
 
 
-def note_left_out(windows: xr.DataArray, file: str, lost: int, of: int, markers: int) -> xr.DataArray:
-    """The windows of a recording, which now say how many of how many were left out; of none, unchanged."""
+def note_left_out(windows: xr.DataArray, file: str, lost: int, total: int, markers: int) -> xr.DataArray:
+    """The windows of a recording, with the number of windows left out in their encoding if there are any."""
     if lost or markers:
-        windows.encoding = {**windows.encoding, KEY: {file: [lost, of, markers]}}
+        windows.encoding = {**windows.encoding, KEY: {file: [lost, total, markers]}}
     return windows
 
 
 def sum_left_out(total: dict[str, list[int]], part: xr.DataArray | None) -> None:
-    """Add what the windows of one recording say to what all do."""
+    """Add the counts of one recording's windows to the total."""
     for file, counts in ({} if part is None else part.encoding.get(KEY, {})).items():
         total[file] = [a + b for a, b in zip(total.get(file, [0, 0, 0]), counts, strict=True)]
 
 
 def beyond_notes(windows: xr.DataArray) -> tuple[str, ...]:
-    """A note on the windows that were left out because they reach beyond their recording, by recording, if there are any."""
+    """A note on the windows that were left out because they reach beyond their recording; empty if there are none."""
     counts: Mapping[str, list[int]] = windows.encoding.get(KEY, {})
     if not counts:
         return ()
-    said = [
-        f"{file} ({lost} of {of}{f', and {markers} markers without a sample' if markers else ''})"
-        for file, (lost, of, markers) in sorted(counts.items())
+    parts = [
+        f"{file} ({lost} of {windows_of_file}{f', and {markers} markers without a sample' if markers else ''})"
+        for file, (lost, windows_of_file, markers) in sorted(counts.items())
     ]
-    rest = f", and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
+    rest = f", and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
     total = sum(lost + markers for lost, _, markers in counts.values())
     return (
-        f"{total} windows reach beyond the ends of {len(said)} recordings and are left out: {', '.join(said[:SHOWN])}{rest}",
+        f"{total} windows reach beyond the ends of {len(parts)} recordings and are left out: "
+        f"{', '.join(parts[:SHOWN])}{rest}",
     )

@@ -1,4 +1,4 @@
-"""Recordings of several laboratories: which there are, and each opened, though its header may lie in an archive."""
+"""Recordings of several laboratories, whose headers may be in archives."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PARTS = (".vhdr", ".vmrk", ".eeg", ".dat")
 
 
 class Laboratory(Frozen):
-    """Where the recordings of one laboratory lie, and what they are called.
+    """The folder of a laboratory's recordings, and the pattern of their names.
 
-    `folder` is the end of its path. `recording` is the name of each recording's `.bdf` or `.vhdr`, or, where headers lie in
-    archives, of its samples (`.eeg`), with `{subject}` for digits, `{task}` for letters and `*` for what the header is not
-    called; the case of letters does not matter. `archives` are ZIP files in the folder with the headers and markers of
-    BrainVision recordings, or with whole recordings. `leave_out` are numbers of subjects.
+    `folder` is the end of the folder's path. `recording` is the pattern of each recording's `.bdf` or `.vhdr`, or of its
+    samples (`.eeg`) if headers are in archives: `{subject}` matches digits, `{task}` letters, and `*` any part that the
+    header's name lacks; case is ignored. `archives` are ZIP files in the folder with the headers and markers of BrainVision
+    recordings, or with complete recordings. `leave_out` are numbers of subjects.
     """
 
     folder: str
@@ -44,10 +44,10 @@ class Laboratory(Frozen):
 
     @field_validator("recording")
     @classmethod
-    def _readable(cls, pattern: str) -> str:
+    def _check_pattern(cls, pattern: str) -> str:
         if pattern.count("{subject}") != 1 or not pattern.endswith(ENDINGS):
             raise ValueError(
-                f"{pattern!r}: a recording has {{subject}} once in its name, and ends in .vhdr, .eeg or .bdf"
+                f"{pattern!r}: the pattern must contain {{subject}} once, and end in .vhdr, .eeg or .bdf"
             )
         return pattern
 
@@ -62,7 +62,7 @@ class Laboratory(Frozen):
         )
 
     def stem(self, match: re.Match[str]) -> str:
-        """What the header of a recording is called, without its ending."""
+        """Name of the header of a recording, without its suffix."""
         text = PurePosixPath(self.recording).stem.replace("*", "")
         for name, value in match.groupdict().items():
             text = text.replace(f"{{{name}}}", value)
@@ -70,7 +70,7 @@ class Laboratory(Frozen):
 
 
 class Session(NamedTuple):
-    """One recording: what it and its header are called, whose it is, its file, and the archives that may complete it."""
+    """One recording: its name, its header's stem, subject, task, file, and the archives that may contain further parts."""
 
     name: str
     stem: str
@@ -83,7 +83,7 @@ class Session(NamedTuple):
 def sessions_in(
     names: Iterable[str], laboratories: Mapping[str, Laboratory], files: Mapping[str, Path] | None = None
 ) -> list[Session]:
-    """The recordings of all laboratories, in order; those in archives too where the `files` can be looked into.
+    """The recordings of all laboratories, in order; with `files`, also those in archives.
 
     Raises
     ------
@@ -91,118 +91,128 @@ def sessions_in(
         A laboratory has no recordings, an archive is missing, or two recordings are of the same subject and task.
     """
     known = list(names)
-    found: list[Session] = []
+    sessions: list[Session] = []
     for laboratory, rule in laboratories.items():
-        here = [
+        inside = [
             name
             for name in known
             if f"/{plain(name)}".rpartition("/")[0].endswith(f"/{plain(rule.folder + '/')[:-1]}")
         ]
         archives = []
         for wanted in rule.archives:
-            held = [name for name in here if PurePosixPath(name).name.lower() == _placed(wanted).lower()]
-            held = held or [name for name in here if PurePosixPath(name).name.lower() == wanted.lower()]
-            if not held:
+            matches = [
+                name for name in inside if PurePosixPath(name).name.lower() == _pinned_name(wanted).lower()
+            ]
+            matches = matches or [
+                name for name in inside if PurePosixPath(name).name.lower() == wanted.lower()
+            ]
+            if not matches:
                 raise DataError(
-                    f"{laboratory} lacks {rule.folder}/{wanted}, with headers and markers of recordings"
+                    f"{laboratory} lacks {rule.folder}/{wanted}, which contains headers and markers: add it"
                 )
-            archives.append(held[0])
-        candidates = [(name, PurePosixPath(name).name) for name in here]
+            archives.append(matches[0])
+        candidates = [(name, PurePosixPath(name).name) for name in inside]
         if files is not None:
-            candidates += [(one, name) for one in archives for name in _members(files[one], one)]
-        mine: dict[tuple[int, str], Session] = {}
+            candidates += [
+                (archive, name) for archive in archives for name in _members(files[archive], archive)
+            ]
+        own: dict[tuple[int, str], Session] = {}
         for file, name in candidates:
             match = rule.expression.fullmatch(PurePosixPath(name).name)
             if match is None or int(match["subject"]) in rule.leave_out:
                 continue
             task = match.groupdict().get("task") or "1"
             key = (int(match["subject"]), task.lower())
-            if key in mine:
+            if key in own:
                 raise DataError(
-                    f"{laboratory}: {mine[key].file} and {file} are both of subject {key[0]}: keep one"
+                    f"{laboratory}: {own[key].file} and {file} are both of subject {key[0]}: keep one"
                 )
             subject = f"{laboratory}_{key[0]}"
-            mine[key] = Session(
+            own[key] = Session(
                 PurePosixPath(name).name, rule.stem(match), subject, key[1], file, tuple(archives)
             )
-        if not mine and (files is not None or not archives):
-            raise DataError(f"{laboratory} has no recordings {rule.folder}/{rule.recording} among the files")
-        found += [mine[key] for key in sorted(mine)]
-    return found
+        if not own and (files is not None or not archives):
+            raise DataError(
+                f"{laboratory} has no recordings {rule.folder}/{rule.recording}: add them, or correct the pattern"
+            )
+        sessions += [own[key] for key in sorted(own)]
+    return sessions
 
 
-def _placed(name: str) -> str:
-    """A name as a pin writes it."""
+def _pinned_name(name: str) -> str:
+    """The name that pinning gives to a file."""
     return re.sub(r"[^A-Za-z0-9._+-]", "_", name)
 
 
 def _members(path: Path, name: str) -> list[str]:
     try:
-        with zipfile.ZipFile(path) as held:
-            return [member for member in held.namelist() if not member.startswith("__MACOSX")]
+        with zipfile.ZipFile(path) as archive:
+            return [member for member in archive.namelist() if not member.startswith("__MACOSX")]
     except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"{name} is no ZIP archive ({error}); get it again") from error
+        raise DataError(f"{name} is not a ZIP archive ({error}); fetch it again") from error
 
 
 @contextmanager
 def opened(session: Session, files: Mapping[str, Path]) -> Iterator[Any]:
-    """MNE's `Raw` of a recording; parts that lie in archives are unpacked beside it for as long as it is open.
+    """Context with MNE's `Raw` of a recording; parts in archives are unpacked to a temporary folder.
 
     Raises
     ------
     DataError
-        A part is nowhere, or MNE cannot read it.
+        A part is missing, or MNE cannot read it.
     """
     if session.name.lower().endswith(".bdf"):
         yield open_raw(files[session.file], session.file)
         return
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
-        place = Path(folder)
-        header = place / f"{session.stem}.vhdr"
-        _put(session, files, [header.name], header)
-        samples, markers = (_called(header, key) for key in ("DataFile", "MarkerFile"))
-        held = [session.name] if session.name.lower().endswith(".eeg") else []
-        _put(session, files, [*held, samples, f"{session.stem}.eeg", f"{session.stem}.dat"], place / samples)
-        _put(session, files, [f"{session.stem}.vmrk", markers], place / markers)
+        target = Path(folder)
+        header = target / f"{session.stem}.vhdr"
+        _provide(session, files, [header.name], header)
+        samples, markers = (_name_in_header(header, key) for key in ("DataFile", "MarkerFile"))
+        own = [session.name] if session.name.lower().endswith(".eeg") else []
+        _provide(
+            session, files, [*own, samples, f"{session.stem}.eeg", f"{session.stem}.dat"], target / samples
+        )
+        _provide(session, files, [f"{session.stem}.vmrk", markers], target / markers)
         yield open_raw(header, session.file)
 
 
-def _called(header: Path, key: str) -> str:
-    """What a header calls its samples or markers."""
+def _name_in_header(header: Path, key: str) -> str:
+    """Name of the file of samples or markers in a header."""
     text = header.read_bytes().decode("latin-1")
     match = re.search(rf"^{key}=(.+?)\s*$", text, re.MULTILINE)
-    named = match[1].replace("$b", header.stem).replace("\\", "/").rpartition("/")[2] if match else ""
-    if not named:
-        raise DataError(f"{header.name} has no line {key}=: it is no header of BrainVision")
-    return named
+    name = match[1].replace("$b", header.stem).replace("\\", "/").rpartition("/")[2] if match else ""
+    if not name:
+        raise DataError(f"{header.name} has no line {key}=: it is not a header of BrainVision")
+    return name
 
 
-def _put(session: Session, files: Mapping[str, Path], names: Sequence[str], target: Path) -> None:
-    """The first of these parts of a recording that lies beside it or in an archive, as `target`."""
+def _provide(session: Session, files: Mapping[str, Path], names: Sequence[str], target: Path) -> None:
+    """Link or unpack the first of these parts of a recording, from its folder or an archive, as `target`."""
     folder = PurePosixPath(session.file).parent
-    beside = {
+    siblings = {
         PurePosixPath(file).name.lower(): path
         for file, path in files.items()
         if PurePosixPath(file).parent == folder
     }
     for name in names:
-        if name.lower() in beside:
-            target.symlink_to(beside[name.lower()].resolve())
+        if name.lower() in siblings:
+            target.symlink_to(siblings[name.lower()].resolve())
             return
         for archive in session.archives:
             for member in _members(files[archive], archive):
                 if PurePosixPath(member).name.lower() == name.lower():
                     with (
-                        zipfile.ZipFile(files[archive]) as held,
-                        held.open(member) as source,
+                        zipfile.ZipFile(files[archive]) as unzipped,
+                        unzipped.open(member) as source,
                         target.open("wb") as copy,
                     ):
                         shutil.copyfileobj(source, copy)
                     return
-    among = ", ".join(PurePosixPath(one).name for one in session.archives)
+    archives = ", ".join(PurePosixPath(archive).name for archive in session.archives)
     raise DataError(
-        f"{session.file} lacks {names[0]}: it is not beside it{f' and not in {among}' if among else ''}; get it, or put the "
-        "subject under `leave_out`"
+        f"{session.file} lacks {names[0]}: it is neither in the same folder nor in "
+        f"{archives or 'an archive'}; add it, or list the subject under `leave_out`"
     )
 
 
@@ -212,7 +222,7 @@ def markers_of(raw: Any, name: str) -> list[Marker]:
     Raises
     ------
     DataError
-        There are none.
+        There are no triggers.
     """
     rate = float(raw.info["sfreq"])
     if "Status" in raw.ch_names:
@@ -223,18 +233,18 @@ def markers_of(raw: Any, name: str) -> list[Marker]:
                 )
             except UNREADABLE as error:
                 raise DataError(f"{name}: its triggers cannot be read ({error})") from error
-        found = [Marker(float(at - raw.first_samp) / rate, int(code)) for at, _, code in np.asarray(events)]
+        markers = [Marker(float(at - raw.first_samp) / rate, int(code)) for at, _, code in np.asarray(events)]
     else:
-        told = zip(raw.annotations.onset, raw.annotations.description, strict=True)
-        matches = [(float(onset), MARKER.fullmatch(str(said).strip())) for onset, said in told]
-        found = [Marker(onset, int(match[1])) for onset, match in matches if match is not None]
-    if not found:
-        raise DataError(f"{name} has no triggers: what was read is unknown")
-    return found
+        annotations = zip(raw.annotations.onset, raw.annotations.description, strict=True)
+        matches = [(float(onset), MARKER.fullmatch(str(text).strip())) for onset, text in annotations]
+        markers = [Marker(onset, int(match[1])) for onset, match in matches if match is not None]
+    if not markers:
+        raise DataError(f"{name} has no triggers, so the sentences that were read are unknown")
+    return markers
 
 
 def names_of(sessions: Sequence[Session], names: Sequence[str]) -> list[str]:
-    """The files of these recordings: samples, what lies beside them under the same name, and archives."""
+    """The files of these recordings: samples, other parts with the same stem, and archives."""
     chosen: set[str] = set()
     for session in sessions:
         stems = {PurePosixPath(session.name).stem.lower(), session.stem.lower()}

@@ -1,4 +1,4 @@
-"""Recordings in MATLAB files of any layout: a spec states where in a file samples, channels, rate and events are."""
+"""Recordings in MATLAB files of any layout; a spec declares the places of samples, channels, rate and events."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ ORDER: Final[tuple[Axis, ...]] = ("target", "trial", "channel", "sample")
 
 
 class MatlabEvents(Frozen):
-    """Where the events are. Places are as in `MatlabLayout`.
+    """Places of the events; a place is defined in `MatlabLayout`.
 
     Attributes
     ----------
     samples, milliseconds
-        Place of the moment of each event: the number of its sample, or its time. Both count from `count_from`: MATLAB's
-        first sample is 1.
+        Place of the sample numbers or of the times of events. Both count from `count_from`: MATLAB's first sample is 1.
     channel
-        In place of moments, a code at each sample: its place, or the columns of the samples that hold it, which are added
-        (-1 is the last). An event begins where the code changes to another than 0.
+        Instead of times, a code at each sample: its place, or the columns of the samples that contain it, which are added
+        (-1 is the last). An event begins where the code changes to a value other than 0.
     codes
-        Place of what each event, or each trial, is: a number, a text, or a row for each class that is 1 where it is.
+        Place of the class of each event or trial: a number, a text, or one row per class with 1 at its events.
     names
         Place of the names of the codes 1, 2, and so on.
     file, parts
-        Name of the file beside each recording that holds the events, and the place of the parts in it.
+        Name of a separate file with the events, in the folder of the recording, and the place of the parts in it.
     delay, duration
-        Seconds from the stated moment to the event, and how long it lasts.
+        Seconds from the stated time to the event, and its duration in seconds.
     """
 
     samples: str | None = None
@@ -57,34 +56,34 @@ class MatlabEvents(Frozen):
     duration: Annotated[float, Field(ge=0)] = 0.0
 
     @model_validator(mode="after")
-    def _one_way(self) -> MatlabEvents:
+    def _check_fields(self) -> MatlabEvents:
         ways = [name for name in ("samples", "milliseconds", "channel") if getattr(self, name) is not None]
         if len(ways) > 1:
             raise ValueError(
-                f"events have one of `samples`, `milliseconds` and `channel`, not {' and '.join(ways)}"
+                f"events need one of `samples`, `milliseconds` and `channel`, not {' and '.join(ways)}"
             )
         if ways and ways != ["channel"] and self.codes is None:
-            raise ValueError(f"events by `{ways[0]}` need `codes`: what each is")
+            raise ValueError(f"events by `{ways[0]}` need `codes`, their classes")
         if self.file is None and self.parts is not None:
-            raise ValueError("`parts` of events are those of their own `file`")
+            raise ValueError("`parts` of events need a `file` of events")
         return self
 
 
 class MatlabLayout(Frozen):
-    """How MATLAB files, of version 7.3 (HDF5) too, are laid out.
+    """Layout of MATLAB files of all versions, including 7.3 (HDF5).
 
     A place is the name of a variable and of fields in it, `cnt.x`; in a file with `parts`, of fields of a part.
 
     Attributes
     ----------
     samples
-        Place of the samples; or several places, each with what an event in it is: these arrays follow one another.
+        Place of the samples; or several places, each with the description of its events, whose arrays are concatenated.
     axes
-        What the axes of the samples are, in MATLAB's order. With `trial` or `target`, an array holds trials, which follow
-        one another; with `target`, the number on that axis is what is shown. Trials in a cell array, as FieldTrip has
-        them, are arrays with the other axes, which may differ in length.
+        The axes of the samples, in MATLAB's order. With `trial` or `target`, an array contains trials, which are
+        concatenated; with `target`, the index on that axis identifies the stimulus. Trials in a cell array, as in
+        FieldTrip, are arrays with the other axes, and may differ in length.
     parts
-        Place of a struct or cell array whose elements are recordings; `take` are the numbers of those that are read, from 1.
+        Place of a struct or cell array whose elements are recordings; `take` are the numbers of those to read, from 1.
     numbered
         Whether the number of a part is that of a `session` or of a `run`.
     sampling_rate
@@ -94,14 +93,14 @@ class MatlabLayout(Frozen):
     columns
         First and last channel among the columns of the samples, from 1; or these by patterns of file names.
     kinds
-        What the channels are, in order: so many of each.
+        Types of the channels, in order, with the number of channels of each.
     scale
-        What the values are multiplied by, where a publisher scaled them.
+        Factor of the values, if the publisher scaled them.
     events
-        Where the events are; a trial without any `codes` is described by its target.
+        Places of the events; a trial without `codes` is described by its target.
 
-    Arrays and trials that follow one another are cut out of longer recordings: each channel's mean in each is taken off, and
-    filters see the joints. A window that reaches over a joint is refused.
+    Concatenated arrays and trials were cut from longer recordings: the mean of each channel is subtracted in each of them,
+    and filters cross the joints. A window that crosses a joint is refused.
     """
 
     samples: str | dict[str, str]
@@ -117,17 +116,17 @@ class MatlabLayout(Frozen):
     events: MatlabEvents
 
     @model_validator(mode="after")
-    def _together(self) -> MatlabLayout:
+    def _check_fields(self) -> MatlabLayout:
         if len(set(self.axes)) != len(self.axes) or not {"channel", "sample"} <= set(self.axes):
-            raise ValueError("`axes` name `channel`, `sample`, and each at most once")
+            raise ValueError("`axes` must contain `channel` and `sample`, and each axis at most once")
         if self.take and self.parts is None:
-            raise ValueError("`take` chooses among `parts`")
+            raise ValueError("`take` needs `parts`")
         ways = (self.events.samples, self.events.milliseconds, self.events.channel)
         stated = any(way is not None for way in ways)
         if self.trials and (stated or not isinstance(self.samples, str)):
-            raise ValueError("an array of trials has `codes` of its trials, and no moments of events")
+            raise ValueError("an array of trials has `codes` of its trials, but no times of events")
         if self.trials and self.events.codes is None and "target" not in self.axes:
-            raise ValueError("trials need `codes`: what each shows")
+            raise ValueError("trials need `codes`, their classes")
         if not self.trials and not stated:
             raise ValueError("events need `samples`, `milliseconds` or `channel`")
         return self
@@ -146,7 +145,7 @@ class MatlabPart(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Samples that follow one another without a gap, (channel, sample), and their events by sample and description."""
+    """Consecutive samples, (channel, sample), and the events in them by sample and description."""
 
     values: Floats
     events: list[tuple[float, str]]
@@ -155,54 +154,55 @@ class _Piece(NamedTuple):
 def matlab_parts(
     path: Path, layout: MatlabLayout, files: Mapping[str, Path], name: str, window: tuple[float, float]
 ) -> Iterator[MatlabPart]:
-    """The recordings in one file, in order.
+    """Yield the recordings in one file, in order.
 
     Parameters
     ----------
     files, name
-        All files by name, and the name of this one: events may be in a file beside it.
+        All files by name, and the name of this one; events may be in a separate file.
     window
-        Start and duration in seconds of what will be cut around the events, which must not reach over a joint.
+        Start and duration in seconds of the windows around events, which must not cross a joint.
 
     Raises
     ------
     DataError
-        The file is damaged, or does not hold what the layout says; the message says what it holds.
+        The file is damaged, or its content does not match the layout.
     """
-    held = tree(path, _variables(layout, own=True))
-    parts = parts_at(held, layout.parts, name) if layout.parts else [held]
-    other, said = held, name
+    content = tree(path, _variables(layout, own=True))
+    parts = parts_at(content, layout.parts, name) if layout.parts else [content]
+    event_parts, event_file = parts, name
     if layout.events.file is not None:
-        said = "/".join([*name.split("/")[:-1], layout.events.file])
-        if said not in files:
-            raise DataError(f"{name} has no events: {said} is not among the files")
-        other = tree(files[said], _variables(layout, own=False))
-    beside = parts if layout.events.file is None else [other]
-    if layout.events.parts is not None:
-        beside = parts_at(other, layout.events.parts, said)
-        if len(beside) != len(parts):
-            raise DataError(f"{name} has {len(parts)} parts at {layout.parts!r}, {said} has {len(beside)}")
-    elif layout.events.file is not None:
-        beside = [other] * len(parts)
+        event_file = "/".join([*name.split("/")[:-1], layout.events.file])
+        if event_file not in files:
+            raise DataError(f"{name} has no events: {event_file} is not among the files")
+        event_content = tree(files[event_file], _variables(layout, own=False))
+        if layout.events.parts is None:
+            event_parts = [event_content] * len(parts)
+        else:
+            event_parts = parts_at(event_content, layout.events.parts, event_file)
+            if len(event_parts) != len(parts):
+                raise DataError(
+                    f"{name} has {len(parts)} parts at {layout.parts!r}, but {event_file} has {len(event_parts)}"
+                )
     numbers = layout.take or tuple(range(1, len(parts) + 1))
     if max(numbers, default=0) > len(parts):
-        raise DataError(f"{name} has {len(parts)} parts at {layout.parts!r}, none of number {max(numbers)}")
+        raise DataError(f"{name} has {len(parts)} parts at {layout.parts!r}, but no number {max(numbers)}")
     for number in numbers:
         where = f"{name}, part {number}" if layout.parts else name
         yield MatlabPart(
-            number, _raw(parts[number - 1], beside[number - 1], layout, where, said, name, window)
+            number, _raw(parts[number - 1], event_parts[number - 1], layout, where, event_file, name, window)
         )
 
 
 def _variables(layout: MatlabLayout, *, own: bool) -> tuple[str, ...]:
-    """The variables that places begin with: those of the recording, or those of the file of events."""
-    events, beside = layout.events, layout.events.file is not None
+    """The variables to read: those of the recording (`own`), or those of the file of events."""
+    events, separate = layout.events, layout.events.file is not None
     of_events = [events.samples, events.milliseconds, events.codes, events.names]
     of_events += [events.channel if isinstance(events.channel, str) else None]
     if own:
         places = list(layout.samples) if isinstance(layout.samples, dict) else [layout.samples]
         places += [at for at in (layout.sampling_rate, layout.channels) if isinstance(at, str)]
-        wanted = [layout.parts] if layout.parts else [*places, *(() if beside else of_events)]
+        wanted = [layout.parts] if layout.parts else [*places, *(() if separate else of_events)]
     else:
         wanted = [events.parts] if events.parts else of_events
     return tuple(dict.fromkeys(at.split(".")[0] for at in wanted if at is not None))
@@ -210,10 +210,10 @@ def _variables(layout: MatlabLayout, *, own: bool) -> tuple[str, ...]:
 
 def _raw(
     part: Any,
-    beside: Any,
+    event_part: Any,
     layout: MatlabLayout,
     where: str,
-    beside_file: str,
+    event_file: str,
     name: str,
     window: tuple[float, float],
 ) -> Any:
@@ -224,12 +224,12 @@ def _raw(
         stated = as_array(found_at(part, rate, where), rate, where)
         if stated.size != 1:
             raise DataError(
-                f"{where}: {rate!r} holds {stated.size} numbers, and one sampling rate is expected"
+                f"{where}: {rate!r} contains {stated.size} numbers, but one sampling rate is expected"
             )
         rate = float(stated.ravel()[0])
     if not (math.isfinite(rate) and rate > 0):
         raise DataError(f"{where}: the sampling rate is {rate:g} Hz")
-    pieces = list(_pieces(part, beside, layout, where, beside_file, name, float(rate)))
+    pieces = list(_pieces(part, event_part, layout, where, event_file, name, float(rate)))
     channels = layout.channels
     names = (
         as_texts(found_at(part, channels, where), channels, where) if isinstance(channels, str) else channels
@@ -239,9 +239,9 @@ def _raw(
         raise DataError(f"{where}: {len(names)} names for {count} channels")
     kinds = [kind for kind, many in layout.kinds.items() for _ in range(many)] or ["eeg"] * count
     if len(kinds) != count:
-        raise DataError(f"{where}: `kinds` says what {len(kinds)} channels are; there are {count}")
+        raise DataError(f"{where}: `kinds` declares {len(kinds)} channels, but there are {count}")
     joined = len(pieces) > 1 or layout.trials
-    onsets, texts, at = [], [], 0
+    onsets, texts, position = [], [], 0
     for piece in pieces:
         length = piece.values.shape[1]
         for sample, text in piece.events:
@@ -249,66 +249,68 @@ def _raw(
             first, last = moment + window[0], moment + window[0] + window[1]
             if joined and (first < -0.5 / rate or last > (length + 0.5) / rate):
                 raise DataError(
-                    f"{where}: a window from {first:g} to {last:g} s reaches over the ends of an array or trial of "
+                    f"{where}: a window from {first:g} to {last:g} s crosses the ends of an array or trial of "
                     f"{length / rate:g} s: shorten the window, or correct `delay`"
                 )
-            onsets.append(at / rate + moment)
+            onsets.append(position / rate + moment)
             texts.append(text)
-        at += length
-    values = [piece.values - piece.values.mean(axis=1, keepdims=True) for piece in pieces] if joined else [
-        pieces[0].values
-    ]  # fmt: skip
+        position += length
+    values = [piece.values for piece in pieces]
+    if joined:
+        values = [array - array.mean(axis=1, keepdims=True) for array in values]
     whole = np.concatenate(values, axis=1) * layout.scale
     if not np.isfinite(whole).all():
-        raise DataError(f"{where}: {int((~np.isfinite(whole)).sum())} samples are no finite numbers")
+        raise DataError(f"{where}: {int((~np.isfinite(whole)).sum())} samples are missing or infinite")
     raw = mne.io.RawArray(whole, mne.create_info(list(names), rate, kinds, verbose="ERROR"), verbose="ERROR")
     raw.set_annotations(mne.Annotations(onsets, [layout.events.duration] * len(onsets), texts))
     return raw
 
 
 def _pieces(
-    part: Any, beside: Any, layout: MatlabLayout, where: str, beside_file: str, name: str, rate: float
+    part: Any, event_part: Any, layout: MatlabLayout, where: str, event_file: str, name: str, rate: float
 ) -> Iterator[_Piece]:
     """The arrays or trials of a recording with their events."""
     if layout.trials:
-        yield from _trials(part, beside, layout, where, beside_file, name)
+        yield from _trials(part, event_part, layout, where, event_file, name)
         return
     places = layout.samples if isinstance(layout.samples, dict) else {layout.samples: None}
-    for place, said in places.items():
-        values, every = _channels(
+    for place, description in places.items():
+        values, all_columns = _channels(
             as_array(found_at(part, place, where), place, where), layout, place, where, name
         )
         values = values.reshape(values.shape[-2:])
-        events = _continuous(beside, layout.events, every.reshape(every.shape[-2:]), beside_file, rate)
-        yield _Piece(values, [(at, said if said is not None else text) for at, text in events])
+        events = _continuous(
+            event_part, layout.events, all_columns.reshape(all_columns.shape[-2:]), event_file, rate
+        )
+        yield _Piece(values, [(at, description if description is not None else text) for at, text in events])
 
 
 def _channels(
-    found: Floats, layout: MatlabLayout, place: str, where: str, name: str
+    array: Floats, layout: MatlabLayout, place: str, where: str, name: str
 ) -> tuple[Floats, Floats]:
-    """Samples in the order target, trial, channel, sample; those of the channels alone, and all of them."""
-    if found.ndim > len(layout.axes):
-        raise DataError(f"{where}: {place!r} has the axes {found.shape}; {len(layout.axes)} are declared")
-    # MATLAB leaves out axes of length one at the end.
-    found = found.reshape(found.shape + (1,) * (len(layout.axes) - found.ndim))
-    every = found.transpose([layout.axes.index(axis) for axis in ORDER if axis in layout.axes])
+    """The channels in the order target, trial, channel, sample, and all columns in this order."""
+    if array.ndim > len(layout.axes):
+        raise DataError(f"{where}: {place!r} has the axes {array.shape}; {len(layout.axes)} are declared")
+    # MATLAB drops trailing axes of length one.
+    array = array.reshape(array.shape + (1,) * (len(layout.axes) - array.ndim))
+    all_columns = array.transpose([layout.axes.index(axis) for axis in ORDER if axis in layout.axes])
     columns = layout.columns
     if isinstance(columns, dict):
-        fits = [pair for pattern, pair in columns.items() if matching(pattern, [name])]
-        if len(fits) != 1:
-            raise DataError(f"{where}: its name fits {len(fits)} patterns of `columns`, not one")
-        columns = fits[0]
+        matches = [pair for pattern, pair in columns.items() if matching(pattern, [name])]
+        if len(matches) != 1:
+            raise DataError(f"{where}: its name matches {len(matches)} patterns of `columns`, not one")
+        columns = matches[0]
     if columns is None:
-        return every, every
+        return all_columns, all_columns
     first, last = columns
-    count = len(every.reshape(-1, *every.shape[every.ndim - 2 :])[0])
+    count = len(all_columns.reshape(-1, *all_columns.shape[all_columns.ndim - 2 :])[0])
     if not 1 <= first <= last <= count:
-        raise DataError(f"{where}: {place!r} has {count} columns, and {first} to {last} are declared")
-    return every[..., first - 1 : last, :], every
+        raise DataError(f"{where}: {place!r} has {count} columns, but {first} to {last} are declared")
+    return all_columns[..., first - 1 : last, :], all_columns
 
 
 def _trials(
-    part: Any, beside: Any, layout: MatlabLayout, where: str, beside_file: str, name: str
+    part: Any, event_part: Any, layout: MatlabLayout, where: str, event_file: str, name: str
 ) -> Iterator[_Piece]:
     assert isinstance(layout.samples, str)
     found = found_at(part, layout.samples, where)
@@ -319,7 +321,7 @@ def _trials(
         each = {place: values[place] for place in np.ndindex(*values.shape[:-2])}
     texts: Sequence[str] = [str(place[0] + 1) for place in each]
     if layout.events.codes is not None:
-        texts = _descriptions(beside, layout.events, beside_file)
+        texts = _descriptions(event_part, layout.events, event_file)
         if len(texts) != len(each):
             raise DataError(
                 f"{where}: {len(each)} trials at {layout.samples!r}, {len(texts)} at {layout.events.codes!r}"
@@ -329,73 +331,75 @@ def _trials(
 
 
 def _cells(
-    found: Sequence[Any], layout: MatlabLayout, where: str, name: str
+    cells: Sequence[Any], layout: MatlabLayout, where: str, name: str
 ) -> dict[tuple[int, ...], Floats]:
-    """The trials of a cell array, each an array with the axes that are left without `trial`; lengths may differ."""
+    """The trials of a cell array, each an array with the axes except `trial`; lengths may differ."""
     inner = layout.model_copy(update={"axes": tuple(axis for axis in layout.axes if axis != "trial")})
-    each: dict[tuple[int, ...], Floats] = {}
-    for number, cell in enumerate(found):
+    trials: dict[tuple[int, ...], Floats] = {}
+    for number, cell in enumerate(cells):
         place = f"{layout.samples}{{{number + 1}}}"
         values, _ = _channels(as_array(cell, place, where), inner, place, where, name)
-        each[(number,)] = values
-    counts = sorted({len(values) for values in each.values()})
+        trials[(number,)] = values
+    counts = sorted({len(values) for values in trials.values()})
     if len(counts) > 1:
         raise DataError(f"{where}: trials at {layout.samples!r} have {counts[0]} to {counts[-1]} channels")
-    return each
+    return trials
 
 
 def _continuous(
-    beside: Any, events: MatlabEvents, every: Floats, file: str, rate: float
+    event_part: Any, events: MatlabEvents, all_columns: Floats, file: str, rate: float
 ) -> list[tuple[float, str]]:
-    """Sample, from 0, and description of each event of a continuous array."""
+    """Sample (from 0) and description of each event of a continuous array."""
     if events.channel is not None:
         if isinstance(events.channel, str):
-            codes = as_array(found_at(beside, events.channel, file), events.channel, file).ravel()
+            codes = as_array(found_at(event_part, events.channel, file), events.channel, file).ravel()
         else:
-            wrong = [number for number in events.channel if not 1 <= abs(number) <= len(every)]
-            if wrong:
-                raise DataError(f"{file} has {len(every)} columns, and none of number {wrong[0]}")
-            codes = every[[number - (number > 0) for number in events.channel]].sum(axis=0)
-        if len(codes) != every.shape[1]:
-            raise DataError(f"{file}: {len(codes)} codes of events for {every.shape[1]} samples")
+            invalid = [number for number in events.channel if not 1 <= abs(number) <= len(all_columns)]
+            if invalid:
+                raise DataError(f"{file} has {len(all_columns)} columns, but no number {invalid[0]}")
+            codes = all_columns[[number - (number > 0) for number in events.channel]].sum(axis=0)
+        if len(codes) != all_columns.shape[1]:
+            raise DataError(f"{file}: {len(codes)} codes of events for {all_columns.shape[1]} samples")
         starts = np.flatnonzero((codes != 0) & (np.r_[0, codes[:-1]] != codes))
-        names = _names(beside, events, file)
+        names = _names(event_part, events, file)
         return [(float(at), _named(codes[at], names, events, file)) for at in starts]
     place = events.samples or str(events.milliseconds)
-    stated = found_at(beside, place, file)
+    stated = found_at(event_part, place, file)
     if isinstance(stated, np.ndarray) and not stated.size:
         return []  # a part without trials, such as a baseline
     moments = as_array(stated, place, file).ravel() - events.count_from
-    texts = _descriptions(beside, events, file)
+    texts = _descriptions(event_part, events, file)
     if len(texts) != len(moments):
         raise DataError(f"{file}: {len(moments)} events at {place!r}, {len(texts)} at {events.codes!r}")
     factor = 1.0 if events.samples else rate / 1000.0
     if not np.isfinite(moments).all() or ((moments * factor) < 0).any():
-        raise DataError(f"{file}: moments of events at {place!r} are before the first sample, or no numbers")
+        raise DataError(f"{file}: times of events at {place!r} are before the first sample, or not numbers")
     return [(float(moment * factor), text) for moment, text in zip(moments, texts, strict=True)]
 
 
-def _descriptions(beside: Any, events: MatlabEvents, file: str) -> list[str]:
-    """What each event is, in words."""
+def _descriptions(event_part: Any, events: MatlabEvents, file: str) -> list[str]:
+    """The description of each event."""
     place = str(events.codes)
-    found = found_at(beside, place, file)
-    if isinstance(found, str | list):
-        return as_texts(found, place, file)
-    codes = as_array(found, place, file)
+    stated = found_at(event_part, place, file)
+    if isinstance(stated, str | list):
+        return as_texts(stated, place, file)
+    codes = as_array(stated, place, file)
     if codes.ndim == 2 and min(codes.shape) > 1:
-        one = (codes > 0).sum(axis=0)
-        if (one != 1).any():
+        classes = (codes > 0).sum(axis=0)
+        if (classes != 1).any():
             raise DataError(
-                f"{file}: {int((one != 1).sum())} events at {place!r} are of no class or of several; a row for each class "
-                "is 1 where it is"
+                f"{file}: {int((classes != 1).sum())} events at {place!r} have no class or several; the row of "
+                "each class must be 1 at its events"
             )
         codes = codes.argmax(axis=0) + 1.0
-    names = _names(beside, events, file)
+    names = _names(event_part, events, file)
     return [_named(code, names, events, file) for code in codes.ravel()]
 
 
-def _names(beside: Any, events: MatlabEvents, file: str) -> list[str]:
-    return [] if events.names is None else as_texts(found_at(beside, events.names, file), events.names, file)
+def _names(event_part: Any, events: MatlabEvents, file: str) -> list[str]:
+    return (
+        [] if events.names is None else as_texts(found_at(event_part, events.names, file), events.names, file)
+    )
 
 
 def _named(code: float, names: Sequence[str], events: MatlabEvents, file: str) -> str:

@@ -1,4 +1,4 @@
-"""Variables of a MATLAB file, of every version, as plain dicts, lists, texts and arrays that a place leads into."""
+"""Variables of MATLAB files of all versions as plain dicts, lists, texts and arrays, and access to them by path."""
 
 from __future__ import annotations
 
@@ -17,176 +17,190 @@ __all__ = ["as_array", "as_texts", "found_at", "parts_at", "tree"]
 
 DEEPEST: Final = 32
 MOST_VALUES: Final = 2_000_000
-"""Cells and fields of one file; more is no recording but a file that refers to itself."""
+"""Largest number of cells and fields of one file; a file with more probably refers to itself."""
 LARGEST_RATIO: Final = 1100
-"""Deflate shrinks zeros to a thousandth and nothing further: what is stated to be larger is not in the file."""
+"""Largest ratio of decompressed to compressed bytes; Deflate reaches about a thousand, for zeros."""
 
 
 def tree(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """The variables of these names: structs as dicts, struct and cell arrays as lists, characters as text.
+    """Read the variables of these names: structs as dicts, struct and cell arrays as lists, characters as text.
 
     Raises
     ------
     DataError
-        The file is damaged or no MATLAB file, lacks a variable, or states more than it can hold.
+        The file is damaged or not a MATLAB file, lacks a variable, or states more data than it can contain.
     """
     with path.open("rb") as file:
         head = file.read(128)
     if b"MATLAB 7.3" not in head and not head.startswith(b"\x89HDF"):
         return {name: _plain(value, path) for name, value in matlab(path, *names).items()}
     with opened(path) as file:
-        lost = [name for name in names if name not in file]
-        if lost:
-            there = ", ".join(sorted(name for name in file if not name.startswith("#"))) or "nothing"
-            raise DataError(f"{path.name} has no variable {lost[0]!r}; it has {there}")
-        left = [MOST_VALUES]
-        return {name: _of_hdf5(file, file[name], path, DEEPEST, left) for name in names}
+        missing = [name for name in names if name not in file]
+        if missing:
+            known = ", ".join(sorted(name for name in file if not name.startswith("#"))) or "nothing"
+            raise DataError(f"{path.name} has no variable {missing[0]!r}; it has {known}")
+        budget = [MOST_VALUES]
+        return {name: _from_hdf5(file, file[name], path, DEEPEST, budget) for name in names}
 
 
 def _plain(value: Any, path: Path, depth: int = DEEPEST) -> Any:
-    """What SciPy reads, as plain values."""
+    """Convert a value that SciPy read to plain values."""
     if depth == 0:
         raise DataError(f"{path.name}: structs are nested more than {DEEPEST} deep")
     if not isinstance(value, np.ndarray):
         raise DataError(
-            f"{path.name} holds an object of MATLAB's ({type(value).__name__}), no struct or array"
+            f"{path.name} contains a MATLAB object ({type(value).__name__}), not a struct or array"
         )
     if value.dtype.names:
         items = [
-            {name: _plain(one[name], path, depth - 1) for name in value.dtype.names}
-            for one in value.ravel(order="F")
+            {name: _plain(item[name], path, depth - 1) for name in value.dtype.names}
+            for item in value.ravel(order="F")
         ]
         return items[0] if len(items) == 1 else items
     if value.dtype == object:
-        return [_plain(one, path, depth - 1) for one in value.ravel(order="F")]
+        return [_plain(item, path, depth - 1) for item in value.ravel(order="F")]
     if value.dtype.kind in "US":
-        texts = [str(one) for one in value.ravel()]
+        texts = [str(item) for item in value.ravel()]
         return texts[0] if len(texts) == 1 else texts
     return value
 
 
-def _of_hdf5(file: Any, held: Any, path: Path, depth: int, left: list[int]) -> Any:
-    """What HDF5 holds for MATLAB 7.3, as plain values; axes are stored the other way round."""
+def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) -> Any:
+    """Convert an HDF5 object of a MATLAB 7.3 file to plain values; its axes are stored in reverse order."""
     import h5py
 
-    left[0] -= 1
-    if depth == 0 or left[0] < 0:
-        raise DataError(f"{path.name}: {held.name} refers to itself, or to more than can be a recording")
-    if isinstance(held, h5py.Group):
+    budget[0] -= 1
+    if depth == 0 or budget[0] < 0:
+        raise DataError(f"{path.name}: {item.name} refers to itself, or to too many values for a recording")
+    if isinstance(item, h5py.Group):
         fields = {
-            name: _of_hdf5(file, held[name], path, depth - 1, left)
-            for name in held
+            name: _from_hdf5(file, item[name], path, depth - 1, budget)
+            for name in item
             if not name.startswith("#")
         }
-        # A struct array is a group whose fields are references, which a cell array alone is called.
-        several = [
+        # A struct array is a group whose fields are references; only cell arrays have the class `cell`.
+        arrays = [
             name
             for name in fields
-            if _refers(held[name]) and b"cell" not in _class(held[name]) and isinstance(fields[name], list)
+            if _refers(item[name]) and b"cell" not in _class(item[name]) and isinstance(fields[name], list)
         ]
-        if fields and len(several) == len(fields) and len({len(fields[name]) for name in several}) == 1:
-            count = len(fields[several[0]])
+        if fields and len(arrays) == len(fields) and len({len(fields[name]) for name in arrays}) == 1:
+            count = len(fields[arrays[0]])
             return [{name: fields[name][number] for name in fields} for number in range(count)]
         return fields
-    if held.attrs.get("MATLAB_empty", 0):
-        return [] if b"cell" in _class(held) else np.empty((0, 0))
-    size, there = int(np.prod(held.shape, dtype=object)) * held.dtype.itemsize, path.stat().st_size
-    if size > LARGEST_RATIO * there:
+    if item.attrs.get("MATLAB_empty", 0):
+        return [] if b"cell" in _class(item) else np.empty((0, 0))
+    size, available = int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize, path.stat().st_size
+    if size > LARGEST_RATIO * available:
         raise DataError(
-            f"{path.name}: {held.name} states {size:,} bytes in a file of {there:,}: it is damaged"
+            f"{path.name}: {item.name} states {size:,} bytes in a file of {available:,}: it is damaged"
         )
-    if _refers(held):
-        values = array(held, path).T.ravel(order="F")
+    if _refers(item):
+        values = array(item, path).T.ravel(order="F")
         try:
-            return [_of_hdf5(file, file[reference], path, depth - 1, left) for reference in values]
+            return [_from_hdf5(file, file[reference], path, depth - 1, budget) for reference in values]
         except (ValueError, KeyError) as error:
-            raise DataError(f"{path.name}: a cell of {held.name} refers to nothing ({error})") from error
-    if held.dtype.kind not in "iufb":
-        raise DataError(f"{path.name}: {held.name} holds {held.dtype}, no numbers or text")
-    values = array(held, path).T
-    if b"char" in _class(held):
+            raise DataError(
+                f"{path.name}: a cell of {item.name} has an invalid reference ({error})"
+            ) from error
+    if item.dtype.kind not in "iufb":
+        raise DataError(f"{path.name}: {item.name} contains {item.dtype}, not numbers or text")
+    values = array(item, path).T
+    if b"char" in _class(item):
         rows = [text(row) for row in np.atleast_2d(values)]
         return rows[0] if len(rows) == 1 else rows
     return values
 
 
-def _refers(held: Any) -> bool:
+def _refers(item: Any) -> bool:
     import h5py
 
-    return hasattr(held, "dtype") and h5py.check_ref_dtype(held.dtype) is h5py.Reference
+    return hasattr(item, "dtype") and h5py.check_ref_dtype(item.dtype) is h5py.Reference
 
 
-def _class(held: Any) -> bytes:
-    return bytes(held.attrs.get("MATLAB_class", b""))
+def _class(item: Any) -> bytes:
+    return bytes(item.attrs.get("MATLAB_class", b""))
 
 
-def found_at(held: Any, place: str, file: str) -> Any:
-    """What is at a place, `cnt.x`.
+def found_at(root: Any, place: str, file: str) -> Any:
+    """The value at a place such as `cnt.x`.
 
     Raises
     ------
     DataError
-        A field is not there; the message says which are.
+        A field is missing; the message lists the existing ones.
     """
-    here, seen = held, ""
+    value, seen = root, ""
     for name in place.split("."):
-        if isinstance(here, list) and len(here) == 1:
-            here = here[0]
-        if not isinstance(here, dict) or name not in here:
-            what = ", ".join(map(str, here)) if isinstance(here, dict) else (
-                f"{len(here)} elements: name them under `parts`" if isinstance(here, list) else "no fields"
-            )  # fmt: skip
-            raise DataError(f"{file} has no {place!r}: {seen or 'it'} has {what}")
-        here, seen = here[name], f"{seen}.{name}" if seen else name
-    return here
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, dict) or name not in value:
+            if isinstance(value, dict):
+                content = ", ".join(map(str, value))
+            elif isinstance(value, list):
+                content = f"{len(value)} elements: name them under `parts`"
+            else:
+                content = "no fields"
+            raise DataError(f"{file} has no {place!r}: {seen or 'it'} has {content}")
+        value, seen = value[name], f"{seen}.{name}" if seen else name
+    return value
 
 
-def parts_at(held: Any, place: str, file: str) -> list[Any]:
-    """The elements of a struct or cell array; a struct alone is one."""
-    found = found_at(held, place, file)
-    items = found if isinstance(found, list) else [found]
-    items = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in items]
-    if not items or not all(isinstance(one, dict) for one in items):
-        raise DataError(f"{file}: {place!r} is no array of structs, whose elements are recordings")
+def parts_at(root: Any, place: str, file: str) -> list[Any]:
+    """The elements of a struct or cell array; a single struct is an array of one.
+
+    Raises
+    ------
+    DataError
+        The value is missing or not an array of structs.
+    """
+    value = found_at(root, place, file)
+    items = [_unwrapped(item) for item in (value if isinstance(value, list) else [value])]
+    if not items or not all(isinstance(item, dict) for item in items):
+        raise DataError(f"{file}: {place!r} is not an array of structs whose elements are recordings")
     return items
 
 
-def as_array(found: Any, place: str, file: str) -> Floats:
-    """Numbers at a place.
+def _unwrapped(item: Any) -> Any:
+    """The element of a list of one; any other item itself."""
+    return item[0] if isinstance(item, list) and len(item) == 1 else item
+
+
+def as_array(value: Any, place: str, file: str) -> Floats:
+    """The value at a place as numbers.
 
     Raises
     ------
     DataError
-        It holds something else, or no numbers at all.
+        The value is not an array of numbers, or is empty.
     """
-    if isinstance(found, list) and len(found) == 1:
-        found = found[0]
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "iufb":
-        raise DataError(f"{file}: {place!r} holds {_said(found)}, not numbers")
-    if not found.size:
+    value = _unwrapped(value)
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iufb":
+        raise DataError(f"{file}: {place!r} contains {_description(value)}, not numbers")
+    if not value.size:
         raise DataError(f"{file}: {place!r} is empty")
-    return np.asarray(found, dtype=float)
+    return np.asarray(value, dtype=float)
 
 
-def as_texts(found: Any, place: str, file: str) -> list[str]:
-    """Texts at a place, without blanks around them.
+def as_texts(value: Any, place: str, file: str) -> list[str]:
+    """The value at a place as texts, stripped of blanks.
 
     Raises
     ------
     DataError
-        It holds something else.
+        The value is not a text or a list of texts.
     """
-    items = [found] if isinstance(found, str) else found
+    items = [value] if isinstance(value, str) else value
     if isinstance(items, list):
-        items = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in items]
-        if items and all(isinstance(one, str) for one in items):
-            return [one.strip() for one in items]
-    raise DataError(f"{file}: {place!r} holds {_said(found)}, not texts")
+        items = [_unwrapped(item) for item in items]
+        if items and all(isinstance(item, str) for item in items):
+            return [item.strip() for item in items]
+    raise DataError(f"{file}: {place!r} contains {_description(value)}, not texts")
 
 
-def _said(found: Any) -> str:
-    if isinstance(found, dict):
-        return f"a struct of {', '.join(found)}"
-    return f"an array {found.shape} of {found.dtype}" if isinstance(found, np.ndarray) else (
-        f"a list of {len(found)}" if isinstance(found, list) else "a text"
-    )  # fmt: skip
+def _description(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"a struct of {', '.join(value)}"
+    if isinstance(value, np.ndarray):
+        return f"an array {value.shape} of {value.dtype}"
+    return f"a list of {len(value)}" if isinstance(value, list) else "a text"

@@ -1,4 +1,4 @@
-"""Recordings that are in memory as objects of MNE become the same signals as files do."""
+"""Signals from recordings in memory, which are objects of MNE."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = ["is_mne", "windows"]
 log = logging.getLogger("neuroledger")
 Declared = TypeVar("Declared", bound=Frozen)
 MAGNETIC = frozenset({"mag", "grad"})
-# Columns of metadata that say whose an epoch is, and those that its window has already.
+# Columns of metadata that identify the recording of an epoch, and names of coordinates that windows already have.
 WHOSE = ("subject", "session", "run")
 GIVEN = frozenset({"onset", "stimulus_id", "label", "recording", "recording_sha256", "epoch"})
 
 
-def is_mne(thing: Any) -> bool:
-    """Whether something is a `Raw` or `Epochs` of MNE; MNE is not imported to find out."""
+def is_mne(data: Any) -> bool:
+    """Whether an object is a `Raw` or `Epochs` of MNE; does not import MNE."""
     return any(
         kind.__module__.split(".")[0] == "mne" and kind.__name__ in ("BaseRaw", "BaseEpochs")
-        for kind in type(thing).__mro__
+        for kind in type(data).__mro__
     )
 
 
@@ -50,41 +50,41 @@ def windows(
     window: Window | Mapping[str, Any] | None = None,
     preprocessing: Preprocessing | Mapping[str, Any] | None = None,
 ) -> xr.DataArray:
-    """Signals, (presentation, channel, sample), cut from `mne.io.Raw` or taken from `mne.Epochs`, as specs do from files.
+    """Signals, (presentation, channel, sample), from `mne.io.Raw` or `mne.Epochs`, with the same processing as files.
 
     Parameters
     ----------
     recordings
-        A `Raw` or `Epochs`; or what is whose: `{subject: recording}`, `{subject: [run, …]}`, or
-        `{subject: {session: recording or [run, …]}}`. They are not changed.
+        A `Raw` or `Epochs`, or a mapping: `{subject: recording}`, `{subject: [run, …]}`, or
+        `{subject: {session: recording or [run, …]}}`. They are not modified.
     window
-        As in the reader `mne_epochs`: `{"start": 0.0, "duration": 1.0, "labels": {event: label}}`. It is needed for `Raw`;
-        of `Epochs`, the whole epoch with the name of its event is taken without it.
+        As in the reader `mne_epochs`: `{"start": 0.0, "duration": 1.0, "labels": {event: label}}`. Required for `Raw`; for
+        `Epochs`, the default is the whole epoch, labelled by its event.
     preprocessing
-        As in that reader. Without it the data channels are taken as they are: in µV, in fT where all are magnetic, and in V
-        and T where both kinds are there.
-        Amplitudes that no such channels have are refused (`{"units": "arbitrary"}` waives this).
+        As in that reader. By default, the data channels are not changed: their unit is µV, fT if all are magnetic, or V
+        and T if both kinds occur. Implausible amplitudes are refused, except with `{"units": "arbitrary"}`.
 
     Returns
     -------
     xr.DataArray
-        With `subject`, `session`, `run`, `label`, `onset` (s), and the columns of the metadata of epochs as coordinates;
-        the columns `subject`, `session` and `run` say whose each epoch is. Windows that reach beyond the ends of a recording
-        are left out, with a warning of the logger `neuroledger` that counts them; many are refused (`beyond` of `window`).
+        Signals with the coordinates `subject`, `session`, `run`, `label`, `onset` (s), and the columns of the epochs'
+        metadata, where `subject`, `session` and `run` override those of the recording. Windows that reach beyond the ends of
+        a recording are left out, and the logger `neuroledger` warns with their number; many are refused (`beyond` of
+        `window`).
 
     Raises
     ------
     RequestError
-        Something is no recording, a field is wrong, or no window is stated for a `Raw`.
+        An object is not a recording, a field is invalid, or `window` is missing for a `Raw`.
     DataError
-        A channel or event does not occur, or recordings do not agree.
+        A channel or event does not occur, or recordings are inconsistent.
     """
-    found = list(_each(recordings))
-    if not found:
-        raise RequestError("recordings: there are none")
-    said = None if window is None else _declared(Window, window, "window")
-    steps = None if preprocessing is None else _declared(Preprocessing, preprocessing, "preprocessing")
-    parts = [_windows(thing, about, said, steps) for about, thing in found]
+    identified = list(_identified(recordings))
+    if not identified:
+        raise RequestError("recordings is empty: give at least one Raw or Epochs of MNE")
+    layout = None if window is None else _validated(Window, window, "window")
+    steps = None if preprocessing is None else _validated(Preprocessing, preprocessing, "preprocessing")
+    parts = [_windows(data, recording, layout, steps) for recording, data in identified]
     left_out: dict[str, list[int]] = {}
     for part in parts:
         sum_left_out(left_out, part)
@@ -95,78 +95,78 @@ def windows(
     return whole
 
 
-def _declared(kind: type[Declared], said: Any, name: str) -> Declared:
-    if isinstance(said, kind):
-        return said
+def _validated(kind: type[Declared], value: Any, name: str) -> Declared:
+    if isinstance(value, kind):
+        return value
     try:
-        return kind.model_validate(said)
+        return kind.model_validate(value)
     except ValidationError as error:
         raise RequestError(f"{name}: {'; '.join(map(worded, error.errors()))}") from error
 
 
-def _each(recordings: Any) -> Iterator[tuple[Recording, Any]]:
-    """Each recording with whose it is."""
+def _identified(recordings: Any) -> Iterator[tuple[Recording, Any]]:
+    """Yield each recording with its subject, session and run."""
     if is_mne(recordings):
         recordings = {"1": recordings}
     if not isinstance(recordings, Mapping):
         raise RequestError(
             f"recordings is {type(recordings).__name__}: give a Raw or Epochs of MNE, or {{subject: recording}}"
         )
-    for subject, held in recordings.items():
-        sessions = held if isinstance(held, Mapping) else {"1": held}
+    for subject, value in recordings.items():
+        sessions = value if isinstance(value, Mapping) else {"1": value}
         for session, runs in sessions.items():
-            for run, one in enumerate(runs if isinstance(runs, Sequence) else [runs], 1):
-                if not is_mne(one):
+            for run, data in enumerate(runs if isinstance(runs, Sequence) else [runs], 1):
+                if not is_mne(data):
                     raise RequestError(
-                        f"recordings: of subject {subject!r} there is {type(one).__name__}, no Raw or Epochs of MNE"
+                        f"recordings: subject {subject!r} has {type(data).__name__}, not a Raw or Epochs of MNE"
                     )
-                file = f"{subject} session {session} run {run}{_file(one)}"
-                yield Recording(file=file, subject=str(subject), session=str(session), run=str(run)), one
+                file = f"{subject} session {session} run {run}{_file(data)}"
+                yield Recording(file=file, subject=str(subject), session=str(session), run=str(run)), data
 
 
-def _file(thing: Any) -> str:
-    """The name of the file that an object was read from, where there is one."""
-    names = getattr(thing, "filenames", None) or [getattr(thing, "filename", None)]
+def _file(data: Any) -> str:
+    """Name of the file that an object was read from, in brackets; "" if there is none."""
+    names = getattr(data, "filenames", None) or [getattr(data, "filename", None)]
     return f" ({Path(names[0]).name})" if names[0] is not None else ""
 
 
 def _windows(
-    thing: Any, about: Recording, window: Window | None, steps: Preprocessing | None
+    data: Any, recording: Recording, window: Window | None, steps: Preprocessing | None
 ) -> xr.DataArray | None:
-    epoched = hasattr(thing, "event_id")
+    epoched = hasattr(data, "event_id")
     if window is None and not epoched:
         raise RequestError(
-            f"{about.file} is continuous: say which parts are windows, `neuroledger.windows(raw, "
+            f"{recording.file} is continuous: declare its windows, `neuroledger.windows(raw, "
             'window={"start": 0.0, "duration": 1.0, "labels": {EVENT: LABEL}})`'
         )
     with quiet_mne():
-        thing = thing.copy().load_data()
-        steps = steps or _as_it_is(thing)
-        sha256 = hashlib.sha256(np.ascontiguousarray(thing.get_data()).data).hexdigest()
+        data = data.copy().load_data()
+        steps = steps or _unchanged(data)
+        sha256 = hashlib.sha256(np.ascontiguousarray(data.get_data()).data).hexdigest()
     if window is not None and not epoched:
-        return windows_of(thing, about, window, steps, sha256=sha256)
-    rate = float(thing.info["sfreq"])
+        return windows_of(data, recording, window, steps, sha256=sha256)
+    rate = float(data.info["sfreq"])
     window = window or Window(
-        start=float(thing.times[0]),
-        duration=len(thing.times) / rate,
-        labels={name: name for name in thing.event_id},
+        start=float(data.times[0]),
+        duration=len(data.times) / rate,
+        labels={name: name for name in data.event_id},
     )
-    known = () if thing.metadata is None else map(str, thing.metadata.columns)
-    said = metadata_of(thing, [name for name in known if name not in GIVEN], about.file)
-    whose = {name: said.pop(name).astype(str) for name in WHOSE if name in said}
-    found = windows_of_epochs(thing, about, window, steps, sha256=sha256, columns=said)
+    known = () if data.metadata is None else map(str, data.metadata.columns)
+    columns = metadata_of(data, [name for name in known if name not in GIVEN], recording.file)
+    whose = {name: columns.pop(name).astype(str) for name in WHOSE if name in columns}
+    result = windows_of_epochs(data, recording, window, steps, sha256=sha256, columns=columns)
     if not whose:
-        return found
-    rows = found["epoch"].values
-    named = {name: values[rows] for name, values in whose.items()}
-    homes = zip(*named.values(), strict=True)
-    named["recording"] = np.array([f"{about.file} {' '.join(home)}" for home in homes])
-    return found.assign_coords({name: ("presentation", values) for name, values in named.items()})
+        return result
+    rows = result["epoch"].values
+    coordinates = {name: values[rows] for name, values in whose.items()}
+    labels = zip(*coordinates.values(), strict=True)
+    coordinates["recording"] = np.array([f"{recording.file} {' '.join(label)}" for label in labels])
+    return result.assign_coords({name: ("presentation", values) for name, values in coordinates.items()})
 
 
-def _as_it_is(thing: Any) -> Preprocessing:
-    """The data channels, without a step."""
-    kinds = tuple(thing.get_channel_types(picks="data", unique=True))
+def _unchanged(data: Any) -> Preprocessing:
+    """Preprocessing that picks the data channels and does not change them."""
+    kinds = tuple(data.get_channel_types(picks="data", unique=True))
     magnetic = MAGNETIC & set(kinds)
     if not magnetic:
         return Preprocessing(pick=kinds, units="uV")

@@ -1,4 +1,4 @@
-"""Formats of electrophysiology through neo: sampled signals become recordings, spikes become counts, marks become events."""
+"""Formats of electrophysiology that neo reads: sampled signals, spike times and events."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["NeoFiles", "Stretch", "beside", "loaded", "opens", "read_neo", "samp
 Format = Literal["AlphaOmega", "Axograph", "Axon", "BCI2000", "Blackrock", "Elan", "Intan", "Micromed", "NeoMatlab",
                  "Neuralynx", "NeuroExplorer", "NeuroScope", "OpenEphys", "OpenEphysBinary", "Plexon", "RawMCS", "Spike2",
                  "SpikeGLX", "SpikeGadgets", "Tdt", "WinEdr", "WinWcp"]  # fmt: skip
-# The file that stands for a recording. Formats that need a program of their maker, a library that neo downloads, or a pickle
-# are left out, and so are those that MNE, pynwb or pyxdf read.
+# Suffixes of the file that identifies a recording. Left out are formats that need the vendor's software, a library that neo
+# downloads, or a pickle, and those that MNE, pynwb or pyxdf read.
 ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "AlphaOmega": (".mpx",), "Axograph": (".axgx", ".axgd"), "Axon": (".abf",), "BCI2000": (".dat",),
     "Blackrock": (".nev", ".ns1", ".ns2", ".ns3", ".ns4", ".ns5", ".ns6"), "Elan": (".eeg",), "Intan": (".rhd", ".rhs"),
@@ -35,23 +35,24 @@ ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "Tdt": (".tbk", ".tsq"), "WinEdr": (".edr",), "WinWcp": (".wcp",),
 }  # fmt: skip
 FOLDERS: Final = frozenset({"AlphaOmega", "Neuralynx", "OpenEphys", "OpenEphysBinary", "SpikeGLX", "Tdt"})
-"""Formats of which a recording is a whole folder."""
+"""Formats in which a recording is a folder."""
 
 
 class NeoFiles(Frozen):
-    """What the files are, and what is read of them.
+    """The format of the files, and the signals and events to read.
 
     Attributes
     ----------
     format
         The name of neo's class without `IO`.
     signals
-        Names of the signals that become channels, `*` for any characters; all, where they agree in rate and length.
+        Names of the signals that become channels, `*` for any characters; by default all, which must agree in rate and
+        length.
     kind
-        What these channels are; files do not say it.
+        Type of these channels, which files do not state.
     events
-        Names of the channels of events and of epochs that are read, `*` for any characters; all without it. An event is
-        described by its label, or by the name of its channel where it has none.
+        Names of the channels of events and of epochs, `*` for any characters; by default all. The description of an event
+        is its label, or the name of its channel if it has none.
     """
 
     format: Format
@@ -61,9 +62,9 @@ class NeoFiles(Frozen):
 
 
 class Stretch(NamedTuple):
-    """One segment of a file, held open: what it lasts, its events from its first moment on, and its signals and spikes.
+    """One segment of a file: its duration, its events with times from its start, and its signals and spikes.
 
-    `begin` is on the file's clock. `loaded` gives a signal or spike train with its values.
+    `begin` is in seconds on the file's clock. Signals and spike trains may be lazy; `loaded` returns them with values.
     """
 
     begin: float
@@ -74,12 +75,12 @@ class Stretch(NamedTuple):
 
 
 def opens(format: str, name: str) -> bool:
-    """Whether a file of this name stands for a recording of the format."""
+    """Whether a file of this name identifies a recording of the format."""
     return PurePosixPath(name).suffix.lower() in ENDINGS.get(format, ())
 
 
 def beside(format: str, name: str, names: Sequence[str]) -> list[str]:
-    """The other files of a recording: all of its folder, or those with its name and another ending."""
+    """The other files of a recording: all in its folder, or those with its name and another suffix."""
     home = PurePosixPath(name).parent
     if format in FOLDERS:
         inside = "" if home == PurePosixPath(".") else f"{home}/"
@@ -106,12 +107,12 @@ def _quiet() -> Iterator[Any]:
 
 
 def read_neo(path: Path, what: NeoFiles) -> list[Stretch]:
-    """The segments of a recording in order; values stay on the disk where neo can leave them there.
+    """The segments of a recording in order; values stay on disk if neo supports this.
 
     Raises
     ------
     DataError
-        The file is damaged or of another format, holds several blocks, or lacks events of this name.
+        The file is damaged or of another format, contains several blocks, or lacks events of this name.
     UnavailableError
         neo is not installed.
     """
@@ -121,26 +122,29 @@ def read_neo(path: Path, what: NeoFiles) -> list[Stretch]:
         opened = kind(**({"dirname": str(path.parent)} if folder else {"filename": str(path)}))
         blocks = getattr(opened, "block_count", lambda: 1)()
         if blocks != 1:
-            raise DataError(f"{path.name} holds {blocks} blocks, and one is a recording: write them as files")
+            raise DataError(
+                f"{path.name} contains {blocks} blocks, but a recording has one: write each to its own file"
+            )
         block = opened.read_block(**({"lazy": True} if opened.support_lazy else {}))
         return [_stretch(segment, path, what) for segment in block.segments]
 
 
 def _stretch(segment: Any, path: Path, what: NeoFiles) -> Stretch:
     channels = [*segment.events, *segment.epochs]
-    wanted = _called(channels, what.events, path, "events")
+    selected = _named(channels, what.events, path, "events")
     begin, end = _seconds(segment.t_start), _seconds(segment.t_stop)
     spans: list[Span] = []
-    for channel in map(loaded, wanted):
+    for channel in map(loaded, selected):
         name, times = str(channel.name or ""), channel.rescale("s").magnitude.tolist()
-        lasts = (
+        durations = (
             channel.durations.rescale("s").magnitude.tolist()
             if hasattr(channel, "durations")
             else [0.0] * len(times)
         )
-        said = [str(label).strip() for label in channel.labels] or [""] * len(times)
+        labels = [str(label).strip() for label in channel.labels] or [""] * len(times)
         spans += [
-            Span(at - begin, long, text or name) for at, long, text in zip(times, lasts, said, strict=True)
+            Span(time - begin, duration, text or name)
+            for time, duration, text in zip(times, durations, labels, strict=True)
         ]
     return Stretch(begin, end - begin, sorted(spans), segment.analogsignals, segment.spiketrains)
 
@@ -154,17 +158,19 @@ def loaded(thing: Any) -> Any:
     return thing.load() if hasattr(thing, "load") else thing
 
 
-def _called(things: Sequence[Any], names: Sequence[str], path: Path, kind: str) -> list[Any]:
-    known = [str(one.name or "") for one in things]
-    lost = [said for said in names if not any(fnmatchcase(name, said) for name in known)]
-    if lost:
+def _named(items: Sequence[Any], names: Sequence[str], path: Path, kind: str) -> list[Any]:
+    known = [str(item.name or "") for item in items]
+    missing = [pattern for pattern in names if not any(fnmatchcase(name, pattern) for name in known)]
+    if missing:
         raise DataError(
-            f"{path.name} has no {kind} called {', '.join(lost)}; it has {', '.join(known[:20]) or 'none'}"
+            f"{path.name} has no {kind} named {', '.join(missing)}; it has {', '.join(known[:20]) or 'none'}"
         )
     if not names:
-        return list(things)
+        return list(items)
     return [
-        one for one, name in zip(things, known, strict=True) if any(fnmatchcase(name, said) for said in names)
+        item
+        for item, name in zip(items, known, strict=True)
+        if any(fnmatchcase(name, pattern) for pattern in names)
     ]
 
 
@@ -174,55 +180,66 @@ def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> Any:
     Raises
     ------
     DataError
-        There are none, they differ in rate or length, two channels share a name, or it is not said what they are.
+        There are no signals, they differ in rate or length, two channels share a name, or `kind` is missing.
     """
     import mne
 
-    chosen = _called(stretch.signals, what.signals, path, "signals")
-    shown = "; ".join(
-        f"{one.name} ({one.shape[1]} channels, {float(one.sampling_rate.rescale('Hz')):g} Hz, {one.shape[0]} samples)"
-        for one in stretch.signals[:20]
+    chosen = _named(stretch.signals, what.signals, path, "signals")
+    available = "; ".join(
+        f"{signal.name} ({signal.shape[1]} channels, {float(signal.sampling_rate.rescale('Hz')):g} Hz, "
+        f"{signal.shape[0]} samples)"
+        for signal in stretch.signals[:20]
     )
     if not chosen:
         raise DataError(
-            f"{path.name} holds no sampled signal; count its spikes with `spikes: BIN` in the reader"
+            f"{path.name} contains no sampled signal; count its spikes with `spikes: BIN` in the reader"
         )
-    ways = {
-        (round(float(one.sampling_rate.rescale("Hz")), 6), int(one.shape[0]), round(_seconds(one.t_start), 6))
-        for one in chosen
+    samplings = {
+        (
+            round(float(signal.sampling_rate.rescale("Hz")), 6),
+            int(signal.shape[0]),
+            round(_seconds(signal.t_start), 6),
+        )
+        for signal in chosen
     }
-    if len(ways) != 1:
+    if len(samplings) != 1:
         raise DataError(
-            f"{path.name}: signals of different rates or lengths are no channels of one recording; name those that are "
-            f"read under `neo: {{signals: [NAME]}}`. It has {shown}"
+            f"{path.name}: its signals have different rates or lengths; select some by `neo: {{signals: [NAME]}}`. It has "
+            f"{available}"
         )
     if what.kind is None:
         raise DataError(
-            f"{path.name} does not say what its channels are; say it in the reader, `neo: {{kind: seeg}}`. It has {shown}"
+            f"{path.name} does not state the type of its channels; declare it in the reader, `neo: {{kind: seeg}}`. It has "
+            f"{available}"
         )
     names: list[str] = []
     values: list[Floats] = []
     with _quiet(), parsing(path, f"{what.format} by neo"):
-        for one in map(loaded, chosen):
-            electric = one.units.dimensionality.simplified == _volt().dimensionality.simplified
-            values += list((one.rescale("V") if electric else one).magnitude.T.astype(float))
-            told = one.array_annotations.get("channel_names")
-            names += [str(one.name)] if told is None and one.shape[1] == 1 else (
-                [f"{one.name}_{number}" for number in range(one.shape[1])] if told is None else map(str, told)
-            )  # fmt: skip
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+        for signal in map(loaded, chosen):
+            electric = signal.units.dimensionality.simplified == _volt().dimensionality.simplified
+            values += list((signal.rescale("V") if electric else signal).magnitude.T.astype(float))
+            stated = signal.array_annotations.get("channel_names")
+            if stated is not None:
+                names += map(str, stated)
+            elif signal.shape[1] == 1:
+                names.append(str(signal.name))
+            else:
+                names += [f"{signal.name}_{number}" for number in range(signal.shape[1])]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
         raise DataError(
-            f"{path.name}: two channels are called {twice[0]}; name the `signals` that are read. It has {shown}"
+            f"{path.name}: two channels are named {repeated[0]}; select `signals` by name. It has {available}"
         )
-    rate, _, begin = ways.pop()
+    rate, _, begin = samplings.pop()
     raw = mne.io.RawArray(
         np.stack(values), mne.create_info(names, rate, what.kind, verbose="ERROR"), verbose="ERROR"
     )
-    late = begin - stretch.begin
-    inside = [span for span in stretch.spans if 0 <= span.onset - late <= raw.n_times / rate]
+    delay = begin - stretch.begin
+    inside = [span for span in stretch.spans if 0 <= span.onset - delay <= raw.n_times / rate]
     raw.set_annotations(
-        mne.Annotations(*zip(*((at - late, long, text) for at, long, text in inside), strict=True))
+        mne.Annotations(
+            *zip(*((span.onset - delay, span.duration, span.description) for span in inside), strict=True)
+        )
         if inside
         else None
     )
@@ -237,26 +254,26 @@ def _volt() -> Any:
 
 
 def spike_times(stretch: Stretch, path: Path, what: NeoFiles) -> dict[str, Floats]:
-    """Seconds from the segment's first moment of each unit's spikes, by the unit's name.
+    """Times of each unit's spikes in seconds from the segment's start, by the unit's name.
 
     Raises
     ------
     DataError
-        There are none, or two units share a name.
+        There are no spikes, or two units share a name.
     """
     if not stretch.spikes:
-        raise DataError(f"{path.name} holds no sorted spikes; leave out `spikes` to read its signals")
+        raise DataError(f"{path.name} contains no sorted spikes; remove `spikes` to read its signals")
     with _quiet(), parsing(path, f"{what.format} by neo"):
         trains = [
             (str(train.name or f"unit_{number}"), loaded(train))
             for number, train in enumerate(stretch.spikes)
         ]
-        found = {
+        times = {
             name: np.sort(train.rescale("s").magnitude.astype(float)) - stretch.begin
             for name, train in trains
         }
-    if len(found) != len(trains):
+    if len(times) != len(trains):
         raise DataError(
-            f"{path.name}: two units have one name; it has {', '.join(name for name, _ in trains)}"
+            f"{path.name}: two units have the same name; it has {', '.join(name for name, _ in trains)}"
         )
-    return found
+    return times

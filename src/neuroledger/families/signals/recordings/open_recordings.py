@@ -1,4 +1,4 @@
-"""A recording is opened by what its file's ending says: by MNE, or by the formats that MNE does not read."""
+"""Opening of recordings by file suffix: by MNE, or by this package for formats that MNE does not read."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ __all__ = ["EPOCHS", "XDF", "open_epochs", "open_recording", "require_believed"]
 
 XDF: Final = frozenset({".xdf", ".xdfz"})
 EPOCHS: Final = re.compile(r"([-_]epo\.fif(\.gz)?|\.set)$")
-"""Endings of files that may hold epochs."""
+"""Suffixes of files that may contain epochs."""
 DISBELIEVED: Final = re.compile(
     r"Number of records from the header|Header information is incorrect for record length"
 )
-"""Remarks of MNE after which it goes on with a length or rate of its own."""
-SAY: Final = "holds epochs, not a continuous recording: say `epoched: true` in the reader"
+"""Warnings of MNE after which it uses a length or rate that differs from the header."""
+EPOCHED: Final = "contains epochs, not a continuous recording: set `epoched: true` in the reader"
 
 
 def open_recording(path: Path, *, table: SampleTable | None = None, streams: Streams | None = None) -> Any:
-    """MNE's `Raw` of one file, its samples still on the disk where the format allows it.
+    """MNE's `Raw` of one file; its samples stay on disk if the format allows it.
 
     Raises
     ------
     DataError
-        The file is damaged or of another format, or what it needs to be understood is not said.
+        The file is damaged or of another format, or parameters that its format needs are missing.
     UnavailableError
         MNE, or the package for this format, is not installed.
     """
-    with quiet_mne(), remarks() as said:
+    with quiet_mne(), remarks() as messages:
         raw = _opened(path, table, streams)
-    require_believed(path, said)
-    note_markers(raw, omitted(said))
-    note_unscaled(raw, said)
+    require_believed(path, messages)
+    note_markers(raw, omitted(messages))
+    note_unscaled(raw, messages)
     return raw
 
 
-def require_believed(path: Path, said: Sequence[str]) -> None:
-    """Return if MNE took a recording for what its header states, by its remarks.
+def require_believed(path: Path, messages: Sequence[str]) -> None:
+    """Return if MNE's warnings show no disagreement between a recording and its header.
 
     Raises
     ------
     DataError
-        It guessed a rate or length that the header states otherwise.
+        MNE guessed a rate or length that differs from the header.
     """
-    wrong = [one for one in said if DISBELIEVED.match(one)]
-    if wrong and "Number of records" in wrong[0] and _is_unfinished(path):
-        wrong = wrong[1:]
-    if wrong:
-        what = " ".join(wrong[0].split()).rstrip(".")
+    warnings = [message for message in messages if DISBELIEVED.match(message)]
+    if warnings and "Number of records" in warnings[0] and _is_unfinished(path):
+        warnings = warnings[1:]
+    if warnings:
+        warning = " ".join(warnings[0].split()).rstrip(".")
         raise DataError(
-            f"{path.name}: its header is not true of the file, and MNE would guess ({what}): fetch it again, or ask who "
-            "published it"
+            f"{path.name}: its header does not match the file, and MNE would guess ({warning}): fetch it again, or ask the "
+            "publisher"
         )
 
 
 def _is_unfinished(path: Path) -> bool:
-    """Whether an EDF or BDF file states -1 records, as the format says of one that was not closed."""
+    """Whether an EDF or BDF file states -1 records, which marks a file that was not closed."""
     with path.open("rb") as file:
         return file.read(256)[236:244].strip() == b"-1"
 
@@ -83,79 +83,80 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
     if suffix in TABLES:
         return read_sample_table(path, table)
     if re.search(r"[-_]epo\.fif(\.gz)?$", path.name):
-        raise DataError(f"{path.name} {SAY}")
+        raise DataError(f"{path.name} {EPOCHED}")
     with parsing(path, "a recording by MNE"):
         if suffix == ".hea":
             return read_night(path)
         if suffix == ".vhdr":
-            _names_its_own(path)
+            _require_own_files(path)
         try:
             raw = mne.io.read_raw(path, preload=False)
         except TypeError as error:
             if suffix == ".set" and "number of trials" in str(error):
-                raise DataError(f"{path.name} {SAY}") from error
+                raise DataError(f"{path.name} {EPOCHED}") from error
             raise
-    _lies_here(path, raw)
+    _require_samples_in_folder(path, raw)
     if suffix == ".set":
-        _is_as_long_as_it_says(path, raw)
+        _require_stated_length(path, raw)
     return raw
 
 
-def _lies_here(path: Path, raw: Any) -> None:
-    """Return if the samples of a recording are in its folder and within reach: no pin covers those of others."""
+def _require_samples_in_folder(path: Path, raw: Any) -> None:
+    """Return if the samples of a recording are in its folder and readable; pins do not cover files elsewhere."""
     folder = os.path.normpath(path.parent.absolute())
     for name in filter(None, raw.filenames):
         place = Path(os.path.normpath(Path(name).absolute()))
         if not place.is_relative_to(folder):
             raise DataError(
-                f"{path.name}: its samples are in {str(name)!r}, out of its folder: put both into one, and pin them anew"
+                f"{path.name}: its samples are in {str(name)!r}, outside its folder: put both in one folder, and pin again"
             )
         if place.is_dir():
             continue
         try:
             place.open("rb").close()
         except OSError as error:
-            words = "which is not here or is no file of the data set: pin it"
-            raise DataError(f"{path.name}: its samples are in {place.name!r}, {words}") from error
+            raise DataError(
+                f"{path.name}: its samples are in {place.name!r}, which is missing or not a file of the data set: pin it"
+            ) from error
 
 
-def _is_as_long_as_it_says(path: Path, raw: Any) -> None:
-    """Return if a file of EEGLAB holds as many samples as it states; MNE takes those that are there."""
+def _require_stated_length(path: Path, raw: Any) -> None:
+    """Return if a file of EEGLAB contains as many samples as it states, which MNE does not check."""
     stated = _stated_samples(path)
     if stated is not None and stated != raw.n_times:
         raise DataError(
-            f"{path.name} states {stated:,} samples and holds {raw.n_times:,}: it was cut short, fetch it again"
+            f"{path.name} states {stated:,} samples but contains {raw.n_times:,}: it is truncated, fetch it again"
         )
 
 
 def _stated_samples(path: Path) -> int | None:
-    """`pnts` of a file of EEGLAB, whose fields are variables or those of one; None where it states none."""
+    """`pnts` of a file of EEGLAB, a variable or a field of `EEG`; None if the file does not state it."""
     from scipy.io import whosmat
 
     with path.open("rb") as file:
-        new = b"MATLAB 7.3" in file.read(128)
-    if new:
-        with opened(path) as held:
-            found = held.get("pnts", held.get("EEG/pnts"))
-            return None if found is None else int(array(found, path).ravel()[0])
+        hdf5 = b"MATLAB 7.3" in file.read(128)
+    if hdf5:
+        with opened(path) as content:
+            pnts = content.get("pnts", content.get("EEG/pnts"))
+            return None if pnts is None else int(array(pnts, path).ravel()[0])
     with parsing(path, "a file of EEGLAB"):
-        flat = {name for name, *_ in whosmat(path)}
-        if "pnts" in flat:
+        names = {name for name, *_ in whosmat(path)}
+        if "pnts" in names:
             return int(matlab(path, "pnts", structs="dicts")["pnts"])
-        told = matlab(path, "EEG", structs="dicts")["EEG"] if "EEG" in flat else {}
-        return int(told["pnts"]) if "pnts" in told else None
+        eeg = matlab(path, "EEG", structs="dicts")["EEG"] if "EEG" in names else {}
+        return int(eeg["pnts"]) if "pnts" in eeg else None
 
 
-def _names_its_own(header: Path) -> None:
-    """Return if the header of BrainVision names files of its own folder: no pin covers others."""
+def _require_own_files(header: Path) -> None:
+    """Return if a header of BrainVision names files of its own folder; pins do not cover files elsewhere."""
     text = header.read_bytes().decode("latin-1")
-    for key, said in re.findall(
+    for key, target in re.findall(
         r"^\s*(DataFile|MarkerFile)\s*[=:]\s*(.*?)\s*$", text, re.MULTILINE | re.IGNORECASE
     ):
-        if len(PurePosixPath(said.replace("\\", "/")).parts) > 1:
+        if len(PurePosixPath(target.replace("\\", "/")).parts) > 1:
             raise DataError(
-                f"{header.name}: {key} is {said!r}, which leads out of its folder: write the name of a file beside it, and "
-                "pin the header anew"
+                f"{header.name}: {key} is {target!r}, outside its folder: write the name of a file in the same folder, and "
+                "pin the header again"
             )
 
 
@@ -165,7 +166,7 @@ def open_epochs(path: Path) -> Any:
     Raises
     ------
     DataError
-        The file is damaged, of another format, or holds a continuous recording.
+        The file is damaged, of another format, or contains a continuous recording.
     UnavailableError
         MNE is not installed.
     """
@@ -175,36 +176,36 @@ def open_epochs(path: Path) -> Any:
         with parsing(path, "epochs by MNE"):
             if path.suffix == ".set":
                 try:
-                    return _named(mne.read_epochs_eeglab(path), path)
+                    return _with_event_names(mne.read_epochs_eeglab(path), path)
                 except ValueError as error:
                     if "trials less than 2" in str(error):
                         raise DataError(
-                            f"{path.name} holds a continuous recording: leave out `epoched`"
+                            f"{path.name} contains a continuous recording: remove `epoched`"
                         ) from error
                     raise
             return mne.read_epochs(path, preload=True)
 
 
-def _named(epochs: Any, path: Path) -> Any:
-    """Epochs of EEGLAB, each named by the event at its zero; MNE names them by all events that they hold."""
+def _with_event_names(epochs: Any, path: Path) -> Any:
+    """Epochs of EEGLAB named by the event at time zero; MNE names them by all events that they contain."""
     from scipy.io import whosmat
 
-    # Newer versions of EEGLAB write the fields, older ones a structure of them.
+    # Newer versions of EEGLAB write the fields as variables, older ones as a structure.
     flat = "epoch" in {name for name, *_ in whosmat(path)}
-    told = matlab(path, "epoch", structs="dicts") if flat else matlab(path, "EEG", structs="dicts")["EEG"]
+    eeg = matlab(path, "epoch", structs="dicts") if flat else matlab(path, "EEG", structs="dicts")["EEG"]
     names, half = [], 500.0 / float(epochs.info["sfreq"])
-    for number, fields in enumerate(np.atleast_1d(told["epoch"]).tolist(), 1):
-        kinds, times = (np.atleast_1d(fields[key]).tolist() for key in ("eventtype", "eventlatency"))
-        at_zero = [str(kind) for kind, time in zip(kinds, times, strict=True) if abs(float(time)) <= half]
+    for number, fields in enumerate(np.atleast_1d(eeg["epoch"]).tolist(), 1):
+        types, times = (np.atleast_1d(fields[key]).tolist() for key in ("eventtype", "eventlatency"))
+        at_zero = [str(kind) for kind, time in zip(types, times, strict=True) if abs(float(time)) <= half]
         if len(at_zero) != 1:
             raise DataError(
-                f"{path.name}: epoch {number} has {len(at_zero)} events at its zero, not one; it holds "
-                f"{', '.join(map(str, kinds)) or 'none'}"
+                f"{path.name}: epoch {number} has {len(at_zero)} events at time zero, not one; its events are "
+                f"{', '.join(map(str, types)) or 'none'}"
             )
         names += at_zero
     codes = {name: code for code, name in enumerate(sorted(set(names)), 1)}
     epochs.event_id = codes
     epochs.events[:, 2] = [codes[name] for name in names]
-    # Latencies count from the beginning of the file, in which epochs follow each other.
+    # Latencies count from the beginning of the file, in which epochs are consecutive.
     epochs.events[:, 0] = np.arange(len(names)) * len(epochs.times)
     return epochs

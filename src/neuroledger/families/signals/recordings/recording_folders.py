@@ -1,4 +1,4 @@
-"""Recordings of several files: where those that are folders (CTF) lie among pinned files, and the hash of each."""
+"""Recordings of several files: the paths of those that are folders (CTF), and the hash of each recording."""
 
 from __future__ import annotations
 
@@ -13,53 +13,57 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["digest_of", "is_there", "largest_digest", "parts_of", "place_of"]
 
-# Where the samples of a recording are whose own file is a header: two people's headers may be the same bytes, and copies
-# of one recording may have headers that differ.
+# Suffixes of the files with the samples, for recordings whose own file is a header. Headers cannot identify recordings:
+# those of two subjects may be identical, and those of two copies may differ.
 SAMPLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {".vhdr": (".eeg", ".dat"), ".set": (".fdt",), ".lay": (".dat",), ".hea": (".mat", ".dat")}
 )
 
 
 def is_there(files: Mapping[str, Path], name: str) -> bool:
-    """Whether a recording is among the files, as one of them or as a folder of some."""
-    return name in files or any(one.startswith(f"{name}/") for one in files)
+    """Whether a recording is among the files, as a file or as a folder."""
+    return name in files or any(file.startswith(f"{name}/") for file in files)
 
 
 def place_of(files: Mapping[str, Path], name: str) -> Path:
-    """Where a recording is on the disk, the file or the folder.
+    """Path of a recording's file or folder.
 
     Raises
     ------
     DataError
-        The parts of a recording that is a folder are not in one folder of its name.
+        The parts of a recording that is a folder are not in one folder with its name.
     """
     if name in files:
         return files[name]
-    inside = {one.removeprefix(f"{name}/"): path for one, path in files.items() if one.startswith(f"{name}/")}
+    inside = {
+        file.removeprefix(f"{name}/"): path for file, path in files.items() if file.startswith(f"{name}/")
+    }
     roots = {path.parents[part.count("/")] for part, path in inside.items()}
     if len(roots) != 1 or (root := next(iter(roots))).name != name.rsplit("/", 1)[-1]:
-        raise DataError(f"{name}: its {len(inside)} files are not in one folder of this name")
+        raise DataError(f"{name}: its {len(inside)} files are not in one folder with this name")
     return root
 
 
-def parts_of(recording: Path, held: Set[Path]) -> list[Path]:
-    """The pinned files of a recording: itself, or, where it is a folder, those in it."""
-    return [recording] if recording in held else sorted(path for path in held if recording in path.parents)
+def parts_of(recording: Path, pinned: Set[Path]) -> list[Path]:
+    """The pinned files of a recording: the file itself, or the files in its folder."""
+    return (
+        [recording] if recording in pinned else sorted(path for path in pinned if recording in path.parents)
+    )
 
 
-def digest_of(recording: Path, held: Set[Path]) -> str:
-    """SHA-256 of a recording's samples: of its file, of the one that its header is about, or over those of its folder."""
-    if recording in held:
-        beside = (recording.with_suffix(ending) for ending in SAMPLES.get(recording.suffix.lower(), ()))
-        return sha256_of(next((path for path in beside if path in held), recording))
-    said = hashlib.sha256()
-    for path in parts_of(recording, held):
-        said.update(f"{path.relative_to(recording).as_posix()}\0".encode())
-        said.update(bytes.fromhex(sha256_of(path)))
-    return said.hexdigest()
+def digest_of(recording: Path, pinned: Set[Path]) -> str:
+    """SHA-256 of a recording: of its file, of the file with its samples if its own is a header, or over its folder."""
+    if recording in pinned:
+        candidates = (recording.with_suffix(ending) for ending in SAMPLES.get(recording.suffix.lower(), ()))
+        return sha256_of(next((path for path in candidates if path in pinned), recording))
+    digest = hashlib.sha256()
+    for path in parts_of(recording, pinned):
+        digest.update(f"{path.relative_to(recording).as_posix()}\0".encode())
+        digest.update(bytes.fromhex(sha256_of(path)))
+    return digest.hexdigest()
 
 
 def largest_digest(files: Mapping[str, Path], recording: str, others: Sequence[str]) -> str:
-    """SHA-256 of the largest file of a recording, which holds its samples: its own, or one of the `others`."""
+    """SHA-256 of the largest file of a recording, which contains its samples: its own, or one of the `others`."""
     paths = [files[name] for name in (recording, *others)]
     return sha256_of(max(paths, key=lambda path: (path.stat().st_size, path.name)))

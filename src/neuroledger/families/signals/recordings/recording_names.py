@@ -1,4 +1,4 @@
-"""Whose a recording is and which log goes with it, told by names of files and by declared exceptions to them."""
+"""Subject, session, block and log of each recording, from the names of files and declared exceptions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from neuroledger.spec.base import Frozen
 
 __all__ = ["Naming", "Resolved", "Rule", "resolve"]
 
-GIVEN = ("subject", "session", "block")
+REQUIRED = ("subject", "session", "block")
 
 
 class Rule(Frozen):
-    """An exception: what is otherwise with the recordings called `file`, `*` for any characters, folders too.
+    """An exception for the recordings whose name matches `file`, `*` for any characters, also in folders.
 
-    `when` narrows it to those of which the name says this. Either they are left out, for a reason, or `said` replaces what
-    the name says: `subject`, `session`, `block`, or `log`, how their logs are called.
+    `when` restricts it to names with these values. Either the recordings are left out, with a reason, or `said` replaces
+    values of the name: `subject`, `session`, `block`, or `log`, the pattern of their logs.
     """
 
     file: str
@@ -31,30 +31,30 @@ class Rule(Frozen):
     said: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Rule:
+    def _check_fields(self) -> Rule:
         if (self.leave_out is None) == (not self.said):
-            raise ValueError(f"{self.file}: a rule leaves recordings out, or says something else of them")
+            raise ValueError(f"{self.file}: a rule needs either `leave_out` or `said`")
         return self
 
 
 class Naming(Frozen):
-    """How recordings and logs are called.
+    """Patterns of the names of recordings and logs.
 
     Attributes
     ----------
     folder, log_folder
-        Where they lie; names below are relative to `folder`.
+        The folders of recordings and of logs; names of recordings are relative to `folder`.
     recordings
-        Patterns of names, `{subject}` for any characters, `{block:1}` for just one; the last folders of a name are held
-        against them, whatever the case of letters. `subject`, `session` and `block` give the subject and the index;
-        other placeholders are facts, `name` is nothing. Files that are called otherwise are no recordings.
+        Patterns of names: `{subject}` matches any characters, `{block:1}` exactly one. They are compared with the last
+        folders of a name, regardless of case. `subject`, `session` and `block` identify the recording; other placeholders
+        are facts, and `name` is ignored. Files that match no pattern are not recordings.
     log
-        The name of a recording's log, with these placeholders, `*` for any characters but /.
+        Name of a recording's log, with the same placeholders, `*` for any characters except /.
     sessions_by
-        A placeholder that is a day or the like: the sessions of one folder are numbered in its order, from 1, over
-        everything that lies there.
+        A placeholder such as a day, by whose order the sessions of a folder are numbered from 1; all entries of the folder
+        count.
     rules
-        Exceptions, in order; each sees what those before it said.
+        Exceptions, applied in order; each sees the values set by those before it.
     """
 
     folder: str
@@ -66,99 +66,100 @@ class Naming(Frozen):
 
 
 class Resolved(NamedTuple):
-    """Recordings as entries of a reader, and those that are left out with the reason."""
+    """Recordings as entries of a reader, and the reasons for those that are left out."""
 
     entries: list[dict[str, Any]]
     left_out: dict[str, str]
 
 
 def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
-    """What the names of files say. A recording without a log is left out.
+    """Identify the recordings by the names of files. A recording without a log is left out.
 
     Raises
     ------
     DataError
-        A recording has two logs, two are the same block of a session, or the name says too little.
+        A recording has two logs, two recordings are the same block of a session, or a name lacks a required value.
     """
-    below = {
+    full_names = {
         name.removeprefix(f"{naming.folder}/"): name for name in names if name.startswith(f"{naming.folder}/")
     }
     logs = [name for name in names if name.startswith(f"{naming.log_folder}/")]
     known = {
-        short: next(
+        name: next(
             (
-                said
+                values
                 for pattern in naming.recordings
-                # Whatever the case of letters: `Block1.fif` is a block too.
-                if (said := fields_of(pattern.lower(), short.lower())) is not None
+                # Regardless of case: `Block1.fif` is a block too.
+                if (values := fields_of(pattern.lower(), name.lower())) is not None
             ),
             None,
         )
-        for short in sorted(below)
+        for name in sorted(full_names)
     }
     days = _days(naming, known)
     entries: dict[tuple[str, ...], dict[str, Any]] = {}
     left_out: dict[str, str] = {}
-    for short, said in known.items():
-        if said is None:
+    for name, values in known.items():
+        if values is None:
             continue
-        said = dict(said)
+        values = dict(values)
         if naming.sessions_by is not None:
-            said["session"] = str(days[_outer(short)].index(said[naming.sessions_by]) + 1)
-        reason = _apply(naming.rules, short, said)
+            values["session"] = str(days[_outer(name)].index(values[naming.sessions_by]) + 1)
+        reason = _apply(naming.rules, name, values)
         if reason is not None:
-            left_out[below[short]] = reason
+            left_out[full_names[name]] = reason
             continue
-        lost = [name for name in GIVEN if name not in said]
-        if lost:
-            raise DataError(f"{below[short]} does not say its {lost[0]}: say it under `naming.rules`")
-        said["subject"] = said["subject"].lstrip("0") or "0"
-        log = _log(said.pop("log", naming.log), said, logs, below[short])
-        if log is None:
-            left_out[below[short]] = "it has no log"
-            continue
-        place = tuple(said[name] for name in GIVEN)
-        if place in entries:
+        missing = [field for field in REQUIRED if field not in values]
+        if missing:
             raise DataError(
-                f"{entries[place]['file']} and {below[short]} are both block {place[2]} of session {place[1]} of subject "
-                f"{place[0]}: say under `naming.rules` which one is left out"
+                f"{full_names[name]} does not state its {missing[0]}: declare it under `naming.rules`"
             )
-        facts = {k: v for k, v in said.items() if k not in (*GIVEN, "name", naming.sessions_by)}
-        entry = {"file": below[short], "subject": place[0], "session": place[1], "run": place[2], "log": log}
-        entries[place] = entry | ({"facts": facts} if facts else {})
+        values["subject"] = values["subject"].lstrip("0") or "0"
+        log = _log(values.pop("log", naming.log), values, logs, full_names[name])
+        if log is None:
+            left_out[full_names[name]] = "it has no log"
+            continue
+        key = tuple(values[field] for field in REQUIRED)
+        if key in entries:
+            raise DataError(
+                f"{entries[key]['file']} and {full_names[name]} are both block {key[2]} of session {key[1]} of subject "
+                f"{key[0]}: declare under `naming.rules` which one to leave out"
+            )
+        ignored = (*REQUIRED, "name", naming.sessions_by)
+        facts = {field: value for field, value in values.items() if field not in ignored}
+        entry = {"file": full_names[name], "subject": key[0], "session": key[1], "run": key[2], "log": log}
+        entries[key] = entry | ({"facts": facts} if facts else {})
     return Resolved(list(entries.values()), left_out)
 
 
-def _apply(rules: Sequence[Rule], short: str, said: dict[str, str]) -> str | None:
-    """What rules say of a recording goes into `said`; the reason where one leaves it out."""
+def _apply(rules: Sequence[Rule], name: str, values: dict[str, str]) -> str | None:
+    """Update the values of a recording by the rules, in place; return the reason if one leaves it out."""
     for rule in rules:
-        if fnmatchcase(short.lower(), rule.file.lower()) and all(
-            said.get(name) == value for name, value in rule.when.items()
-        ):
+        if fnmatchcase(name.lower(), rule.file.lower()) and rule.when.items() <= values.items():
             if rule.leave_out is not None:
                 return rule.leave_out
-            said.update(rule.said)
+            values.update(rule.said)
     return None
 
 
-def _outer(short: str) -> str:
+def _outer(name: str) -> str:
     """The folder of a recording's sessions."""
-    return short.rsplit("/", 2)[0]
+    return name.rsplit("/", 2)[0]
 
 
 def _days(naming: Naming, known: Mapping[str, object]) -> dict[str, list[str]]:
-    """Folders of sessions in order, whatever lies in them."""
+    """The folders of sessions in order, by their parent folder."""
     days = defaultdict(set)
-    for short in known:
-        if naming.sessions_by is not None and short.count("/") >= 2:
-            days[_outer(short)].add(short.rsplit("/", 2)[1])
-    return {outer: sorted(found) for outer, found in days.items()}
+    for name in known:
+        if naming.sessions_by is not None and name.count("/") >= 2:
+            days[_outer(name)].add(name.rsplit("/", 2)[1])
+    return {outer: sorted(folders) for outer, folders in days.items()}
 
 
-def _log(pattern: str, said: Mapping[str, str], logs: Sequence[str], name: str) -> str | None:
-    found = [log for log in logs if written(pattern, said, log)]
-    if len(found) > 1:
+def _log(pattern: str, values: Mapping[str, str], logs: Sequence[str], name: str) -> str | None:
+    matches = [log for log in logs if written(pattern, values, log)]
+    if len(matches) > 1:
         raise DataError(
-            f"{name} has {len(found)} logs, {', '.join(sorted(found)[:3])}: keep one, or say which under `naming.rules`"
+            f"{name} has {len(matches)} logs, {', '.join(sorted(matches)[:3])}: keep one, or declare it under `naming.rules`"
         )
-    return found[0] if found else None
+    return matches[0] if matches else None

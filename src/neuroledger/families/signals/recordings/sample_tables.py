@@ -1,4 +1,4 @@
-"""Tables of samples (CSV, TSV, Parquet): one row for each sample, one column for each channel."""
+"""Tables of samples (CSV, TSV, Parquet), with one row per sample and one column per channel."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ __all__ = ["TABLES", "SampleTable", "read_sample_table"]
 
 TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
 MOST_JITTER: Final = 0.5
-"""Share of the time between two samples by which a step of the column of times may differ from the others."""
+"""Largest deviation of a step in the column of times, as a share of the time between two samples."""
 NOTHING: Final = frozenset({"", "0", "nan", "none", "n/a", "na"})
 Positive = Annotated[float, Field(gt=0)]
 
 
 class SampleTable(Frozen):
-    """How tables of samples are laid out.
+    """Layout of tables of samples.
 
     Attributes
     ----------
     sampling_rate
         In Hz.
     time
-        Column of seconds, whose steps then have to agree with the rate.
+        Column of times in seconds, whose steps must agree with the rate.
     channels
-        Columns that are channels; all of numbers but `time` and `event`, where none are named.
+        Columns that are channels; by default all except `time` and `event`, which must contain numbers.
     kind
-        What the channels are; `preprocessing: {types: …}` says it of single ones, `{stated: uV}` in which unit they are.
+        Type of the channels; `preprocessing: {types: …}` overrides it for single channels, and `{stated: uV}` declares
+        their unit.
     event
-        Column with the code or name of an event: it begins where the value changes and lasts as long as it stays; empty
-        cells, 0 and `none` are no event.
+        Column with the code or name of an event, which begins when the value changes and lasts until it changes again;
+        empty cells, 0 and `none` are no event.
     separator
-        Between the fields of a text; a tabulator in files that end in `.tsv`.
+        Separator of fields; by default a comma, or a tab in files that end in `.tsv`.
     """
 
     sampling_rate: Positive
@@ -52,43 +53,47 @@ class SampleTable(Frozen):
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
 
     @model_validator(mode="after")
-    def _apart(self) -> SampleTable:
+    def _check_columns(self) -> SampleTable:
         taken = {self.time, self.event} & set(self.channels)
         if taken or (self.time is not None and self.time == self.event):
             raise ValueError(
-                f"column {next(iter(taken), self.time)!r} is one of `channels`, `time` and `event`, not two"
+                f"column {next(iter(taken), self.time)!r} has two roles among `channels`, `time` and `event`: give it one"
             )
         return self
 
 
 def read_sample_table(path: Path, table: SampleTable | None) -> Any:
-    """A table as MNE's `Raw`, its values as they are, with the events as annotations.
+    """A table as MNE's `Raw`, with unscaled values and the events as annotations.
 
     Raises
     ------
     DataError
-        Nothing is said of the layout, the table is damaged, lacks a column, holds text or gaps where there should be
-        samples, or its times disagree with the rate.
+        The layout is missing; or the table is damaged, lacks a column, has text or gaps among its samples, or has times
+        that disagree with the rate.
     UnavailableError
-        MNE, or what reads Parquet, is not installed.
+        MNE, or pyarrow for Parquet, is not installed.
     """
     import mne
 
     if table is None:
         raise DataError(
-            f"{path.name} is a table, which does not say its sampling rate: say it in the reader, "
+            f"{path.name} is a table, which does not state its sampling rate: declare it in the reader, "
             "`table: {sampling_rate: 250}`"
         )
     frame = _frame(path, table)
-    named = [*table.channels, *([table.time] if table.time else []), *([table.event] if table.event else [])]
-    lost = [name for name in named if name not in frame.columns]
-    if lost:
-        shown = ", ".join(map(str, frame.columns[:40]))
-        raise DataError(f"{path.name} has no column {', '.join(lost)}; it has {shown}")
+    required = [
+        *table.channels,
+        *([table.time] if table.time else []),
+        *([table.event] if table.event else []),
+    ]
+    missing = [name for name in required if name not in frame.columns]
+    if missing:
+        columns = ", ".join(map(str, frame.columns[:40]))
+        raise DataError(f"{path.name} has no column {', '.join(missing)}; it has {columns}")
     rest = [str(name) for name in frame.columns if name not in (table.time, table.event)]
     channels = list(table.channels) or rest
     if not channels or not len(frame):
-        raise DataError(f"{path.name} holds no samples")
+        raise DataError(f"{path.name} contains no samples")
     values = np.stack([_numbers(frame[name], name, path) for name in channels])
     if table.time is not None:
         _require_rate(_numbers(frame[table.time], table.time, path), table, path)
@@ -121,9 +126,9 @@ def _numbers(column: pd.Series[Any], name: str, path: Path) -> Floats:
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
-            f"{path.name}: column {name!r} has {len(wrong)} values that are no numbers, first "
-            f"{column.iloc[row]!r} in sample {row} (line {row + 2} of a text): name the columns of samples under "
-            "`table: {channels: …}`, or repair the gaps"
+            f"{path.name}: column {name!r} has {len(wrong)} values that are not numbers, first "
+            f"{column.iloc[row]!r} in sample {row} (line {row + 2} of a text file): list the columns of samples under "
+            "`table: {channels: …}`, or fill the gaps"
         )
     return np.asarray(values, dtype=float)
 
@@ -133,28 +138,29 @@ def _require_rate(times: Floats, table: SampleTable, path: Path) -> None:
     if not len(steps):
         return
     mean = float((times[-1] - times[0]) / len(steps))
-    wrong = np.flatnonzero(np.abs(steps * table.sampling_rate - 1.0) > MOST_JITTER)
-    if abs(mean * table.sampling_rate - 1.0) > 1e-2 or len(wrong):
-        first = f", first after {times[wrong[0]] - times[0]:.3f} s" if len(wrong) else ""
+    irregular = np.flatnonzero(np.abs(steps * table.sampling_rate - 1.0) > MOST_JITTER)
+    if abs(mean * table.sampling_rate - 1.0) > 1e-2 or len(irregular):
+        first = f", first after {times[irregular[0]] - times[0]:.3f} s" if len(irregular) else ""
         raise DataError(
-            f"{path.name}: by column {table.time!r} samples are {np.median(steps):.4g} s apart and there are {len(wrong)} "
+            f"{path.name}: by column {table.time!r} samples are {np.median(steps):.4g} s apart and there are "
+            f"{len(irregular)} "
             f"gaps{first}; {table.sampling_rate:g} Hz are declared. Times are seconds; correct the rate, or cut the file "
             "at its gaps"
         )
 
 
 def _events(column: pd.Series[Any]) -> tuple[Floats, Floats, list[str]]:
-    """First row of each event, how many rows it lasts, and what it says."""
+    """First row, number of rows and text of each event."""
     texts = np.array([_text(value) for value in column.tolist()], dtype=object)
     begins = np.flatnonzero(np.r_[True, texts[1:] != texts[:-1]])
     ends: npt.NDArray[Any] = np.r_[begins[1:], len(texts)]
-    kept = [at for at, row in enumerate(begins) if texts[row].lower() not in NOTHING]
-    lengths = (ends - begins)[kept].astype(float)
-    return begins[kept].astype(float), lengths, [str(texts[begins[at]]) for at in kept]
+    starts = [index for index, row in enumerate(begins) if texts[row].lower() not in NOTHING]
+    lengths = (ends - begins)[starts].astype(float)
+    return begins[starts].astype(float), lengths, [str(texts[begins[index]]) for index in starts]
 
 
 def _text(value: Any) -> str:
-    """A cell as text; codes that pandas made fractions, because cells are empty, are whole again."""
+    """A cell as text; codes that pandas converted to floats because of empty cells become integers again."""
     if isinstance(value, float):
         whole = np.isfinite(value) and value == int(value)
         return "" if np.isnan(value) else str(int(value)) if whole else f"{value:g}"

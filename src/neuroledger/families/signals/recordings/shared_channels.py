@@ -14,12 +14,12 @@ __all__ = ["with_shared"]
 def with_shared(
     steps: Preprocessing, recordings: Callable[[], Iterable[tuple[str, Sequence[str]]]]
 ) -> tuple[Preprocessing, list[str]]:
-    """The steps with the channels that all recordings have in the place of `shared`, and a note of those left out.
+    """The steps with `channels: shared` replaced by the channels of all recordings, and a note on those left out.
 
     Parameters
     ----------
     recordings
-        Name of the file and names of the channels of each recording; called where they are needed.
+        Function that returns the file name and the channel names of each recording; only called for `shared`.
 
     Raises
     ------
@@ -28,13 +28,17 @@ def with_shared(
     """
     if steps.channels != "shared":
         return steps, []
-    told = [list(called_as_declared(names, steps, file).values()) for file, names in recordings()]
-    first, number = (told or [[]])[0], len(told)
-    counts = Counter(name.lower() for plain in told for name in plain)
-    shown = {name.lower(): name for plain in reversed(told) for name in plain}
-    kept = tuple(name for name in first if counts[name.lower()] == number)
-    if not kept:
-        raise DataError(f"no channel is in all of the {number} recordings; the first has {', '.join(first)}")
-    lost = [f"{shown[name]} (in {count} of {number})" for name, count in counts.items() if count < number]
-    note = f"{len(lost)} channels that not every recording has are left out: {', '.join(sorted(lost)[:12])}"
-    return steps.model_copy(update={"channels": kept}), [note] if lost else []
+    names_by_recording = [
+        list(called_as_declared(names, steps, file).values()) for file, names in recordings()
+    ]
+    first, total = (names_by_recording or [[]])[0], len(names_by_recording)
+    counts = Counter(name.lower() for names in names_by_recording for name in names)
+    spelling = {name.lower(): name for names in reversed(names_by_recording) for name in names}
+    shared = tuple(name for name in first if counts[name.lower()] == total)
+    if not shared:
+        raise DataError(f"no channel is in all of the {total} recordings; the first has {', '.join(first)}")
+    left_out = [
+        f"{spelling[name]} (in {count} of {total})" for name, count in counts.items() if count < total
+    ]
+    note = f"{len(left_out)} channels that not every recording has are left out: {', '.join(sorted(left_out)[:12])}"
+    return steps.model_copy(update={"channels": shared}), [note] if left_out else []

@@ -1,4 +1,4 @@
-"""What each window shows: named by a table of events, and joined with one table of embeddings by that name."""
+"""The stimulus of each window: its id from a table of events, and its embeddings by that id."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 VALUE = "{value}"
 PART = re.compile(r"\{([^{}]+)\}")
 MISSING = frozenset({"", "n/a", "nan"})
-# Coordinates that every window has already.
+# Names of coordinates and dimensions that windows already have.
 TAKEN = frozenset(
     {
         "subject",
@@ -55,10 +55,10 @@ Row = Mapping[str, str]
 
 
 class Cell(Frozen):
-    """What a column of the events says, or several: `{task}/{number}` puts those two together.
+    """The value of a column of the events, or of several: `{task}/{number}` joins two columns.
 
-    `pattern` takes a part of it: `{value}` is that part, `*` any characters. `values` gives it other names, and one that
-    is not among them is refused. `absent` is said where a recording's table has no such column.
+    `pattern` extracts a part of it: `{value}` is that part, `*` any characters. `values` maps it to other names; a value
+    that is not among them is refused. `absent` is the value if a recording's table has no such column.
     """
 
     column: str
@@ -68,22 +68,24 @@ class Cell(Frozen):
 
     @field_validator("pattern")
     @classmethod
-    def _one_value(cls, pattern: str | None) -> str | None:
+    def _check_pattern(cls, pattern: str | None) -> str | None:
         if pattern is not None and pattern.count(VALUE) != 1:
-            raise ValueError(f"{pattern!r}: a pattern has {VALUE} once, and * for any characters")
+            raise ValueError(
+                f"{pattern!r}: a pattern must contain {VALUE} once, and may contain * for any characters"
+            )
         return pattern
 
     @property
     def parts(self) -> list[str]:
-        """The columns that are read."""
+        """The columns that the cell uses."""
         return PART.findall(self.column) or [self.column]
 
 
 class Pictures(Frozen):
-    """Tables among the downloads, CSV or TSV, that say the file of each stimulus: their name, `*` for any characters.
+    """Tables among the downloads, CSV or TSV, that list the file of each stimulus.
 
-    `stimulus` is the column of names, of which `.0` at the end of a number is no part; of `filename`, the name without
-    folders counts.
+    `table` is the pattern of their names, `*` for any characters. `stimulus` is the column of ids, where `.0` at the end of
+    a number is ignored; `filename` is the column of files, of which only the name without folders is used.
     """
 
     table: str
@@ -92,14 +94,14 @@ class Pictures(Frozen):
 
 
 class Events(Frozen):
-    """Which events are windows, what is shown in each, and what else is known of it.
+    """The events that become windows, with the stimulus and further coordinates of each.
 
-    `stimulus` becomes `stimulus_id`, the name by which embeddings are found; a text is short for a column. `where` keeps
-    the events whose columns say one of the texts, with `*` for any characters. `coordinates` are further facts by name.
-    Where a marker shares its moment with another one, whatever kind that is, the stimulus is unknown: such events are
-    refused, or, `ambiguous: drop`, left out and counted. `numbered` says, for stimuli that are called by a number after one
-    of these beginnings, where their files lie among the downloads: the N-th in order of their paths, from 1; `pictures`,
-    which tables say their files.
+    `stimulus` becomes `stimulus_id`, the key of embeddings; a text is short for a column. `where` keeps the events whose
+    columns have one of the values, with `*` for any characters. `coordinates` are further columns by name.
+    If another marker of any kind has the same onset as an event, its stimulus is unknown: such events are refused, or left
+    out and counted with `ambiguous: drop`. `numbered` maps prefixes of stimuli that are named by a number to the pattern of
+    their files among the downloads; number N is the N-th file in order of paths, from 1. `pictures` declares tables that
+    list the files.
     Columns are those of `events.tsv`, and `task`, `session` and `run` of its recording; of other recordings,
     `description` and the fields of their events.
     """
@@ -112,28 +114,28 @@ class Events(Frozen):
     pictures: Pictures | None = None
 
     @model_validator(mode="after")
-    def _names(self) -> Events:
-        wrong = sorted(
+    def _check_names(self) -> Events:
+        invalid = sorted(
             name for name in self.coordinates if name in TAKEN or not re.fullmatch(r"[a-z][a-z0-9_]*", name)
         )
-        if wrong:
+        if invalid:
             raise ValueError(
-                f"coordinate {wrong[0]!r} is taken, or is no name in small letters, digits and underscores"
+                f"coordinate {invalid[0]!r} is reserved, or not a name of lower-case letters, digits and underscores"
             )
         return self
 
 
 def alone(events: Events | None, window: Window) -> None:
-    """Events with stimuli lay one window each.
+    """Return if the window has no fields that conflict with `events`, which define one window each.
 
     Raises
     ------
     DataError
-        The window has fields that lay windows otherwise.
+        A field of the window conflicts with `events`.
     """
-    said = window.model_dump(exclude_defaults=True, exclude={"start", "duration", "within"})
-    if events is not None and said:
-        raise DataError(f"`events` lay one window at each stimulus: leave out `window.{min(said)}`")
+    fields = window.model_dump(exclude_defaults=True, exclude={"start", "duration", "within"})
+    if events is not None and fields:
+        raise DataError(f"`events` define one window for each stimulus: remove `window.{min(fields)}`")
 
 
 def table_of(path: Path, name: str) -> list[dict[str, str]]:
@@ -142,7 +144,7 @@ def table_of(path: Path, name: str) -> list[dict[str, str]]:
     Raises
     ------
     DataError
-        It is no table with onsets.
+        The file is not a table with onsets.
     """
     columns, lines = table_rows(path, name=name, delimiter="\t", plain=True, short=True)
     if "onset" not in columns:
@@ -156,11 +158,13 @@ def rows_of(spans: Sequence[Span], columns: Mapping[str, Any], name: str) -> lis
     Raises
     ------
     DataError
-        A field has not one value for each annotation.
+        A field does not have one value for each annotation.
     """
-    wrong = [field for field, values in columns.items() if len(values) != len(spans)]
-    if wrong:
-        raise DataError(f"{name}: {', '.join(wrong)} has not one value for each of {len(spans)} events")
+    mismatched = [field for field, values in columns.items() if len(values) != len(spans)]
+    if mismatched:
+        raise DataError(
+            f"{name}: {', '.join(mismatched)} must have one value for each of {len(spans)} events"
+        )
     return [
         {"onset": repr(span.onset), "description": span.description}
         | {field: str(values[number]) for field, values in columns.items()}
@@ -169,53 +173,55 @@ def rows_of(spans: Sequence[Span], columns: Mapping[str, Any], name: str) -> lis
 
 
 def show(events: Events, rows: Sequence[Row], name: str) -> WindowLayout:
-    """One window for each event that counts, in order of time, called by what it shows.
+    """One window for each event selected by `where`, in order of time, named by its stimulus.
 
     Raises
     ------
     DataError
-        A column is missing, an event that counts says nothing that is expected, or two begin at the same moment.
+        A column is missing, an event has an unexpected value, or two selected events have the same onset.
     """
-    cells = {"stimulus": events.stimulus, **events.coordinates}
-    wanted = {key: cell if isinstance(cell, Cell) else Cell(column=cell) for key, cell in cells.items()}
+    declared = {"stimulus": events.stimulus, **events.coordinates}
+    cells = {key: cell if isinstance(cell, Cell) else Cell(column=cell) for key, cell in declared.items()}
     known = set(rows[0]) if rows else set()
     needed = {
         *events.where,
-        *(part for cell in wanted.values() if cell.absent is None for part in cell.parts),
+        *(part for cell in cells.values() if cell.absent is None for part in cell.parts),
     }
-    lost = sorted(needed - known)
-    if lost:
+    missing = sorted(needed - known)
+    if missing:
         raise DataError(
-            f"{name} has no column {', '.join(lost)}; it has {', '.join(sorted(known)) or 'no events'}"
+            f"{name} has no column {', '.join(missing)}; it has {', '.join(sorted(known)) or 'no events'}"
         )
-    kept: list[tuple[float, dict[str, str]]] = []
-    left_out = _sharing(events, rows, name)
+    selected: list[tuple[float, dict[str, str]]] = []
+    left_out = _ambiguous(events, rows, name)
     for number, row in enumerate(rows, 1):
-        if number not in left_out and _counts(events, row):
+        if number not in left_out and _is_selected(events, row):
             where = f"{name}, event {number}"
-            kept.append(
-                (_seconds(row, where), {key: _said(cell, row, where) for key, cell in wanted.items()})
+            selected.append(
+                (_seconds(row, where), {key: _value_of(cell, row, where) for key, cell in cells.items()})
             )
-    if not kept:
-        shared = f", and {len(left_out)} share their moment with another" if left_out else ""
+    if not selected:
+        dropped = f", and {len(left_out)} have the same onset as another" if left_out else ""
         raise DataError(
-            f"{name} has no event that counts: none of {len(rows)} is as `events.where` says{shared}"
+            f"{name} has no event for a window: none of {len(rows)} matches `events.where`{dropped}"
         )
-    kept.sort(key=lambda item: item[0])
-    for (before, first), (onset, second) in itertools.pairwise(kept):
-        if onset == before:
+    selected.sort(key=lambda item: item[0])
+    for (previous, first), (onset, second) in itertools.pairwise(selected):
+        if onset == previous:
             raise DataError(
-                f"{name}: two events that count begin at {onset:g} s, {first['stimulus']} and {second['stimulus']}: "
-                "narrow `events.where`, correct the table, or say `events.ambiguous: drop`"
+                f"{name}: two selected events begin at {onset:g} s, {first['stimulus']} and {second['stimulus']}: "
+                "narrow `events.where`, correct the table, or set `events.ambiguous: drop`"
             )
-    extra: dict[str, list[Any]] = {key: [said[key] for _, said in kept] for key in events.coordinates}
+    extra: dict[str, list[Any]] = {key: [values[key] for _, values in selected] for key in events.coordinates}
     if events.ambiguous == "drop":
-        extra["events_left_out"] = [len(left_out)] * len(kept)
-    return WindowLayout([said["stimulus"] for _, said in kept], [onset for onset, _ in kept], extra)
+        extra["events_left_out"] = [len(left_out)] * len(selected)
+    return WindowLayout(
+        [values["stimulus"] for _, values in selected], [onset for onset, _ in selected], extra
+    )
 
 
 def told_apart(windows: xr.DataArray) -> tuple[str, ...]:
-    """A note on the events that were left out because another one begins at the same moment, if there are any."""
+    """A note on the events that were left out because another marker has the same onset; empty if there are none."""
     if "events_left_out" not in windows.coords:
         return ()
     _, first = np.unique(windows["recording"].values.astype(str), return_index=True)
@@ -227,71 +233,69 @@ def told_apart(windows: xr.DataArray) -> tuple[str, ...]:
     )
 
 
-def _sharing(events: Events, rows: Sequence[Row], name: str) -> set[int]:
-    """Numbers, from 1, of the events that count and share their moment with another one, where these are left out."""
+def _ambiguous(events: Events, rows: Sequence[Row], name: str) -> set[int]:
+    """Numbers, from 1, of the selected events with the same onset as another; empty unless `ambiguous` is `drop`."""
     if events.ambiguous == "refuse":
         return set()
-    moments = [_seconds(row, f"{name}, event {number}") for number, row in enumerate(rows, 1)]
-    often = Counter(moments)
-    numbered = enumerate(zip(moments, rows, strict=True), 1)
-    return {number for number, (moment, row) in numbered if often[moment] > 1 and _counts(events, row)}
+    onsets = [_seconds(row, f"{name}, event {number}") for number, row in enumerate(rows, 1)]
+    counts = Counter(onsets)
+    numbered = enumerate(zip(onsets, rows, strict=True), 1)
+    return {number for number, (onset, row) in numbered if counts[onset] > 1 and _is_selected(events, row)}
 
 
-def _counts(events: Events, row: Row) -> bool:
-    return all(any(_fits(text, row[column]) for text in texts) for column, texts in events.where.items())
+def _is_selected(events: Events, row: Row) -> bool:
+    return all(any(_matches(text, row[column]) for text in texts) for column, texts in events.where.items())
 
 
 def read_embeddings(
     files: Mapping[str, Path], named: Mapping[str, str] | None, stimuli: Iterable[Any]
 ) -> dict[str, xr.DataArray]:
-    """The tables of embeddings by name, checked, as assemblies (presentation, neuroid) of one row for each stimulus.
+    """The tables of embeddings by name, as assemblies (presentation, neuroid) with one row for each stimulus.
 
-    Files hold (stimulus, feature), whatever the two are called, with a coordinate `stimulus_id` along the first.
+    Files contain an array (stimulus, feature), with any names of dimensions and a coordinate `stimulus_id` along the first.
 
     Raises
     ------
     DataError
-        A file is missing or no such table, a stimulus has no embedding or two, or features are not finite.
+        A file is missing or not such a table, a stimulus has no embedding or two, or features are not finite.
     """
     wanted = sorted({str(stimulus) for stimulus in stimuli})
     return {name: _embedding(files, name, at, wanted) for name, at in (named or {}).items()}
 
 
-def _embedding(files: Mapping[str, Path], name: str, at: str, wanted: Sequence[str]) -> xr.DataArray:
-    if at not in files:
+def _embedding(files: Mapping[str, Path], name: str, file: str, wanted: Sequence[str]) -> xr.DataArray:
+    if file not in files:
         raise DataError(
-            f"embeddings {name!r}: {at!r} is not among the files: {', '.join(sorted(files)[:20])}"
+            f"embeddings {name!r}: {file!r} is not among the files: {', '.join(sorted(files)[:20])}"
         )
-    table = assembly.read(files[at])
-    said = f"embeddings {name!r} ({at})"
+    table = assembly.read(files[file])
+    where = f"embeddings {name!r} ({file})"
     if table.ndim != 2 or "stimulus_id" not in table.coords or len(table["stimulus_id"].dims) != 1:
         raise DataError(
-            f"{said}: {tuple(table.dims)} is no table (stimulus, feature) with a coordinate stimulus_id: "
+            f"{where}: {tuple(table.dims)} is not a table (stimulus, feature) with a coordinate stimulus_id: "
             "write it with `neuroledger embed`, or as docs/signals.md shows"
         )
     rows = table["stimulus_id"].dims[0]
     table = table.transpose(rows, ...)
     if not np.issubdtype(table.dtype, np.number) or not table.shape[1]:
-        raise DataError(
-            f"{said}: {table.shape[1]} features of type {table.dtype} are no numbers to be retrieved"
-        )
+        raise DataError(f"{where}: {table.shape[1]} features of type {table.dtype} are not numbers")
     ids = table["stimulus_id"].values.astype(str)
     unique, counts = np.unique(ids, return_counts=True)
     if counts.max(initial=0) > 1:
         raise DataError(
-            f"{said}: {int((counts > 1).sum())} stimuli have several rows, first {unique[counts > 1][0]}: keep one each"
+            f"{where}: {int((counts > 1).sum())} stimuli have several rows, first {unique[counts > 1][0]}: keep one of each"
         )
     finite = np.isfinite(table.values).all(axis=1)
     if not finite.all():
         raise DataError(
-            f"{said}: {int((~finite).sum())} stimuli have features that are missing or infinite, first {ids[~finite][0]}"
+            f"{where}: {int((~finite).sum())} stimuli have features that are missing or infinite, first {ids[~finite][0]}"
         )
-    held = set(ids.tolist())
-    lost = [stimulus for stimulus in wanted if stimulus not in held]
-    if lost:
+    known = set(ids.tolist())
+    missing = [stimulus for stimulus in wanted if stimulus not in known]
+    if missing:
         raise DataError(
-            f"{said}: {len(lost)} of {len(wanted)} stimuli that are shown have no embedding, first {lost[0]}; "
-            f"its first is {ids[0] if len(ids) else 'none'}"
+            f"{where}: {len(missing)} of {len(wanted)} stimuli of the recordings have no embedding, first {missing[0]}; "
+            f"its first stimulus is {ids[0] if len(ids) else 'none'}"
         )
     coords = {
         "stimulus_id": ("presentation", ids),
@@ -302,14 +306,14 @@ def _embedding(files: Mapping[str, Path], name: str, at: str, wanted: Sequence[s
 
 @lru_cache(maxsize=256)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """A pattern as a regular expression; `*` and `{value}` take as little as they can."""
+    """A pattern as a regular expression; `*` and `{value}` are not greedy."""
     parts = re.split(r"(\{value\}|\*)", pattern)
-    made = {VALUE: "(?P<value>.*?)", "*": ".*?"}
-    return re.compile("".join(made.get(part, re.escape(part)) for part in parts), re.DOTALL)
+    groups = {VALUE: "(?P<value>.*?)", "*": ".*?"}
+    return re.compile("".join(groups.get(part, re.escape(part)) for part in parts), re.DOTALL)
 
 
-def _fits(text: str, said: str) -> bool:
-    return text == said or ("*" in text and _expression(text).fullmatch(said) is not None)
+def _matches(text: str, value: str) -> bool:
+    return text == value or ("*" in text and _expression(text).fullmatch(value) is not None)
 
 
 def _seconds(row: Row, where: str) -> float:
@@ -318,21 +322,21 @@ def _seconds(row: Row, where: str) -> float:
     except ValueError:
         onset = float("nan")
     if not np.isfinite(onset):
-        raise DataError(f"{where}: its onset is {row['onset']!r}, not seconds")
+        raise DataError(f"{where}: its onset is {row['onset']!r}, not a number of seconds")
     return onset
 
 
-def _said(cell: Cell, row: Row, where: str) -> str:
+def _value_of(cell: Cell, row: Row, where: str) -> str:
     if any(part not in row for part in cell.parts):
         return str(cell.absent)
     if any(row[part].lower() in MISSING for part in cell.parts):
-        raise DataError(f"{where}: {cell.column} is empty; leave such events out with `events.where`")
+        raise DataError(f"{where}: {cell.column} is empty; exclude such events by `events.where`")
     value = PART.sub(lambda match: row[match[1]], cell.column) if "{" in cell.column else row[cell.column]
     if cell.pattern is not None:
         match = _expression(cell.pattern).fullmatch(value)
         if match is None:
-            raise DataError(f"{where}: {cell.column} is {value!r}, which is not written as {cell.pattern!r}")
+            raise DataError(f"{where}: {cell.column} is {value!r}, which does not match {cell.pattern!r}")
         value = match["value"]
     if cell.values and value not in cell.values:
-        raise DataError(f"{where}: {cell.column} is {value!r}, none of {', '.join(cell.values)}")
+        raise DataError(f"{where}: {cell.column} is {value!r}, not one of {', '.join(cell.values)}")
     return cell.values.get(value, value)

@@ -1,4 +1,4 @@
-"""Which parts of a recording become windows, and what is known of each."""
+"""The parts of a recording that become windows, with their labels and other coordinates."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
 class Edges(Frozen):
-    """Of the events `label` before the first other and after the last other one, only the nearest `keep` seconds."""
+    """Shortens the events `label` at the ends: only `keep` seconds before the first and after the last other event stay."""
 
     label: str
     keep: Positive
 
 
 class Countdown(Frozen):
-    """Windows before the first of the events `to`: `name` is the seconds from a window's end to it, at most `cap`.
+    """Windows before the first of the events `to`: the coordinate `name` is the time to it in seconds, at most `cap`.
 
-    They begin `within` seconds before it, or with the recording; a recording without such an event has no windows.
+    The time is counted from a window's end. Windows begin `within` seconds before the event, or with the recording; a
+    recording without such an event has no windows.
     """
 
     to: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -41,25 +42,25 @@ class Countdown(Frozen):
 
 
 class Window(Frozen):
-    """Which part of the recording is a window: `duration` seconds from `start` seconds after an event.
+    """The part of a recording that is a window: `duration` seconds, beginning `start` seconds after an event.
 
-    `labels` maps the description of an event to what is decoded. Event and start are each rounded to the nearest
-    sample, as MNE does. `trial_starts_with` numbers the trials, and `until` makes coordinates of the seconds to the
-    next event so described within the trial (NaN: none). `within` keeps the windows that lie whole between two times
-    of the recording, in seconds.
+    `labels` maps the description of an event to the label to decode. Event and start are each rounded to the nearest
+    sample, as MNE does. `trial_starts_with` is the event that starts a trial; trials are numbered. `until` maps coordinates
+    to descriptions: each is the time in seconds to the next such event within the trial (NaN: none). `within` keeps windows
+    that are completely between two times of the recording, in seconds.
 
-    With `stride`, an event has as many windows as it lasts whole strides (`over: events`), or windows are laid every so
-    many seconds over the whole recording (`over: recording`; the default without labels). Over the recording, the label is
-    that of the event with which a window shares most time, or `otherwise`. `marks` are coordinates that are 1 where a
-    window shares time with one of the events described, else 0; events that are only marked lay windows too.
+    With `stride`, an event has one window for each whole stride that it lasts (`over: events`), or windows follow each other
+    at this interval over the whole recording (`over: recording`; the default without labels). Over the recording, the label
+    is that of the event with the longest overlap, or `otherwise`. `marks` are coordinates that are 1 if a window overlaps
+    one of the described events, else 0; events that are only marked have windows too.
 
-    A description that means something may be written with `*` for any characters. With `describe`, such as `{task}/{event}`,
-    facts of the recording are part of its events' descriptions, so that what an event means may depend on them. Every
-    recording has every labelled event, unless `some` recordings lack them: one without any has no windows.
+    Descriptions may contain `*` for any characters. With `describe`, such as `{task}/{event}`, facts of the recording become
+    part of its events' descriptions, so labels may depend on them. Every recording must have every labelled event, unless
+    `some` is true; then, a recording without any labelled event has no windows.
 
     Windows around events that reach beyond the ends of the recording are left out and counted in the notes of every score.
-    `beyond` is the largest share of them in a recording, unless no more than one reaches beyond either end; with more, the
-    recording is refused.
+    `beyond` is the largest allowed share of them in a recording; a recording with more is refused, unless at most one window
+    reaches beyond either end.
     """
 
     start: float
@@ -79,42 +80,42 @@ class Window(Frozen):
     beyond: Annotated[float, Field(ge=0, le=1)] = 0.1
 
     @model_validator(mode="after")
-    def _together(self) -> Window:
+    def _check_fields(self) -> Window:
         if self.stride is None and (self.over or self.otherwise or self.countdown or self.edges):
-            raise ValueError("`over`, `otherwise`, `edges` and `countdown` are about windows with a `stride`")
+            raise ValueError("`over`, `otherwise`, `edges` and `countdown` need a `stride`")
         if (self.otherwise is not None) != (self.laid_over == "recording" and bool(self.labels)):
             raise ValueError(
-                "labels over a whole recording need `over: recording` and what the windows `otherwise` are"
+                "labels over a whole recording need `over: recording` and `otherwise`, the label of all other windows"
             )
         if self.edges is not None and self.edges.label not in self.labels.values():
             raise ValueError(f"no event is labelled {self.edges.label!r}, which `edges` shortens")
         if self.countdown is not None and (self.labels or self.over or self.otherwise):
-            raise ValueError("a `countdown` has its own windows and no labels")
+            raise ValueError("a `countdown` defines its own windows: remove `labels`, `over` and `otherwise`")
         if self.describe is not None and PLACE.findall(self.describe).count("event") != 1:
-            raise ValueError("`describe` contains {event} once, and facts of the recording such as {task}")
+            raise ValueError("`describe` must contain {event} once, and may contain facts such as {task}")
         if self.stride is not None and (self.trial_starts_with or self.until):
-            raise ValueError("`trial_starts_with` and `until` are about events, not about a `stride`")
+            raise ValueError("`trial_starts_with` and `until` cannot be used with a `stride`")
         return self
 
     @property
     def laid_over(self) -> Literal["events", "recording"]:
-        """Where strided windows are laid."""
+        """Whether strided windows cover events or the recording."""
         return self.over or ("events" if self.labels else "recording")
 
     @property
     def meant(self) -> frozenset[str]:
-        """Descriptions that are given a meaning."""
+        """All descriptions that the window uses."""
         marked = [name for names in self.marks.values() for name in names]
         to = self.countdown.to if self.countdown else ()
         trial = [self.trial_starts_with] if self.trial_starts_with is not None else []
         return frozenset([*self.labels, *marked, *to, *trial, *self.until.values()])
 
     def means(self, description: str) -> bool:
-        """Whether a description is given a meaning, be it by `*`."""
-        return _written(description, self.meant) is not None
+        """Whether the window uses a description, also by a pattern with `*`."""
+        return _matching_name(description, self.meant) is not None
 
     def described(self, facts: Mapping[str, object], file: str) -> Callable[[str], str]:
-        """What an event of this recording is called, by what its file calls it.
+        """A function from the description of an event in the file to its full description in this recording.
 
         Raises
         ------
@@ -123,19 +124,19 @@ class Window(Frozen):
         """
         if self.describe is None:
             return str
-        lost = sorted(set(PLACE.findall(self.describe)) - {*facts, "event"})
-        if lost:
+        unknown = sorted(set(PLACE.findall(self.describe)) - {*facts, "event"})
+        if unknown:
             raise DataError(
-                f"{file}: `describe` names {', '.join(lost)}; known is {', '.join(sorted(facts))}"
+                f"{file}: `describe` names {', '.join(unknown)}; known facts are {', '.join(sorted(facts))}"
             )
         pattern = PLACE.sub(
-            lambda found: found[0] if found[1] == "event" else str(facts[found[1]]), self.describe
+            lambda match: match[0] if match[1] == "event" else str(facts[match[1]]), self.describe
         )
         return lambda event: pattern.replace("{event}", event)
 
 
 class WindowLayout(NamedTuple):
-    """Windows before they are cut: what each is called, its moment in seconds, and further coordinates."""
+    """Windows before they are cut: their names, the onsets of their events in seconds, and further coordinates."""
 
     names: list[str]
     onsets: list[float]
@@ -145,45 +146,45 @@ class WindowLayout(NamedTuple):
 def within_recording(
     spans: Sequence[Span], window: Window, rule: AnnotationFile, seconds: float, file: str
 ) -> list[Span]:
-    """Annotations of a partner file that mean something, none of them beyond the recording.
+    """The annotations of a separate file that the window uses, limited to the recording.
 
-    A meaning, or what is ignored, may be written with `*` for any characters; what is written out goes before. A span
-    then goes by what is written in the spec.
+    Descriptions in the window or under `ignore` may contain `*` for any characters; exact descriptions take precedence.
+    The returned spans have the description of the spec.
 
     Raises
     ------
     DataError
-        A description is unknown, or an annotation reaches beyond the recording and is not to be cut.
+        A description is unknown, or an annotation reaches beyond the recording and `beyond` is `refuse`.
     """
-    kept = []
+    known_spans = []
     for span in spans:
         if span.description in rule.ignore and span.description not in window.meant:
             continue
-        meant = _written(span.description, window.meant)
-        if meant is None and _written(span.description, rule.ignore) is not None:
+        name = _matching_name(span.description, window.meant)
+        if name is None and _matching_name(span.description, rule.ignore) is not None:
             continue
-        if meant is None:
+        if name is None:
             raise DataError(
-                f"{file}: the annotation {span.description!r} at {span.onset:g} s means nothing here: give it a label or "
-                "mark, or put it under `ignore`"
+                f"{file}: the annotation {span.description!r} at {span.onset:g} s is unknown: give it a label or mark, or "
+                "list it under `ignore`"
             )
         stop = span.onset + span.duration
         if span.onset < -1e-3 or stop > seconds + 1e-3:
             if rule.beyond == "refuse":
                 raise DataError(
                     f"{file}: the annotation {span.description!r} from {span.onset:g} to {stop:g} s reaches beyond the "
-                    f"recording of {seconds:g} s: are the two files a pair? (`beyond: cut` lets it through)"
+                    f"recording of {seconds:g} s: check that the files belong together, or use `beyond: cut`"
                 )
             start, stop = max(span.onset, 0.0), min(stop, seconds)
             if stop < start:
                 continue
             span = span._replace(onset=start, duration=stop - start)
-        kept.append(span._replace(description=meant))
-    return kept
+        known_spans.append(span._replace(description=name))
+    return known_spans
 
 
-def _written(description: str, known: Collection[str]) -> str | None:
-    """Which of the known names a description goes by: itself, or the first with `*` that fits."""
+def _matching_name(description: str, known: Collection[str]) -> str | None:
+    """The known name for a description: itself, or the first pattern with `*` that matches."""
     if description in known:
         return description
     for name in sorted(known):
@@ -202,7 +203,7 @@ def lay(
     *,
     complete: bool = True,
 ) -> WindowLayout:
-    """Windows of a recording of so many seconds, in order of time.
+    """Windows of a recording that lasts `seconds`, in order of time.
 
     With `complete`, every labelled description must occur; a hypnogram need not have every stage.
 
@@ -213,53 +214,55 @@ def lay(
     """
     if any("*" in name for name in window.meant):
         spans = [
-            span._replace(description=_written(span.description, window.meant) or span.description)
+            span._replace(description=_matching_name(span.description, window.meant) or span.description)
             for span in spans
         ]
-    found = [span.description for span in spans]
-    absent = sorted(set(window.labels) - set(found)) if complete and not window.some else []
+    descriptions = {span.description for span in spans}
+    absent = sorted(set(window.labels) - descriptions) if complete and not window.some else []
     if absent:
         raise DataError(
-            f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(set(found))[:20])}. "
-            "Where recordings need not have every event, state `some: true` in `window`"
+            f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(descriptions)[:20])}. "
+            "If recordings need not have every event, set `some: true` in `window`"
         )
     if window.stride is None:
-        return _marked(window, _at_events(window, spans, columns, file), spans)
+        return _with_marks(window, _at_events(window, spans, columns, file), spans)
     if window.countdown is not None:
-        laid = _counted(window.countdown, window, spans)
+        layout = _count_down(window.countdown, window, spans)
     elif window.laid_over == "recording":
-        laid = _over_recording(window, spans, seconds)
+        layout = _over_recording(window, spans, seconds)
     else:
-        laid = _over_events(window, spans)
-    return _marked(window, laid, spans)
+        layout = _over_events(window, spans)
+    return _with_marks(window, layout, spans)
 
 
 def _at_events(
     window: Window, spans: Sequence[Span], columns: Mapping[str, Array], file: str
 ) -> WindowLayout:
     """One window for each labelled event."""
-    wrong = [name for name, values in columns.items() if len(values) != len(spans)]
-    if wrong:
-        raise DataError(f"{file}: {', '.join(wrong)} has not one value for each of {len(spans)} events")
+    mismatched = [name for name, values in columns.items() if len(values) != len(spans)]
+    if mismatched:
+        raise DataError(
+            f"{file}: {', '.join(mismatched)} must have one value for each of {len(spans)} events"
+        )
     order = np.argsort([span.onset for span in spans], kind="stable")
-    trial, kept, trials = -1, [], []
+    trial, rows, trials = -1, [], []
     for row in map(int, order):
         if spans[row].description == window.trial_starts_with:
             trial += 1
         if spans[row].description in window.labels:
-            kept.append(row)
+            rows.append(row)
             trials.append(max(trial, 0))
-    extra: dict[str, list[Any]] = {"label": [window.labels[spans[row].description] for row in kept]}
+    extra: dict[str, list[Any]] = {"label": [window.labels[spans[row].description] for row in rows]}
     if window.trial_starts_with is not None:
         extra["trial"] = trials
     for name, description in window.until.items():
-        extra[name] = [_until(spans, order, row, description, window.trial_starts_with) for row in kept]
-    extra |= {name: [values[row] for row in kept] for name, values in columns.items()}
-    return WindowLayout([spans[row].description for row in kept], [spans[row].onset for row in kept], extra)
+        extra[name] = [_until(spans, order, row, description, window.trial_starts_with) for row in rows]
+    extra |= {name: [values[row] for row in rows] for name, values in columns.items()}
+    return WindowLayout([spans[row].description for row in rows], [spans[row].onset for row in rows], extra)
 
 
 def _until(spans: Sequence[Span], order: Array, row: int, description: str, trial_start: str | None) -> float:
-    """Seconds from event `row` to the next `description`, NaN where a new trial starts before it."""
+    """Seconds from event `row` to the next `description`; NaN if there is none before the next trial."""
     for later in order:
         if spans[later].onset > spans[row].onset:
             if spans[later].description == description:
@@ -281,53 +284,51 @@ def _over_recording(window: Window, spans: Sequence[Span], seconds: float) -> Wi
 
 
 def _label(window: Window, labelled: Sequence[Span], onset: float) -> str:
-    """That of the events with which the window shares most time together."""
+    """The label with the longest total overlap with the window."""
     start = onset + window.start
-    shared: dict[str, float] = {}
+    overlap: dict[str, float] = {}
     for span in labelled:
         label = window.labels[span.description]
-        shared[label] = shared.get(label, 0.0) + touching(span, start, start + window.duration)
-    best = max(shared, key=lambda label: shared[label], default="")
-    return best if shared.get(best) else str(window.otherwise)
+        overlap[label] = overlap.get(label, 0.0) + touching(span, start, start + window.duration)
+    best = max(overlap, key=lambda label: overlap[label], default="")
+    return best if overlap.get(best) else str(window.otherwise)
 
 
 def _over_events(window: Window, spans: Sequence[Span]) -> WindowLayout:
-    """Windows in each event that is labelled or marked; of events that begin together and are only marked, one set."""
+    """Windows in each labelled or marked event; events with equal onset and label share their windows."""
     stride = window.stride or window.duration
     if window.labels:
-        laid = [span for span in spans if span.description in window.labels]
-        laid = _shortened(window, laid)
+        events = [span for span in spans if span.description in window.labels]
+        events = _shorten_edges(window, events)
     else:
-        laid = [span for span in spans if span.description in window.meant]
+        events = [span for span in spans if span.description in window.meant]
     moments: dict[tuple[float, str], str] = {}
-    for span in sorted(laid):
+    for span in sorted(events):
         for number in range(int((span.duration + 1e-6) // stride)):
             onset = round(span.onset + number * stride, 6)
             label = window.labels.get(span.description, "")
             moments.setdefault((onset, label), span.description)
-    places = sorted(moments)
-    labels = [label or "event" for _, label in places]
-    return WindowLayout(
-        [moments[place] for place in places], [onset for onset, _ in places], {"label": labels}
-    )
+    keys = sorted(moments)
+    labels = [label or "event" for _, label in keys]
+    return WindowLayout([moments[key] for key in keys], [onset for onset, _ in keys], {"label": labels})
 
 
-def _shortened(window: Window, spans: Sequence[Span]) -> list[Span]:
+def _shorten_edges(window: Window, spans: Sequence[Span]) -> list[Span]:
     edges = window.edges
     others = [span for span in spans if edges and window.labels[span.description] != edges.label]
     if edges is None or not others:
         return list(spans)
     begin = min(span.onset for span in others) - edges.keep
     end = max(span.onset + span.duration for span in others) + edges.keep
-    cut = []
+    shortened = []
     for span in spans:
         start, stop = max(span.onset, begin), min(span.onset + span.duration, end)
         if stop > start:
-            cut.append(span._replace(onset=start, duration=stop - start))
-    return cut
+            shortened.append(span._replace(onset=start, duration=stop - start))
+    return shortened
 
 
-def _counted(countdown: Countdown, window: Window, spans: Sequence[Span]) -> WindowLayout:
+def _count_down(countdown: Countdown, window: Window, spans: Sequence[Span]) -> WindowLayout:
     stride = window.stride or window.duration
     goals = [span.onset for span in spans if span.description in countdown.to]
     if not goals:
@@ -335,22 +336,22 @@ def _counted(countdown: Countdown, window: Window, spans: Sequence[Span]) -> Win
     goal = min(goals)
     begin = max(0.0, goal - countdown.within) if countdown.within else 0.0
     onsets = [begin + number * stride for number in range(int((goal - begin + 1e-6) // stride))]
-    left = [max(goal - (onset + window.start + window.duration), 0.0) for onset in onsets]
-    seconds = [min(value, countdown.cap) if countdown.cap else value for value in left]
+    remaining = [max(goal - (onset + window.start + window.duration), 0.0) for onset in onsets]
+    seconds = [min(value, countdown.cap) if countdown.cap else value for value in remaining]
     names = ["recording"] * len(onsets)
     return WindowLayout(names, onsets, {"label": list(names), countdown.name: seconds})
 
 
-def _marked(window: Window, laid: WindowLayout, spans: Sequence[Span]) -> WindowLayout:
-    """The windows with their marks."""
-    extra = dict(laid.extra)
+def _with_marks(window: Window, layout: WindowLayout, spans: Sequence[Span]) -> WindowLayout:
+    """The windows with the coordinates of their marks."""
+    extra = dict(layout.extra)
     for name, descriptions in window.marks.items():
         events = [span for span in spans if span.description in descriptions]
         starts = np.array([span.onset for span in events])
         stops = np.array([span.onset + max(span.duration, 1e-6) for span in events])
-        begin = np.asarray(laid.onsets, dtype=float) + window.start
-        # A window shares time with as many events as begin before its end, less those that end before its start.
-        ahead = np.searchsorted(np.sort(starts), begin + window.duration - 1e-6, side="left")
-        over = np.searchsorted(np.sort(stops), begin + 5e-7, side="right")
-        extra[name] = (ahead > over).astype(int).tolist()
-    return laid._replace(extra=extra)
+        begin = np.asarray(layout.onsets, dtype=float) + window.start
+        # The number of overlapping events: those that begin before the window's end, less those that end before its start.
+        begun = np.searchsorted(np.sort(starts), begin + window.duration - 1e-6, side="left")
+        ended = np.searchsorted(np.sort(stops), begin + 5e-7, side="right")
+        extra[name] = (begun > ended).astype(int).tolist()
+    return layout._replace(extra=extra)

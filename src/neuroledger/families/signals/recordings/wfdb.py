@@ -1,4 +1,4 @@
-"""PhysioNet's format: headers, signals and annotations, of heartbeats and of nights of sleep."""
+"""PhysioNet's WFDB format: headers, signals and annotations of heartbeats and of sleep recordings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-# Annotation codes and the mnemonics that people know them by.
+# Annotation codes and their mnemonics.
 SYMBOLS = {
     1: "N", 2: "L", 3: "R", 4: "a", 5: "V", 6: "F", 7: "J", 8: "A", 9: "S", 10: "E", 11: "j", 12: "/", 13: "Q", 14: "~",
     16: "|", 18: "s", 19: "T", 20: "*", 21: "D", 22: '"', 23: "=", 24: "p", 25: "B", 26: "^", 27: "t", 28: "+", 29: "u",
@@ -38,9 +38,9 @@ VOLTS = {"nV": 1e-9, "uV": 1e-6, "mV": 1e-3, "V": 1.0}
 
 
 class Lead(NamedTuple):
-    """One line of a header: where a lead is stored, and how a stored number becomes one in `units`.
+    """One line of a header: the file of a lead, and how to convert stored numbers to `units`.
 
-    `offset` is the byte on which the leads of the file begin.
+    `offset` is the byte at which the samples in the file begin.
     """
 
     file: str
@@ -54,7 +54,7 @@ class Lead(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A record: samples per second, their number, and its leads."""
+    """A record: its sampling rate (Hz), number of samples, and leads."""
 
     rate: float
     samples: int
@@ -62,9 +62,9 @@ class Header(NamedTuple):
 
 
 class Annotations(NamedTuple):
-    """What was noted, in time, each ``(annotation,)``: sample numbers, mnemonics, channels, and texts ("" where none).
+    """Annotations in order of time, each ``(annotation,)``: sample numbers, mnemonics, channels, and texts ("" for none).
 
-    ``rate``: samples per second, where the file says so.
+    ``rate``: samples per second, None if the file does not state it.
     """
 
     samples: npt.NDArray[np.int64]
@@ -80,26 +80,26 @@ def read_header(path: Path) -> Header:
     Raises
     ------
     DataError
-        It is no header, or says something that is not read here; the line is quoted.
+        The file is not a header, or uses an unsupported feature; the message quotes the line.
     """
     try:
         lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path.name} is no header of a record ({error}); fetch it again") from error
-    said = [line for line in lines if line and not line.startswith("#")]
-    first = said[0].split() if said else []
+        raise DataError(f"{path.name} is not a WFDB header ({error}); fetch it again") from error
+    lines = [line for line in lines if line and not line.startswith("#")]
+    first = lines[0].split() if lines else []
     try:
         if "/" in first[0]:
-            raise DataError(f"{path.name} is a record of several segments, which are not read here")
+            raise DataError(f"{path.name} is a record of several segments, which are not supported")
         count, rate, samples = int(first[1]), float(first[2].split("/")[0].split("(")[0]), int(first[3])
-        leads = tuple(_lead(line) for line in said[1 : 1 + count])
+        leads = tuple(_lead(line) for line in lines[1 : 1 + count])
     except (IndexError, ValueError) as error:
         raise DataError(
-            f"{path.name} is no header of a record with its number of leads, rate and samples: {' '.join(first)[:60]!r}"
+            f"{path.name} is not a WFDB header with number of leads, rate and samples: {' '.join(first)[:60]!r}"
         ) from error
     if len(leads) != count or not count or rate <= 0 or samples <= 0:
         raise DataError(
-            f"{path.name} promises {count} leads of {samples} samples at {rate} Hz and describes {len(leads)} leads"
+            f"{path.name} states {count} leads of {samples} samples at {rate} Hz, but describes {len(leads)} leads"
         )
     return Header(rate, samples, leads)
 
@@ -109,7 +109,7 @@ def _lead(line: str) -> Lead:
     parts = line.split(maxsplit=8)
     stored = STORED.fullmatch(parts[1])
     if stored is None:
-        raise DataError(f"signals of format {parts[1]!r} are not read here, only plain 212 and 16: {line!r}")
+        raise DataError(f"signals of format {parts[1]!r} are not supported, only plain 212 and 16: {line!r}")
     scaled = SCALED.fullmatch(parts[2] if len(parts) > 2 else "200")
     if scaled is None:
         raise ValueError(f"gain {parts[2]!r}")
@@ -127,39 +127,38 @@ def _lead(line: str) -> Lead:
 
 
 def read_lead(path: Path, header: Header, number: int) -> npt.NDArray[np.float64]:
-    """One lead in its units, ``(sample,)``; NaN where the recording says that it has no value.
+    """One lead in its units, ``(sample,)``; NaN for samples marked as missing.
 
     Raises
     ------
     DataError
-        The leads do not lie in one file of format 212 or 16, the file has another size, or the header's checksum differs.
+        The leads are not in one file of format 212 or 16, the file is too short, or the header's checksum differs.
     """
-    return _scaled(_stored(path, header), path, header, number)
+    return _in_units(_read_numbers(path, header), path, header, number)
 
 
 def read_leads(path: Path, header: Header) -> npt.NDArray[np.float64]:
-    """All leads, ``(lead, sample)``, in volts where their units are some, else in their units; NaN as for one.
+    """All leads, ``(lead, sample)``, in volts if their units are voltages, else in their units; NaN for missing samples.
 
     Raises
     ------
     DataError
-        As for one lead.
+        As for `read_lead`.
     """
-    numbers = _stored(path, header)
+    numbers = _read_numbers(path, header)
     values = np.empty((len(header.leads), header.samples))
     for number, lead in enumerate(header.leads):
-        values[number] = _scaled(numbers, path, header, number)
+        values[number] = _in_units(numbers, path, header, number)
         values[number] *= VOLTS.get(lead.units, 1.0)
     return values
 
 
-def _stored(path: Path, header: Header) -> npt.NDArray[np.int16]:
-    """The numbers of all leads, one sample of each after the other."""
-    kinds = {(one.file, one.format, one.offset) for one in header.leads}
-    ((_, format, offset), *others) = kinds
+def _read_numbers(path: Path, header: Header) -> npt.NDArray[np.int16]:
+    """The stored numbers of all leads, interleaved by sample."""
+    ((_, format, offset), *others) = {(lead.file, lead.format, lead.offset) for lead in header.leads}
     if others:
-        stored = ", ".join(f"{one.file} in format {one.format}" for one in header.leads)
-        raise DataError(f"{path.name}: leads are read from one file in one format, not from {stored}")
+        stored = ", ".join(f"{lead.file} in format {lead.format}" for lead in header.leads)
+        raise DataError(f"{path.name}: all leads must be in one file of one format, not in {stored}")
     total = header.samples * len(header.leads)
     expected = -(-total * 3 // 2) if format == 212 else 2 * total
     try:
@@ -168,26 +167,26 @@ def _stored(path: Path, header: Header) -> npt.NDArray[np.int16]:
         raise DataError(f"{path.name} cannot be read ({error}); fetch it again") from error
     if len(content) < expected:
         raise DataError(
-            f"{path.name} holds {len(content):,} bytes, {expected:,} are promised by its header; fetch it again"
+            f"{path.name} contains {len(content):,} bytes, but its header states {expected:,}; fetch it again"
         )
     return _twelve_bits(content[:expected], total) if format == 212 else content[:expected].view("<i2")
 
 
-def _scaled(
+def _in_units(
     numbers: npt.NDArray[np.int16], path: Path, header: Header, number: int
 ) -> npt.NDArray[np.float64]:
     lead = header.leads[number]
     values = numbers[number :: len(header.leads)].astype(np.int64)
     if lead.checksum is not None and (int(values.sum()) - lead.checksum) % 65536:
         raise DataError(
-            f"{path.name}: lead {lead.name or number} is not what its header's checksum says; fetch it again"
+            f"{path.name}: lead {lead.name or number} does not match the checksum in its header; fetch it again"
         )
     missing = -2048 if lead.format == 212 else -32768
     return np.where(values == missing, np.nan, (values - lead.baseline) / lead.gain)
 
 
 def _twelve_bits(content: npt.NDArray[np.uint8], total: int) -> npt.NDArray[np.int16]:
-    """Pairs of signed 12-bit numbers in three bytes: low byte, both high halves (the first's below), low byte."""
+    """Unpack pairs of signed 12-bit numbers in three bytes: low byte, both high nibbles (the first's lower), low byte."""
     padded = np.zeros(-(-len(content) // 3) * 3, dtype=np.uint8)
     padded[: len(content)] = content
     first, halves, second = padded.reshape(-1, 3).astype(np.int16).T
@@ -197,60 +196,62 @@ def _twelve_bits(content: npt.NDArray[np.uint8], total: int) -> npt.NDArray[np.i
 
 
 def read_annotations(path: Path) -> Annotations:
-    """Annotations in PhysioNet's own format: words of a code in 6 bits and a time since the last in 10.
+    """Read annotations in PhysioNet's format: words of a 6-bit code and a 10-bit interval since the previous one.
 
-    Channel and text of an annotation follow it; a channel holds until another is said. A note at sample 0 that states the
-    time resolution says how samples are counted and is no annotation.
+    Channel and text of an annotation follow it; a channel is valid until the next one. A note at sample 0 may state the
+    time resolution, by which samples are counted; it is not an annotation.
 
     Raises
     ------
     DataError
-        The file ends before its mark of the end, or contains an unknown code.
+        The file ends before its end mark, or contains an unknown code.
     """
     content = path.read_bytes()
     words = np.frombuffer(content[: len(content) // 2 * 2], dtype="<u2").tolist()
-    noted: list[_Note] = []
-    time = place = channel = 0
+    notes: list[_Note] = []
+    time = position = channel = 0
     rate = None
     while True:
-        if place >= len(words):
-            raise DataError(f"{path.name} ends before its mark of the end; fetch it again")
-        code, interval = words[place] >> 10, words[place] & 0x3FF
-        place += 1
+        if position >= len(words):
+            raise DataError(f"{path.name} ends before its end mark; fetch it again")
+        code, interval = words[position] >> 10, words[position] & 0x3FF
+        position += 1
         if code == 0 and interval == 0:
             break
         if code == SKIP:
-            if place + 1 >= len(words):
+            if position + 1 >= len(words):
                 raise DataError(f"{path.name} ends within an annotation; fetch it again")
-            far = (words[place] << 16) | words[place + 1]
-            time += far - (1 << 32) if far >> 31 else far
-            place += 2
-        elif code in (AUX, CHN) and not noted:
-            raise DataError(f"{path.name} begins with a text or channel of no annotation; fetch it again")
+            interval32 = (words[position] << 16) | words[position + 1]
+            time += interval32 - (1 << 32) if interval32 >> 31 else interval32
+            position += 2
+        elif code in (AUX, CHN) and not notes:
+            raise DataError(
+                f"{path.name} begins with a text or channel without an annotation; fetch it again"
+            )
         elif code == AUX:
-            text = content[2 * place : 2 * place + interval].rstrip(b"\0").decode("ascii", "replace")
-            place += (interval + 1) // 2
-            stated = RESOLUTION.match(text)
-            if stated and [note.sample for note in noted] == [0]:
-                rate = float(stated[1])
-                noted.clear()
+            text = content[2 * position : 2 * position + interval].rstrip(b"\0").decode("ascii", "replace")
+            position += (interval + 1) // 2
+            resolution = RESOLUTION.match(text)
+            if resolution and [note.sample for note in notes] == [0]:
+                rate = float(resolution[1])
+                notes.clear()
             else:
-                noted[-1] = noted[-1]._replace(text=text)
+                notes[-1] = notes[-1]._replace(text=text)
         elif code == CHN:
             channel = interval
-            noted[-1] = noted[-1]._replace(channel=channel)
+            notes[-1] = notes[-1]._replace(channel=channel)
         elif code not in (NUM, SUB):
             if code not in SYMBOLS:
                 raise DataError(
-                    f"{path.name} has the unknown annotation code {code}: is it an annotation file?"
+                    f"{path.name} has the unknown annotation code {code}: check that it is an annotation file"
                 )
             time += interval
-            noted.append(_Note(time, SYMBOLS[code], channel, ""))
+            notes.append(_Note(time, SYMBOLS[code], channel, ""))
     return Annotations(
-        samples=np.array([note.sample for note in noted], dtype=np.int64),
-        symbols=np.array([note.symbol for note in noted], dtype=str),
-        channels=np.array([note.channel for note in noted], dtype=np.int64),
-        texts=tuple(note.text for note in noted),
+        samples=np.array([note.sample for note in notes], dtype=np.int64),
+        symbols=np.array([note.symbol for note in notes], dtype=str),
+        channels=np.array([note.channel for note in notes], dtype=np.int64),
+        texts=tuple(note.text for note in notes),
         rate=rate,
     )
 
@@ -262,38 +263,37 @@ class _Note(NamedTuple):
     text: str
 
 
-# The last stage has no next one to end it; an epoch of sleep is 30 s long.
+# Duration (s) of the last sleep stage, which no next stage ends.
 EPOCH = 30.0
 
 
 def read_night(path: Path) -> Any:
-    """The recording as MNE's `RawArray`, in volts where its units say so; all channels are typed `eeg`.
+    """The recording as MNE's `RawArray`, in volts if its units are voltages; all channels have type `eeg`.
 
-    A sample that is marked as missing is NaN.
+    Samples marked as missing are NaN.
 
     Raises
     ------
     DataError
-        The header or the signals are not as the format has them.
+        The header or the signals do not follow the format.
     """
     import mne
 
     header = read_header(path)
-    beside = path.with_name(header.leads[0].file)
-    values = read_leads(beside, header)
+    values = read_leads(path.with_name(header.leads[0].file), header)
     names = [lead.name or f"lead{number}" for number, lead in enumerate(header.leads)]
     return mne.io.RawArray(values, mne.create_info(names, header.rate, "eeg"), verbose="ERROR")
 
 
 def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, str]]:
-    """Annotations as (onset, duration, text): `(x` to `x)` is one, any other text lasts until the next of its channel.
+    """Annotations as (onset, duration, text): `(x` to `x)` is one, other texts last until the next one of their channel.
 
-    Onset and duration are in seconds; the file counts samples at `rate` a second.
+    Onset and duration are in seconds; `rate` is the file's sampling rate in Hz.
 
     Raises
     ------
     DataError
-        The file ends within an annotation, or a span ends that never began, or never ends.
+        The file ends within an annotation, or a span has no beginning or no end.
     """
     marks: dict[int, list[tuple[float, str]]] = {}
     notes = read_annotations(path)
@@ -301,23 +301,25 @@ def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, 
         if text:
             marks.setdefault(int(channel), []).append((int(sample) / rate, text))
     spans: list[tuple[float, float, str]] = []
-    for found in marks.values():
+    for marks_of_channel in marks.values():
         open_at: dict[str, float] = {}
-        states = [(at, text) for at, text in found if not text.startswith("(") and not text.endswith(")")]
+        states = [
+            (at, text) for at, text in marks_of_channel if not text.startswith("(") and not text.endswith(")")
+        ]
         ends = [at for at, _ in states[1:]] + [states[-1][0] + EPOCH] if states else []
         spans += [(at, end - at, text) for (at, text), end in zip(states, ends, strict=True)]
-        for at, text in found:
+        for at, text in marks_of_channel:
             if text.startswith("("):
                 open_at[text[1:]] = at
             elif text.endswith(")"):
                 if text[:-1] not in open_at:
-                    raise DataError(f"{name}: {text[:-1]!r} ends at {at:g} s and never began")
-                begun = open_at.pop(text[:-1])
-                spans.append((begun, at - begun, text[:-1]))
+                    raise DataError(f"{name}: {text[:-1]!r} ends at {at:g} s without a beginning")
+                onset = open_at.pop(text[:-1])
+                spans.append((onset, at - onset, text[:-1]))
         if open_at:
-            lost, at = next(iter(open_at.items()))
+            unclosed, at = next(iter(open_at.items()))
             raise DataError(
-                f"{name}: {lost!r} begins at {at:g} s and never ends; annotations of heartbeats and rhythms are read by the "
-                "reader `wfdb_beats`"
+                f"{name}: {unclosed!r} begins at {at:g} s without an end; use the reader `wfdb_beats` for annotations "
+                "of heartbeats and rhythms"
             )
     return sorted(spans)

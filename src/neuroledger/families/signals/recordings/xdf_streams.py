@@ -1,4 +1,4 @@
-"""XDF files: one stream of samples becomes a recording, and the streams of markers its events, on one clock."""
+"""XDF files: a stream of samples becomes a recording, and streams of markers its events, on one clock."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from neuroledger.spec.base import Frozen
 
 __all__ = ["Streams", "read_xdf"]
 
-# What one of a unit is in volts; names as recorders write them.
+# Factors to volts, by the names of units that recorders write.
 VOLTS: Final[Mapping[str, float]] = {
     "v": 1.0, "volt": 1.0, "volts": 1.0, "mv": 1e-3, "millivolt": 1e-3, "millivolts": 1e-3, "uv": 1e-6, "µv": 1e-6,
     "μv": 1e-6, "microvolt": 1e-6, "microvolts": 1e-6, "nv": 1e-9, "nanovolt": 1e-9, "nanovolts": 1e-9,
 }  # fmt: skip
 KINDS: Final = frozenset({"eeg", "eog", "ecg", "emg", "seeg", "ecog", "mag", "grad"})
 MOST_DRIFT: Final = 0.05
-"""Share by which the rate of an amplifier may differ from the one that it states."""
+"""Largest relative difference between the rate of an amplifier and the rate that it states."""
 MOST_OFF: Final = 0.02
-"""Seconds by which the samples of one second may be off an even rate; less than that is jitter of their stamps."""
+"""Largest deviation of a second of samples from an even rate, in seconds; smaller ones are jitter of the time stamps."""
 
 
 class Streams(Frozen):
-    """Which streams of an XDF file are read, by their name or their type.
+    """The streams of an XDF file to read, by name or type.
 
     Attributes
     ----------
     samples
-        The stream that becomes the channels; without it, the only one of type EEG, or the only one with numbers at a
+        The stream that becomes the channels; by default, the only one of type EEG, or the only one of numbers at a
         constant rate.
     markers
-        Streams of texts that are the events; all of irregular rate that hold texts, where none is named.
+        Streams of texts that become the events; by default all streams of texts.
     """
 
     samples: str | None = None
@@ -48,16 +48,16 @@ class Streams(Frozen):
 
 
 def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
-    """An XDF file as MNE's `Raw`, in volts where the file states a unit, with the markers as annotations.
+    """An XDF file as MNE's `Raw`, in volts if the file states a unit, with the markers as annotations.
 
-    pyxdf aligns the clocks of all streams by the offsets that the file holds. Samples are taken to be even in time. A marker
-    is placed at the sample with its time. Values without a unit are passed on as they are
-    (`preprocessing: {stated: uV}` says what they are).
+    pyxdf aligns the clocks of all streams by the offsets in the file. Samples are assumed to be evenly spaced, and a marker
+    is placed at the sample with its time. Values without a unit are not scaled (declare it by
+    `preprocessing: {stated: uV}`).
 
     Raises
     ------
     DataError
-        The file is damaged, or has no such stream, several that could be meant, or samples are missing.
+        The file is damaged, the stream is missing or ambiguous, or samples are missing.
     UnavailableError
         pyxdf or MNE is not installed.
     """
@@ -74,15 +74,15 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
     logger.addHandler(problems)
     try:
         with parsing(path, "XDF"):
-            # Stamps as they are: pyxdf would draw its line through gaps of seconds.
+            # Without dejittering: pyxdf would fit a line through gaps of seconds.
             streams, _ = pyxdf.load_xdf(str(path), dejitter_timestamps=False)
     finally:
         logger.removeHandler(problems)
-    if problems.said:
-        # pyxdf goes on behind the damage: windows would then be cut at wrong times.
-        raise DataError(f"{path.name} is a damaged XDF file ({problems.said[0]}); fetch it again")
+    if problems.messages:
+        # pyxdf continues after the damage, and windows would be cut at wrong times.
+        raise DataError(f"{path.name} is a damaged XDF file ({problems.messages[0]}); fetch it again")
     samples = _samples(path.name, streams, wanted.samples)
-    rate, times = _evenly(path.name, samples, np.asarray(samples["time_stamps"], dtype=float))
+    rate, times = _regular_times(path.name, samples, np.asarray(samples["time_stamps"], dtype=float))
     values = np.asarray(samples["time_series"], dtype=float).T
     names, types, units = _channels(samples, len(values))
     factors = np.array([VOLTS.get(unit.strip().lower(), 1.0) for unit in units])
@@ -95,131 +95,133 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
 
 
 class _Problems(logging.Handler):
-    """What pyxdf reports of damage."""
+    """Collects the errors that pyxdf logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.messages.append(record.getMessage())
 
 
 def _require_xdf(path: Path) -> None:
-    """Return if the file begins as XDF does; pyxdf leaves others open."""
-    with parsing(path, "XDF"), gzip.open(path) if path.suffix == ".xdfz" else path.open("rb") as opened:
-        if opened.read(4) != b"XDF:":
+    """Return if the file begins like XDF; pyxdf would not close other files."""
+    with parsing(path, "XDF"), gzip.open(path) if path.suffix == ".xdfz" else path.open("rb") as file:
+        if file.read(4) != b"XDF:":
             raise ValueError("it does not begin with XDF:")
 
 
-def _said(stream: Mapping[str, Any], key: str) -> str:
+def _info(stream: Mapping[str, Any], key: str) -> str:
     value = stream["info"].get(key) or [""]
     return str(value[0] or "")
 
 
-def _shown(streams: Sequence[Mapping[str, Any]]) -> str:
-    said = [
-        f"{_said(one, 'name')!r} (type {_said(one, 'type') or 'none'}, {_said(one, 'nominal_srate') or '0'} Hz)"
-        for one in streams
+def _description(streams: Sequence[Mapping[str, Any]]) -> str:
+    descriptions = [
+        f"{_info(stream, 'name')!r} (type {_info(stream, 'type') or 'none'}, {_info(stream, 'nominal_srate') or '0'} Hz)"
+        for stream in streams
     ]
-    return ", ".join(said) or "no stream"
+    return ", ".join(descriptions) or "no stream"
 
 
-def _called(streams: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
-    by_name = [one for one in streams if _said(one, "name") == wanted]
-    return by_name or [one for one in streams if _said(one, "type").lower() == wanted.lower()]
+def _named(streams: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
+    by_name = [stream for stream in streams if _info(stream, "name") == wanted]
+    return by_name or [stream for stream in streams if _info(stream, "type").lower() == wanted.lower()]
 
 
 def _samples(file: str, streams: Sequence[Mapping[str, Any]], wanted: str | None) -> Mapping[str, Any]:
     """The stream that becomes the channels."""
-    even = [
-        one
-        for one in streams
-        if float(_said(one, "nominal_srate") or 0.0) > 0 and _said(one, "channel_format") != "string"
+    regular = [
+        stream
+        for stream in streams
+        if float(_info(stream, "nominal_srate") or 0.0) > 0 and _info(stream, "channel_format") != "string"
     ]
     if wanted is not None:
-        meant = _called(even, wanted)
+        candidates = _named(regular, wanted)
     else:
-        meant = [one for one in even if _said(one, "type").lower() == "eeg"] or even
-    if len(meant) != 1:
+        candidates = [stream for stream in regular if _info(stream, "type").lower() == "eeg"] or regular
+    if len(candidates) != 1:
         raise DataError(
-            f"{file} has {len(meant)} streams of samples{'' if wanted is None else f' called {wanted!r}'}: it has "
-            f"{_shown(streams)}. Say which one in the reader, `streams: {{samples: NAME}}`"
+            f"{file} has {len(candidates)} streams of samples{'' if wanted is None else f' named {wanted!r}'}: it has "
+            f"{_description(streams)}. Choose one in the reader, `streams: {{samples: NAME}}`"
         )
-    if len(meant[0]["time_stamps"]) < 2:
-        raise DataError(f"{file}: the stream {_said(meant[0], 'name')!r} holds no samples")
-    return meant[0]
+    if len(candidates[0]["time_stamps"]) < 2:
+        raise DataError(f"{file}: the stream {_info(candidates[0], 'name')!r} contains no samples")
+    return candidates[0]
 
 
-def _evenly(file: str, stream: Mapping[str, Any], stamps: Floats) -> tuple[float, Floats]:
-    """The stated rate, and the time of each sample on the straight line through the stamps, which jitter around it."""
-    rate, name = float(_said(stream, "nominal_srate")), _said(stream, "name")
-    number = np.arange(len(stamps), dtype=float)
-    step, first = np.polyfit(number, stamps, 1)
+def _regular_times(file: str, stream: Mapping[str, Any], stamps: Floats) -> tuple[float, Floats]:
+    """The stated rate, and the time of each sample by a linear fit to the time stamps, which removes their jitter."""
+    rate, name = float(_info(stream, "nominal_srate")), _info(stream, "name")
+    numbers = np.arange(len(stamps), dtype=float)
+    step, first = np.polyfit(numbers, stamps, 1)
     if not step > 0 or abs(step * rate - 1.0) > MOST_DRIFT:
         seen = (len(stamps) - 1) / max(float(stamps[-1] - stamps[0]), 1e-9)
         raise DataError(
             f"{file}: {name!r} states {rate:g} Hz, and its {len(stamps)} samples come at {seen:.4g} Hz: samples were lost, "
             "or the rate is wrong"
         )
-    times = first + step * number
-    # A late package is followed by early ones; after a gap, all are late.
+    times = first + step * numbers
+    # A late packet is followed by early ones; after a gap, all are late.
     size = max(round(rate), 1)
-    rest = stamps - times
-    medians = np.array([np.median(rest[at : at + size]) for at in range(0, len(rest), size)])
+    residuals = stamps - times
+    medians = np.array([np.median(residuals[at : at + size]) for at in range(0, len(residuals), size)])
     if np.abs(medians).max() > max(2.0 / rate, MOST_OFF):
         at = int(np.abs(np.diff(medians)).argmax())
         after = float(stamps[min((at + 1) * size, len(stamps) - 1)] - stamps[0])
         raise DataError(
             f"{file}: samples of {name!r} are missing or its clock jumped, by {np.diff(medians)[at]:+.3g} s at about "
-            f"{after:.0f} s from the beginning: cut the recording there, or write its "
-            " parts as files of their own"
+            f"{after:.0f} s from the beginning: cut the recording there, or store its "
+            "parts as separate files"
         )
     return rate, times
 
 
 def _channels(stream: Mapping[str, Any], count: int) -> tuple[list[str], list[str], list[str]]:
-    """Names, types as MNE calls them, and units of the channels, as far as the file says them."""
-    described = (stream["info"].get("desc") or [None])[0] or {}
-    block = (described.get("channels") or [None])[0] or {}
-    said: list[Mapping[str, Any]] = [one or {} for one in block.get("channel") or []]
-    if len(said) != count:
-        said = [{} for _ in range(count)]
+    """Names, MNE types and units of the channels, with defaults for what the file does not state."""
+    description = (stream["info"].get("desc") or [None])[0] or {}
+    block = (description.get("channels") or [None])[0] or {}
+    channels: list[Mapping[str, Any]] = [channel or {} for channel in block.get("channel") or []]
+    if len(channels) != count:
+        channels = [{} for _ in range(count)]
 
     def text(channel: Mapping[str, Any], key: str) -> str:
         return str((channel.get(key) or [""])[0] or "")
 
-    names = [text(channel, "label") or f"channel{number}" for number, channel in enumerate(said)]
+    names = [text(channel, "label") or f"channel{number}" for number, channel in enumerate(channels)]
     if len(set(names)) != count:
         names = [f"{name}_{number}" for number, name in enumerate(names)]
-    whole = _said(stream, "type").lower()
-    types = [(text(channel, "type") or whole).lower() for channel in said]
+    default = _info(stream, "type").lower()
+    types = [(text(channel, "type") or default).lower() for channel in channels]
     return (
         names,
         [kind if kind in KINDS else "misc" for kind in types],
-        [text(channel, "unit") for channel in said],
+        [text(channel, "unit") for channel in channels],
     )
 
 
 def _markers(
     file: str, streams: Sequence[Mapping[str, Any]], wanted: Sequence[str], times: Floats, rate: float
 ) -> tuple[list[float], list[str], list[str]]:
-    """Seconds from the first sample, counted in samples, and what each marker says, in order of time; those beyond."""
-    texts = [one for one in streams if _said(one, "channel_format") == "string"]
-    chosen = texts if not wanted else [one for name in wanted for one in _called(texts, name)]
-    lost = [name for name in wanted if not _called(texts, name)]
-    if lost:
-        raise DataError(f"{file} has no stream of markers {', '.join(lost)}; it has {_shown(streams)}")
-    found: list[tuple[float, str]] = []
+    """Onsets of the markers in seconds (whole samples) and their texts, in order of time; and texts of markers beyond."""
+    texts = [stream for stream in streams if _info(stream, "channel_format") == "string"]
+    chosen = [stream for name in wanted for stream in _named(texts, name)] if wanted else texts
+    missing = [name for name in wanted if not _named(texts, name)]
+    if missing:
+        raise DataError(
+            f"{file} has no stream of markers {', '.join(missing)}; it has {_description(streams)}"
+        )
+    markers: list[tuple[float, str]] = []
     beyond: list[str] = []
     for stream in chosen:
         for time, row in zip(stream["time_stamps"], stream["time_series"], strict=True):
-            # By the stamps, not by the rate: a clock that drifts by a hundredth shifts an hour's last events by 36 s.
+            # By the time stamps, not the rate: a clock drift of 1 % shifts the last events of an hour by 36 s.
             at = float(np.interp(time, times, np.arange(len(times)), left=-1.0, right=-1.0))
-            said = "/".join(str(cell) for cell in row)
+            text = "/".join(str(cell) for cell in row)
             if at >= 0:
-                found.append((round(at) / rate, said))
+                markers.append((round(at) / rate, text))
             else:
-                beyond.append(said)
-    found.sort()
-    return [onset for onset, _ in found], [text for _, text in found], beyond
+                beyond.append(text)
+    markers.sort()
+    return [onset for onset, _ in markers], [text for _, text in markers], beyond
