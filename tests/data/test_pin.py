@@ -229,9 +229,13 @@ def test_others_bring_the_files_by_hand_through_their_own_folder(
             "has no column 'Diagnosis'; it has participant_id, Group, Age",
         ),
         (lambda tree: None, {"label": "Handedness"}, "has no 'Handedness' in participants.tsv"),
-        (lambda tree: None, {"label": "Group", "task": "sleep"}, "holds no recording of task 'sleep'"),
+        (lambda tree: None, {"label": "Group", "task": "sleep"}, "contains no recording of task 'sleep'"),
         (lambda tree: None, {"label": "Group", "bids": True}, "--bids needs --task"),
-        (lambda tree: shutil.rmtree(tree / "sub-06"), {"label": "Group"}, "expects 6 subjects, .* holds 5"),
+        (
+            lambda tree: shutil.rmtree(tree / "sub-06"),
+            {"label": "Group"},
+            "expects 6 subjects, .* contains 5",
+        ),
         (
             lambda tree: (tree / "sub-01/eeg/sub-01_task-rest_eeg.vmrk").unlink(),
             {"label": "Group"},
@@ -290,7 +294,7 @@ def test_events_of_the_recordings_are_listed_until_they_are_named(
     monkeypatch.chdir(place)
     named = ["--named", "{subject} a_raw.fif"]
     assert main(["pin", "Rest", "--from", str(folder), *named]) == 2
-    assert "say what they mean with --event DESCRIPTION=LABEL" in (said := capsys.readouterr().err)
+    assert "give their labels by --event DESCRIPTION=LABEL" in (said := capsys.readouterr().err)
     assert "has 'go', 'stop'" in said
     assert main(["pin", "Rest", "--from", str(folder), *named, "--event", "go"]) == 2
     assert (

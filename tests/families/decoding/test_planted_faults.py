@@ -138,7 +138,7 @@ def test_one_recording_under_two_names_is_refused_where_it_is_pinned(
     assert main(["--root", str(place), "pin", "Mine", "--from", str(folder)]) != 0
     said = capsys.readouterr().err
     files = [one.ending.format(f"{who}_1") for who in ("anna", "bela")]
-    assert f"{files[0]} of anna and {files[1]} of bela hold the same bytes" in said, said
+    assert f"{files[0]} of anna and {files[1]} of bela contain the same bytes" in said, said
 
 
 @pytest.mark.parametrize("name", ["gdf", "cnt", "xdf", "parquet"])

@@ -196,7 +196,7 @@ def test_a_person_too_few_is_said(tmp_path: Path, repository: Path) -> None:
     folder = downloads(tmp_path / "nm000134")
     for path in (folder / "sub-20").rglob("*_eeg.edf"):
         path.unlink()
-    with pytest.raises(RequestError, match=r"Xu2025Alljoined expects 20 subjects, .* holds 19"):
+    with pytest.raises(RequestError, match=r"Xu2025Alljoined expects 20 subjects, .* contains 19"):
         pin(open_catalog(place), ID, Downloads(folder=folder))
     assert main(["--root", str(place), "pin", ID, "--from", str(folder)]) != 0
     with pytest.raises(UnavailableError, match="Xu2025Alljoined"):

@@ -81,7 +81,7 @@ def test_tables_say_which_file_a_number_stands_for(files: dict[str, Path], tmp_p
     with pytest.raises(DataError, match=r"stimulus 2 is dog_1\.jpg in one row, cat_1\.jpg in another"):
         listed(files, **told)
     files[name].write_text(head)
-    with pytest.raises(DataError, match="do not say the file of 1 stimuli, first 3"):
+    with pytest.raises(DataError, match="do not list the file of 1 stimuli, first 3"):
         listed(files, **told)
     files[name].write_text("trial,image_nr\n")
     with pytest.raises(DataError, match=r"P2\.csv has no column image_path"):
@@ -90,9 +90,9 @@ def test_tables_say_which_file_a_number_stands_for(files: dict[str, Path], tmp_p
 
 def test_what_is_missing_is_named(files: dict[str, Path]) -> None:
     fewer = {name: path for name, path in files.items() if not name.endswith("x.jpg")}
-    with pytest.raises(DataError, match=r"train/3 is number 3 of .*, of which 2 are there"):
+    with pytest.raises(DataError, match=r"train/3 is number 3 of .*, but only 2 exist"):
         listed(fewer)
     with pytest.raises(DataError, match="no ieeg events of task 'train' or 'test'"):
         listed(files, datatype="ieeg")
-    with pytest.raises(DataError, match="`events` say no stimuli"):
+    with pytest.raises(DataError, match="has no `events`"):
         listed(files, events=None)

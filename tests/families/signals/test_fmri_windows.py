@@ -327,7 +327,7 @@ def test_windows_beyond_the_run_are_refused_or_left_out_and_counted(one: tuple[P
     root, fields = one
     longer = {**fields, "window": {"start": 2.0, "duration": 8.0}}
     with pytest.raises(
-        DataError, match=r"1 of 3 windows do not lie within its 20 volumes, first that of the event at 32"
+        DataError, match=r"1 of 3 windows extend beyond its 20 volumes, first that of the event at 32"
     ):
         read(root, longer)
     data = read(root, {**longer, "beyond": "left_out"})
@@ -335,7 +335,7 @@ def test_windows_beyond_the_run_are_refused_or_left_out_and_counted(one: tuple[P
     assert data.assembly["stimulus_id"].values.tolist() == ["a.png", "b.png"]
     assert data.assembly["left_out"].values.tolist() == [1, 1]
     assert data.notes == ("1 windows that do not lie within their run were left out, of 1 runs",)
-    with pytest.raises(DataError, match="3 of 3 windows do not lie within"):
+    with pytest.raises(DataError, match="3 of 3 windows extend beyond"):
         read(root, {**longer, "window": {"start": 60.0, "duration": 8.0}, "beyond": "left_out"})
     with pytest.raises(DataError, match="has 20 volumes, fewer than the 30 that are used"):
         read(root, {**fields, "volumes": 30})

@@ -154,26 +154,26 @@ def _emptied(folder: Path) -> None:
 CASES: list[tuple[Callable[[Path], Any], str]] = [
     (_without("Order"), "AliceChapterOne-EEG.csv has no column Order; it has Word"),
     (lambda f: (f / "proc.zip").unlink(), r"proc\.zip is not among the files"),
-    (lambda f: (f / "proc.zip").write_bytes(b"no"), r"proc\.zip is no ZIP archive"),
+    (lambda f: (f / "proc.zip").write_bytes(b"no"), r"proc\.zip is not a ZIP archive"),
     (
         lambda f: archive(f / "proc.zip", {"S03": trials(TEXT, STARTS)}),
         r"no tables of trials S01\.mat.*leave_out",
     ),
     (
         _proc(trl=_edited((4, 7), 900)),
-        "1 trials are of words that the story does not have, first `Order` 906",
+        "1 trials have words that are not in the story, first `Order` 906",
     ),
     (_proc(trl=lambda t: t[[0, 0, 1]], tot_trials=3), "a word has two trials"),
-    (_proc(tot_trials=2129), "`trl` has 12 trials, and `tot_trials` says 2129"),
-    (_proc(trl=_edited((5, 7), -1)), "1 trials are not of the word|a word has two trials"),
+    (_proc(tot_trials=2129), "`trl` has 12 trials, but `tot_trials` is 2129"),
+    (_proc(trl=_edited((5, 7), -1)), "1 trials differ from the word|a word has two trials"),
     (
         _proc(trl=_edited((5, 5), 2.0)),
-        r"not of the word that the story has under their `Order`, first 7 \('sitting'\)",
+        r"differ from the word that the story has for their `Order`, first 7 \('sitting'\)",
     ),
     (_proc(trl=_edited((0, 4), 3.0)), "its segment is 4 in the trials and 1 in the story"),
     (_proc(varnames=np.array(["a", "b"], dtype=object)), "10 columns and `varnames` 2 names"),
     (_proc(varnames=np.array(list("abcdefg"), dtype=object)), "no column `Order`"),
-    (_proc(trl=_edited((11, 0), 9000)), "and S01.vhdr lasts 14 s: are the two a pair"),
+    (_proc(trl=_edited((11, 0), 9000)), "but S01.vhdr lasts 14 s: check that the two files belong together"),
     (lambda f: (f / "S01.eeg").unlink(), "cannot be read by MNE"),
     (_emptied, "is not among the files: x"),
 ]
@@ -192,7 +192,7 @@ def test_a_missing_companion_and_nobody_left_are_told(folder: Path) -> None:
     names = [name for name in files(folder) if name != "S03.vmrk"]
     with pytest.raises(DataError, match=r"S03\.vhdr lacks S03\.vmrk"):
         component.reads(names, component.bind(TOLD))
-    with pytest.raises(DataError, match=r"no recording called .* but 3 that are left out"):
+    with pytest.raises(DataError, match=r"no recording that matches .* except 3 that are left out"):
         read(folder, leave_out=["S01", "S02", "S03"])
     with pytest.raises(DataError, match="no channel of the montage biosemi64"):
         read(folder, montage="biosemi64")

@@ -78,6 +78,6 @@ def test_an_asset_without_a_hash_and_a_missing_dandiset_are_refused(
         "results": [asset("sub-A/x.nwb", None)],
         "next": None,
     }
-    with pytest.raises(RequestError, match=r"no SHA-256 of sub-A/x\.nwb"):
+    with pytest.raises(RequestError, match=r"no SHA-256 for sub-A/x\.nwb"):
         import_dandi(open_catalog(place), "000001", "No", version="draft", window=(0.0, 0.5), api=api)
     assert not (place / "specs" / "datasets" / "No.yaml").exists()

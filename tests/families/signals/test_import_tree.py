@@ -179,7 +179,7 @@ def test_hashes_that_can_be_forged_several_tasks_and_foreign_listings_are_refuse
 ) -> None:
     tree(tmp_path / "clone", kind="MD5E")
     with (
-        pytest.raises(RequestError, match=r"no SHA-256 of 2 files.*can be forged"),
+        pytest.raises(RequestError, match=r"no SHA-256 for 2 files.*can be forged"),
         open_tree("openneuro", "ds000001", str(tmp_path / "clone")) as found,
     ):
         import_tree(open_catalog(place), found, "Hands", Wanted())
@@ -197,7 +197,7 @@ def test_hashes_that_can_be_forged_several_tasks_and_foreign_listings_are_refuse
     damaged = listing(tmp_path / "bad.tsv", rows("1"))
     damaged.write_text(damaged.read_text().replace(digest(b"1"), "abc"))
     with (
-        pytest.raises(RequestError, match=r"bad\.tsv:4: 'abc' is no SHA-256"),
+        pytest.raises(RequestError, match=r"bad\.tsv:4: 'abc' is not a SHA-256"),
         open_tree("nemar", "nm000001", str(damaged)),
     ):
         pass

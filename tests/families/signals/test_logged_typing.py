@@ -253,8 +253,8 @@ def _deeper(folder: Path) -> None:
         (_twice, f"{FILE} has 2 logs, {LOG}, .*list2.mat: keep one"),
         (_same, "are both block 1 of session 2 of subject 5: declare under `naming.rules` which one to leave out"),
         (_gone, r"005_DECOMEG_S2_9005_task1.vhdr cannot be opened without 005_DECOMEG_S2_9005_task1.vmrk"),
-        (_alone, f"{EEG} expects 20 subjects, .* holds 19"),
-        (_deeper, "holds no recording below EEG/EEG called .* with a log below EEG/logs"),
+        (_alone, f"{EEG} expects 20 subjects, .* contains 19"),
+        (_deeper, "contains no recording below EEG/EEG that matches .* and has a log below EEG/logs"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_stops_before_anything_is_written(

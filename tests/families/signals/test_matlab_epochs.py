@@ -426,9 +426,9 @@ def test_files_are_pinned_with_their_events(place: Path, tmp_path: Path) -> None
 
 
 def test_whose_a_file_is_must_be_said(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"does not say whose it is, by \{subject\}"):
+    with pytest.raises(DataError, match=r"has no \{subject\}"):
         read(small(tmp_path, mat5), TOLD | {"named": {"S{run}.mat": {}}})
-    with pytest.raises(DataError, match=r"no file is called T\{subject\}\.mat: S1\.mat"):
+    with pytest.raises(DataError, match=r"no file matches T\{subject\}\.mat: S1\.mat"):
         read(small(tmp_path, mat5), TOLD | {"named": {"T{subject}.mat": {}}})
 
 

@@ -154,7 +154,7 @@ def test_what_a_file_does_not_say_is_asked_for(tmp_path: Path) -> None:
         read(path, "NeuroExplorer", events=("go",))
     slow = nex(tmp_path / "b.nex", signals={"A1": samples()[0], "slow": samples()[1][::2]})
     with pytest.raises(
-        DataError, match=r"different rates or lengths .*`neo: \{signals: \[NAME\]\}`.*slow \(1 channels"
+        DataError, match=r"different rates or lengths; .*`neo: \{signals: \[NAME\]\}`.*slow \(1 channels"
     ):
         read(slow, "NeuroExplorer")
     assert read(slow, "NeuroExplorer", signals=("A*",)).sizes["channel"] == 1
@@ -226,7 +226,7 @@ def test_a_folder_is_pinned_with_all_files_of_each_recording_and_read_in_the_san
         .replace("name: mne_epochs", "name: neo_epochs")
         .replace("  recordings: []", f"  recordings: []\n  neo: {{format: {format}, kind: eeg}}")
     )
-    with pytest.raises(RequestError, match=r"does not state whose .* recordings are"):
+    with pytest.raises(RequestError, match=r"does not state the subjects of .* recordings"):
         pin(open_catalog(place), "Rest", Downloads(folder=folder, label="group"))
     asked = Downloads(folder=folder, named=(pattern,), label="group")
     assert pin(open_catalog(place), "Rest", asked).subjects == 6

@@ -88,7 +88,7 @@ def test_wrong_files_are_named(tmp_path):
 def test_what_does_not_match_is_refused(tmp_path):
     series, mask = _series()
     files = _files(tmp_path, series, mask[:2])
-    with pytest.raises(DataError, match="no series with a mask of its size"):
+    with pytest.raises(DataError, match="a series and a mask of the same size"):
         _read(files)
     files = _files(tmp_path, series, mask)
     files["labels.txt"].write_text("face 0\n" * 3)

@@ -130,7 +130,7 @@ def test_files_without_a_subject_or_column_and_damaged_ones_are_refused(tmp_path
     with pytest.raises(DataError, match="no column cue; they have start_time, stop_time, direction"):
         read(tmp_path / "b.nwb", window=NwbWindow(duration=1.0), facts={"label": "cue"})
     with pytest.raises(
-        DataError, match="no 'eeg': its acquisition and processing holds behavior, lfp, and no 'eeg'"
+        DataError, match="no 'eeg': its acquisition and processing contains behavior, lfp, but not 'eeg'"
     ):
         read(tmp_path / "b.nwb", window=NwbWindow(duration=1.0), series="eeg")
     (tmp_path / "c.nwb").write_bytes((tmp_path / "b.nwb").read_bytes()[:2000])
@@ -164,7 +164,7 @@ def test_series_of_a_processing_module_are_found_by_their_place_and_by_even_stam
         assert found["channel_id"].values.tolist() == ["field_0", "field_1"]
         assert found.attrs["sampling_rate"] == RATE
     with pytest.raises(
-        DataError, match="'ecephys/LFP' is no series; it holds field: name one as `ecephys/LFP/NAME`"
+        DataError, match="'ecephys/LFP' is not a series; it contains field: choose one by `ecephys/LFP/NAME`"
     ):
         read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series="ecephys/LFP")
 

@@ -133,6 +133,6 @@ def test_a_table_without_a_session_stops_the_pin_and_nothing_is_written(
         write_typing(folder, name, "1", [(5.0, "x")])
     before = (place / "specs/datasets" / f"{TYPING}.yaml").read_bytes()
     assert main(["--root", str(place), "pin", TYPING, "--from", str(folder)]) != 0
-    assert "leaves out 1 recordings that are here, first b.hdf5" in capsys.readouterr().err
+    assert "has no line for 1 recordings, first b.hdf5" in capsys.readouterr().err
     assert (place / "specs/datasets" / f"{TYPING}.yaml").read_bytes() == before
     assert not (place / "data").exists()

@@ -210,7 +210,7 @@ def test_downloads_become_scores_by_commands_alone(
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
     assert main(["pin", id, "--from", str(folder)]) == 0
     assert f"pinned {count} files of {PEOPLE} subjects" in (said := capsys.readouterr().out)
-    assert ("6 recordings are not called" in said) == (write is challenge)
+    assert ("6 recordings do not match" in said) == (write is challenge)
     assert main(["pin", id, "--from", str(folder)]) == 0
     assert "already pinned and in place" in capsys.readouterr().out
     assert main(["validate", id]) == 0
@@ -275,7 +275,7 @@ def unknown(folder: Path) -> None:
         (
             lambda folder: (folder / "SC4031E0-PSG.edf").unlink(),
             RequestError,
-            r"expects 6 subjects, .* holds 5",
+            r"expects 6 subjects, .* contains 5",
         ),
     ],
 )
@@ -297,7 +297,7 @@ def test_annotations_beside_recordings_are_not_those_of_bids(
 ) -> None:
     root = place("Dan2023Bids")
     seizures(tmp_path / "download")
-    with pytest.raises(RequestError, match="leave out --bids"):
+    with pytest.raises(RequestError, match="omit --bids"):
         pin(
             open_catalog(root),
             "Dan2023Bids",

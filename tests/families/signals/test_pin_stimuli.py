@@ -209,7 +209,7 @@ def test_a_missing_table_says_how_it_is_made(place: Path, folder: Path) -> None:
         ('where: {trial_type: ["image*"]}', "where: {}", r"event 1: stim_file is empty"),
         ('pattern: "image/{value}"', 'pattern: "photo/{value}"', "does not match"),
         ("duration: 1.0}", "duration: 1.0, stride: 1.0}", r"remove `window\.stride`"),
-        ("{embedding: embedding.nc}", "{clip: embedding.nc}", "retrieves 'embedding', and Seen has no such"),
+        ("{embedding: embedding.nc}", "{clip: embedding.nc}", "retrieves 'embedding', but Seen has no such"),
     ],
 )
 def test_what_the_events_lack_is_named(place: Path, folder: Path, old: str, new: str, words: str) -> None:

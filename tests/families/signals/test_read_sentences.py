@@ -143,7 +143,7 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
     ),
     (
         lambda f: results(f / "osfstorage", TASK, "ZAB", TEXTS[:4]),
-        "the eye tracker saw 5 sentences, and .*resultsZAB_SR.mat has 4",
+        "the eye tracker has 5 sentences, but .*resultsZAB_SR.mat has 4",
     ),
     (lambda f: results(f / "osfstorage", TASK, "ZAB", [None] * 5), "no sentence with a text"),
     (
@@ -182,7 +182,7 @@ def test_what_does_not_fit_is_one_error(folder: Path, change: Callable[[Path], A
 
 
 def test_a_task_that_nobody_did_and_windows_that_overlap_are_told(folder: Path) -> None:
-    with pytest.raises(DataError, match="nobody's task2-NR is among the files"):
+    with pytest.raises(DataError, match="no file is of task2-NR"):
         read(folder, tasks={TASK: 2, "task2-NR": 6})
     with pytest.raises(DataError, match=r"overlap; raise `window\.stride`"):
         read(folder, window={"start": 0.0, "duration": 3.0, "stride": 1.0})

@@ -176,7 +176,7 @@ def test_left_out_sentences_are_counted_and_too_many_refused(folder: Path) -> No
     lost = [pair for pair in triggers(TRIALS) if pair[0] != 6.5]  # one word's trigger
     record(folder / "osfstorage", "EDIN", 2, signal(TRIALS), lost)
     with pytest.raises(
-        DataError, match=r"edin2\.bdf: of 3 sentences, 1 are not those of the list.*9 words came, and item 3"
+        DataError, match=r"edin2\.bdf: of 3 sentences, 1 do not match the list.*9 words came, and item 3"
     ):
         read(folder)
     data = read(folder, tolerate=0.4)
@@ -236,15 +236,15 @@ def _twice(folder: Path) -> None:
 CASES: list[tuple[Callable[[Path], Any], str]] = [
     (
         _trigger(254),
-        r"2 of 7 recordings have triggers that mean nothing here, first edin2\.bdf: 190 \(1 times\), 254 \(1 times\)",
+        r"2 of 7 recordings have unknown triggers, first edin2\.bdf: 190 \(1 times\), 254 \(1 times\)",
     ),
     (_removed("Stimuli/Stimuli.zip"), r"Stimuli/Stimuli\.zip is not among the files"),
-    (_removed(f"{RAW}/KENT/kent0003.vmrk"), r"kent0003\.vhdr lacks kent0003\.vmrk: it is not beside it; get it"),
+    (_removed(f"{RAW}/KENT/kent0003.vmrk"), r"kent0003\.vhdr lacks kent0003\.vmrk: it is neither .* nor in an archive"),
     (_removed(f"{RAW}/BIRM/Extra.zip"), r"BIRM lacks Raw and Processed data/Raw data/BIRM/Extra\.zip"),
     (lambda f: shutil.rmtree(f / "osfstorage" / RAW / "EDIN"), "EDIN has no recordings"),
     (
         lambda f: packed(f / "osfstorage", "YORK", {"P1_to_P13_vmrk_vhdr.zip": ("", [])}),
-        r"YORK5\.eeg lacks YORK5\.vhdr: it is not beside it and not in P1_to_P13_vmrk_vhdr\.zip",
+        r"YORK5\.eeg lacks YORK5\.vhdr: it is neither in the same folder nor in P1_to_P13_vmrk_vhdr\.zip",
     ),
     (_book("Stimuli/other.xlsx"), "Stimuli.zip has no Stimuli/Sentence Materials/REPLICATION_ITEMS.xlsx; it has"),
     (_book(WORKBOOK, b"no workbook"), r"REPLICATION_ITEMS\.xlsx cannot be read"),
@@ -265,7 +265,7 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
             signal(TRIALS),
             [(at, 170 if code == 103 else code) for at, code in triggers(TRIALS)],
         ),
-        r"kent0003\.vhdr: of 3 sentences, 1 are not .* the list has no prediction item 70 \(expected\)",
+        r"kent0003\.vhdr: of 3 sentences, 1 do not match .* the list has no prediction item 70 \(expected\)",
     ),
 ]  # fmt: skip
 

@@ -175,7 +175,7 @@ def test_a_suite_is_read_region_by_region_and_all_criteria_must_hold(tmp_path: P
     # "the cats run" is shorter than "the cats runs", and longer than "the cats r", in item 0
     assert nl.metric("formula", formulas=[], **spec)(found.source, found.target).value == 0.75
     path.write_text("{}", encoding="utf-8")
-    with pytest.raises(DataError, match="no SyntaxGym suite"):
+    with pytest.raises(DataError, match="not a SyntaxGym suite"):
         syntax_suite({"agreement.json": path})
     with pytest.raises(MetricError, match="carry no 'criterion'"):
         nl.metric("formula", formulas=[], **spec)(found.source.drop_vars("criterion"), found.target)

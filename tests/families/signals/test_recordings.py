@@ -172,7 +172,7 @@ def test_prepared_signals_with_their_split_file_and_clusters(tmp_path):
     clusters = found["sentence_cluster"].values
     assert clusters[0] == clusters[1] != clusters[2]
     (tmp_path / "splits.csv").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match="leaves out 1 events, first E39"):
+    with pytest.raises(DataError, match="lacks 1 events, first E39"):
         prepared_signals(files, split_file="splits.csv")
 
 

@@ -40,9 +40,9 @@ def test_clips_of_the_published_films_are_listed_by_the_spec(
     # The last clip ends with the recording: 8 minutes and 40 seconds.
     assert rows[-1] == ("block-7_subblock-40_clip-5", "Video/7th_10min.mp4", 518.0, 2.0)
     schedule = {**reader.parameters["schedule"]}
-    with pytest.raises(DataError, match=r"block 3: 0 films are called Video/3\?\?_10min\.mp4"):
+    with pytest.raises(DataError, match=r"block 3: 0 films match Video/3\?\?_10min\.mp4"):
         listed({name: path for name, path in files.items() if "3rd" not in name}, reader.parameters)
-    with pytest.raises(DataError, match=r"`schedule\.films` does not say how"):
+    with pytest.raises(DataError, match=r"`schedule\.films`, which is empty"):
         listed(files, reader.parameters | {"schedule": schedule | {"films": ""}})
     with pytest.raises(DataError, match=r"All_video_label\.npy is not among the files"):
         listed({}, reader.parameters)

@@ -60,7 +60,7 @@ def test_a_stated_resolution_is_no_annotation(folder):
     read = read_annotations(folder / "100.atr")
     assert (read.samples.tolist(), read.symbols.tolist(), read.rate) == ([5, 90], ["N", "V"], 360.0)
     (folder / "100.atr").write_bytes(annotations([(5, "N"), (90, "V")], "125.5"))
-    with pytest.raises(DataError, match=r"100.atr counts samples at 125.5 Hz, its record has 360 Hz"):
+    with pytest.raises(DataError, match=r"100.atr counts samples at 125.5 Hz, but its record has 360 Hz"):
         wfdb_beats(files_of(folder), parts=PARTS)
 
 
@@ -109,7 +109,7 @@ def test_one_record_is_divided_in_time_and_people_are_kept_apart(folder):
     assert train.sum() == sum(at < 0.4 * LENGTH for at in AT)
     assert set(found["label"].values.tolist()) == {"normal", "abnormal"}
     with pytest.raises(
-        DataError, match="100 and 101 are of one person and lie both in the training and in the test"
+        DataError, match="100 and 101 are of one person, but are in both the training and the test"
     ):
         wfdb_beats(files_of(folder), parts=PARTS, people=(("100", "101"),))
     kept = wfdb_beats(files_of(folder), parts=PARTS, people=(("101", "102"),)).assembly
@@ -124,7 +124,7 @@ def test_one_record_is_divided_in_time_and_people_are_kept_apart(folder):
         ({"parts": {"train": ("100",), "test": ("100",)}}, "in two parts"),
         ({"parts": {"train": ("100",), "test": ("300",)}}, "record 300 has no header 300.hea"),
         ({"until": 0.5, "classes": {"x": "NV", "y": "AN"}}, "in two classes"),
-        ({"until": 0.5, "classes": {"x": "N+"}}, r"\+ stands for no heartbeat"),
+        ({"until": 0.5, "classes": {"x": "N+"}}, r"\+ is not the mnemonic of a heartbeat"),
         ({"until": 0.5, "leads": ("MLII",)}, "has the leads V5, V2, none of MLII"),
     ],
 )
@@ -146,7 +146,7 @@ def test_what_is_asked_for_must_be_there(folder, options, words):
         ("100.atr", annotations([(5, "N"), (90, "V")])[:-2], "ends before its end mark"),
         ("100.atr", b"\x05\x3c\x00\x00", "has the unknown annotation code 15"),
         ("100.atr", b"\x00\xec\x01\x00", "ends within an annotation"),
-        ("100.atr", annotations([(5, "N")]), "holds 1 heartbeats"),
+        ("100.atr", annotations([(5, "N")]), "contains 1 heartbeats"),
         ("100.hea", b"100 2 360\n", "not a WFDB header"),
         ("100.hea", b"100/3 2 360 9000\n", "several segments"),
         ("100.hea", b"100 2 360 9000\n100.dat 212 200 11 1024 995 1 0 MLII\n", "describes 1 leads"),

@@ -45,7 +45,7 @@ def test_names_of_files_are_not_taken_for_people(place: Path, tmp_path: Path) ->
     path = place / "specs" / "datasets" / "Rest.yaml"
     before = path.read_text()
     with pytest.raises(
-        RequestError, match=r"does not state whose 3 recordings are: left\.edf, .*--named"
+        RequestError, match=r"does not state the subjects of 3 recordings: left\.edf, .*--named"
     ) as refused:
         pin(open_catalog(place), "Rest", Downloads(folder=folder))
     assert "recordings.tsv" in str(refused.value)
@@ -65,7 +65,7 @@ def test_a_declared_pattern_says_whose_they_are_and_what_is_decoded(place: Path,
     )
     done = pin(open_catalog(place), "Rest", Downloads(folder=folder))
     assert done.subjects == 6
-    assert any("1 recordings are not called" in remark and "notes.edf" in remark for remark in done.remarks)
+    assert any("1 recordings do not match" in remark and "notes.edf" in remark for remark in done.remarks)
     data = load_dataset(open_catalog(place), "Rest").assembly
     assert data is not None
     known = set(zip(data["subject"].values.tolist(), data["label"].values.tolist(), strict=True))
@@ -88,7 +88,7 @@ def test_equal_bytes_of_two_people_are_told_with_both_names(place: Path, tmp_pat
         tmp_path / "download", *(f"S{person}_{label}.edf" for person in range(6) for label in "ab")
     )
     (folder / "S4_a.edf").write_bytes((folder / "S1_a.edf").read_bytes())
-    with pytest.raises(RequestError, match=r"S1_a\.edf of 1 and S4_a\.edf of 4 hold the same bytes"):
+    with pytest.raises(RequestError, match=r"S1_a\.edf of 1 and S4_a\.edf of 4 contain the same bytes"):
         pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",)))
 
 
@@ -99,7 +99,12 @@ def test_all_problems_of_a_folder_are_told_at_once(place: Path, tmp_path: Path) 
     with pytest.raises(RequestError) as refused:
         pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}.edf",)))
     said = str(refused.value)
-    for problem in ("hold the same bytes", "--event DESCRIPTION=LABEL", "expects 6 subjects", "needs label"):
+    for problem in (
+        "contain the same bytes",
+        "--event DESCRIPTION=LABEL",
+        "expects 6 subjects",
+        "needs label",
+    ):
         assert problem in said, problem
 
 

@@ -1,4 +1,4 @@
-"""Recordings of wristbands in HDF5, one compound series each: read in blocks, decimated, and cut into even windows."""
+"""Recordings of EMG wristbands in HDF5: read in blocks, decimated, and cut into windows at a fixed stride."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Positive = Annotated[float, Field(gt=0)]
 Series = dict[str, Array]
 
 RATE: Final = 2000
-"""Samples a second in these files."""
+"""Sampling rate of these files in Hz."""
 BLOCK: Final = 1 << 16
 TIME: Final = "time"
 
 
 class WindowGrid(Frozen):
-    """Windows of `duration` seconds every `stride` seconds of a recording, each from `start` seconds after its onset.
+    """Windows of `duration` seconds at every `stride` seconds of a recording, beginning `start` seconds after the onset.
 
-    Onsets are 0, `stride`, 2 `stride`, …; only windows that lie whole within the recording are kept.
+    Onsets are 0, `stride`, 2 `stride`, …; only windows that are completely within the recording are kept.
     """
 
     start: float = 0.0
@@ -48,12 +48,12 @@ class WindowGrid(Frozen):
 
 
 class Grid:
-    """A stretch in whole samples at the rate that is left after decimation.
+    """A window grid in samples at the rate after decimation.
 
     Raises
     ------
     DataError
-        A time is no whole number of samples.
+        A time is not a whole number of samples.
     """
 
     def __init__(self, window: WindowGrid, decimate: int) -> None:
@@ -67,20 +67,20 @@ class Grid:
         number = round(seconds * self.rate)
         if abs(number - seconds * self.rate) > 1e-6 or (number < 1 and name != "start"):
             raise DataError(
-                f"`{name}` is {seconds:g} s, which is no whole number of samples at {self.rate:g} Hz: choose another one, "
-                "or another `decimate`"
+                f"`{name}` is {seconds:g} s, which is not a whole number of samples at {self.rate:g} Hz: change it or "
+                "`decimate`"
             )
         return number
 
     def onsets(self, samples: int) -> npt.NDArray[np.int64]:
-        """Onsets of the whole windows of a recording of so many samples at the published rate, in decimated samples."""
-        kept = -(-samples // self.decimate)
-        onsets = np.arange(0, max(kept, 1), self.stride, dtype=np.int64)
+        """Onsets, in decimated samples, of the complete windows of a recording with `samples` published samples."""
+        decimated = -(-samples // self.decimate)
+        onsets = np.arange(0, max(decimated, 1), self.stride, dtype=np.int64)
         first = onsets + self.start
-        return onsets[(first >= 0) & (first + self.length <= kept)]
+        return onsets[(first >= 0) & (first + self.length <= decimated)]
 
     def cut(self, values: Array, onsets: npt.NDArray[np.int64], into: Array) -> None:
-        """Windows of `values` (sample, channel), decimated, written to `into` (window, channel, sample)."""
+        """Decimate `values` (sample, channel), and write their windows to `into` (window, channel, sample)."""
         if self.decimate > 1:
             from scipy.signal import decimate
 
@@ -90,15 +90,15 @@ class Grid:
 
 
 def listed(files: Mapping[str, Path], columns: Collection[str]) -> dict[str, dict[str, str]]:
-    """For each recording among the files, in the order of their names, its line of the one table of the folder.
+    """The row of the folder's table for each recording among the files, in the order of their names.
 
-    Lines belong to recordings by `columns`' first, the recording's name with or without ``.hdf5``; characters that a
-    pinned file's name cannot hold stand as ``_`` in it. Lines of recordings that are not here are passed over.
+    The first of `columns` contains the names of recordings, with or without ``.hdf5``; characters that pinning replaces in
+    names of files count as ``_``. Rows of other recordings are ignored.
 
     Raises
     ------
     DataError
-        There is not one CSV table, it lacks a column, leaves a recording out or names it twice, or there are no recordings.
+        There is not exactly one CSV table, it lacks a column or a recording, lists one twice, or there are no recordings.
     """
     tables = [name for name in files if name.lower().endswith(".csv")]
     recordings = sorted(name for name in files if name.lower().endswith(".hdf5"))
@@ -109,30 +109,30 @@ def listed(files: Mapping[str, Path], columns: Collection[str]) -> dict[str, dic
         )
     table = PurePosixPath(tables[0]).name
     key = next(iter(columns))
-    lines: dict[str, dict[str, str]] = {}
+    rows: dict[str, dict[str, str]] = {}
     for line, row in table_rows(files[tables[0]], *columns, name=table)[1]:
         name = _plain(row[key])
-        if name in lines:
+        if name in rows:
             raise DataError(f"{table}, line {line}: {row[key]!r} is listed twice")
-        lines[name] = row
-    stray = [name for name in recordings if _plain(name) not in lines]
-    if stray:
+        rows[name] = row
+    unlisted = [name for name in recordings if _plain(name) not in rows]
+    if unlisted:
         raise DataError(
-            f"{table} leaves out {len(stray)} recordings that are here, first {PurePosixPath(stray[0]).name}: no line has "
-            f"that {key!r}; take the table that came with them, or take them out of the folder"
+            f"{table} has no line for {len(unlisted)} recordings, first {PurePosixPath(unlisted[0]).name}, by "
+            f"{key!r}: use the table published with them, or remove them from the folder"
         )
-    return {name: lines[_plain(name)] for name in recordings}
+    return {name: rows[_plain(name)] for name in recordings}
 
 
 def _plain(name: str) -> str:
-    """A recording's name as it is compared: without folders and ending, with `_` for what file names cannot hold."""
+    """A recording's name for comparisons: without folders and suffix, with `_` for characters that pinning replaces."""
     last = PurePosixPath(name.strip()).name
     last = last[: -len(".hdf5")] if last.lower().endswith(".hdf5") else last
     return re.sub(r"[^A-Za-z0-9._+-]", "_", last)
 
 
 def samples_in(path: Path, group: str) -> int:
-    """How many samples a recording has, by its header.
+    """Number of samples of a recording, by its header.
 
     Raises
     ------
@@ -146,47 +146,47 @@ def samples_in(path: Path, group: str) -> int:
 def read_series(
     path: Path, group: str, fields: Mapping[str, int], user: str
 ) -> tuple[Series, dict[str, Any]]:
-    """The fields of a recording by name, (sample, width) in single precision, `time` (sample,) in seconds, and attributes.
+    """Read the fields of a recording by name, (sample, width) in single precision, `time` (sample,) in s, and attributes.
 
     Parameters
     ----------
     group
-        The group whose data set `timeseries` holds them.
+        The group with the data set `timeseries`.
     fields
-        Their widths.
+        Widths of the fields.
     user
-        Whose the recording is by the table; the recording must say the same, if it says anything.
+        The user by the table, with which a user stated in the recording must agree.
 
     Raises
     ------
     DataError
-        The file is damaged, lacks a field, is another person's, has values that are no numbers, or time that does not run
-        at 2000 samples a second.
+        The file is damaged, lacks a field, belongs to another user, has missing values, or is not at 2000 samples per
+        second.
     """
     with opened(path) as file:
-        held = _compound(file, group, {TIME: 1, **fields}, path)
+        timeseries = _compound(file, group, {TIME: 1, **fields}, path)
         attributes = {str(name): value for name, value in file[group].attrs.items()}
-        said = attributes.get("user")
-        if said is not None and _text(said).lstrip("0") != user.strip().lstrip("0"):
-            raise DataError(f"{path.name} is of user {_text(said)!r}, and the table says {user!r}")
-        samples = held.shape[0]
+        stated = attributes.get("user")
+        if stated is not None and _text(stated).lstrip("0") != user.strip().lstrip("0"):
+            raise DataError(f"{path.name} states user {_text(stated)!r}, but the table states {user!r}")
+        samples = timeseries.shape[0]
         series: Series = {name: np.empty((samples, width), np.float32) for name, width in fields.items()}
         series[TIME] = np.empty(samples, np.float64)
-        for begin, block in _blocks(held, path):
+        for begin, block in _blocks(timeseries, path):
             for name, values in series.items():
                 values[begin : begin + len(block)] = block[name]
     for name, values in series.items():
         if not np.isfinite(values).all():
-            raise DataError(f"{path.name}: {name!r} has values that are no numbers")
-    _in_time(series[TIME], path)
+            raise DataError(f"{path.name}: {name!r} has values that are not numbers")
+    _require_rate(series[TIME], path)
     return series, attributes
 
 
 def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> Any:
-    """The data set `timeseries` of the group, which has these fields with these widths."""
-    held = file.get(f"{group}/timeseries")
-    names = getattr(getattr(held, "dtype", None), "names", None)
-    if held is None or names is None or held.ndim != 1:
+    """The data set `timeseries` of the group, after a check of its fields and their widths."""
+    timeseries = file.get(f"{group}/timeseries")
+    names = getattr(getattr(timeseries, "dtype", None), "names", None)
+    if timeseries is None or names is None or timeseries.ndim != 1:
         raise DataError(
             f"{path.name} has no compound data set {group}/timeseries; it has {', '.join(sorted(file)) or 'nothing'}"
         )
@@ -195,33 +195,33 @@ def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> A
             raise DataError(
                 f"{path.name}: {group}/timeseries has no field {name!r}; it has {', '.join(names)}"
             )
-        shape = held.dtype[name].shape
+        shape = timeseries.dtype[name].shape
         if (shape or (1,)) != (width,):
-            raise DataError(f"{path.name}: {name!r} has the shape {shape} a sample, not ({width},)")
-    return held
+            raise DataError(f"{path.name}: {name!r} has the shape {shape} per sample, not ({width},)")
+    return timeseries
 
 
-def _blocks(held: Any, path: Path) -> Iterator[tuple[int, Array]]:
-    for begin in range(0, held.shape[0], BLOCK):
+def _blocks(timeseries: Any, path: Path) -> Iterator[tuple[int, Array]]:
+    for begin in range(0, timeseries.shape[0], BLOCK):
         try:
-            yield begin, held[begin : begin + BLOCK]
+            yield begin, timeseries[begin : begin + BLOCK]
         except (OSError, RuntimeError) as error:
             raise DataError(
-                f"{path.name}: {held.name} cannot be read from sample {begin} on ({error}); fetch the file again"
+                f"{path.name}: {timeseries.name} cannot be read from sample {begin} on ({error}); fetch the file again"
             ) from error
 
 
-def _in_time(times: Array, path: Path) -> None:
-    """Time never runs back, and passes as at the rate."""
+def _require_rate(times: Array, path: Path) -> None:
+    """Return if the times never decrease and have the published rate."""
     if len(times) < 2:
-        raise DataError(f"{path.name} has {len(times)} samples: there is no recording in it")
+        raise DataError(f"{path.name} has {len(times)} samples, which is not a recording")
     if (np.diff(times) < 0).any():
         at = int(np.flatnonzero(np.diff(times) < 0)[0])
-        raise DataError(f"{path.name}: time runs back after sample {at}")
+        raise DataError(f"{path.name}: time decreases after sample {at}")
     seconds = float(times[-1] - times[0])
     if abs(seconds * RATE / (len(times) - 1) - 1) > 0.01:
         raise DataError(
-            f"{path.name}: {len(times)} samples in {seconds:g} s are not {RATE} a second (1 % is allowed)"
+            f"{path.name}: {len(times)} samples in {seconds:g} s are not {RATE} per second (1 % is allowed)"
         )
 
 

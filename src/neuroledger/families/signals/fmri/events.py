@@ -81,7 +81,7 @@ class ScanEvents(Events):
 
     @field_validator("listed")
     @classmethod
-    def _check_names(cls, listed: dict[str, Listed]) -> dict[str, Listed]:
+    def _check_coordinates(cls, listed: dict[str, Listed]) -> dict[str, Listed]:
         Events(stimulus="x", coordinates=dict.fromkeys(listed, "x"))
         return listed
 

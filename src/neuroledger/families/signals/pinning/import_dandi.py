@@ -1,4 +1,4 @@
-"""A dandiset into a pinned spec, by the SHA-256 that DANDI states of each asset; no asset is downloaded."""
+"""Import of a dandiset as a pinned spec, by the SHA-256 that DANDI states for each asset; no asset is downloaded."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def import_dandi(
         The data set exists, the archive does not answer, or an asset has no SHA-256.
     """
     if catalog.has("datasets", dataset):
-        raise RequestError(f"there is a data set {dataset!r} already")
+        raise RequestError(f"there is already a data set {dataset!r}: choose another id")
     base = f"{api}/dandisets/{id}/versions/{version}"
-    told = _answer(f"{base}/")
+    dandiset = _answer(f"{base}/")
     assets: list[dict[str, Any]] = []
     address: str | None = f"{base}/assets/?metadata=true&page_size=1000"
     while address:
@@ -43,22 +43,22 @@ def import_dandi(
         assets += page["results"]
         address = page.get("next")
     pins, people = {}, set[str]()
-    for asset in sorted(assets, key=lambda one: str(one["path"])):
+    for asset in sorted(assets, key=lambda item: str(item["path"])):
         if not asset["path"].endswith(".nwb"):
             continue
-        said = asset.get("metadata") or {}
-        digest = (said.get("digest") or {}).get(DIGEST)
+        metadata = asset.get("metadata") or {}
+        digest = (metadata.get("digest") or {}).get(DIGEST)
         if digest is None:
-            raise RequestError(f"{id}: DANDI states no SHA-256 of {asset['path']} yet: try again later")
+            raise RequestError(f"{id}: DANDI states no SHA-256 for {asset['path']} yet: try again later")
         url = f"{API}/assets/{asset['asset_id']}/download/"
         pins[place_of(asset["path"])] = {"url": url, "size": asset["size"], "sha256": digest}
         people.add(asset["path"].split("/")[0].removeprefix("sub-"))
     if not pins:
         raise RequestError(f"dandiset {id} has no NWB file in version {version}")
-    licences = [str(one).removeprefix("spdx:") for one in told.get("license") or ["unknown"]]
+    licences = [str(name).removeprefix("spdx:") for name in dandiset.get("license") or ["unknown"]]
     start, duration = window
-    title = json.dumps(f"{told.get('name', id)}, from DANDI {id}"[:200], ensure_ascii=False)
-    citation = json.dumps(str(told.get("citation") or f"DANDI {id}/{version}"), ensure_ascii=False)
+    title = json.dumps(f"{dandiset.get('name', id)}, from DANDI {id}"[:200], ensure_ascii=False)
+    citation = json.dumps(str(dandiset.get("citation") or f"DANDI {id}/{version}"), ensure_ascii=False)
     lines = [
         "# yaml-language-server: $schema=../schema/dataset.json",
         f"id: {dataset}",
@@ -86,12 +86,12 @@ def import_dandi(
 
 
 def _answer(address: str) -> dict[str, Any]:
-    """What the archive says at an address."""
+    """The JSON object at an address of the archive."""
     try:
         answer = urllib3.request("GET", address, timeout=60.0, retries=3)
-        found = json.loads(answer.data)
+        content = json.loads(answer.data)
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         raise RequestError(f"{address} does not answer with JSON ({error})") from error
-    if answer.status != 200 or not isinstance(found, dict):
-        raise RequestError(f"{address} answers {answer.status}: is the dandiset and its version there?")
-    return found
+    if answer.status != 200 or not isinstance(content, dict):
+        raise RequestError(f"{address} answers {answer.status}: check the dandiset's id and version")
+    return content

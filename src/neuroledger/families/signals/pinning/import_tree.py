@@ -1,4 +1,4 @@
-"""A published tree of recordings into a pinned spec: addresses, hashes, people and trial counts, nothing downloaded."""
+"""Import of a published tree of recordings as a pinned spec, without a download of recordings."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ LICENCES = {
     "unknown": "LicenseRef-unstated",
     "n/a": "LicenseRef-unstated",
 }
-# Windows at an edge of a recording are not cut, so that a few events have none.
+# Windows beyond the ends of a recording are not cut, so a few events have none.
 KEPT = 0.95
-# Sidecars from which nothing is read that changes a window: mne-bids takes the power line frequency from `_eeg.json`.
+# Sidecars whose content does not change windows: mne-bids reads the power line frequency from `_eeg.json`.
 UNREAD = (
     "_events.json",
     "_channels.json",
@@ -62,7 +62,7 @@ UNREAD = (
 
 
 class Stated(Frozen):
-    """What is known of a tree of which only a listing is at hand: licence, and trials by task and type."""
+    """Facts about a tree, for trees of which only a listing exists: licence, and trials by task and type."""
 
     license: str | None = None
     title: str | None = None
@@ -73,26 +73,26 @@ class Stated(Frozen):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which recordings of a tree become a data set, and how they are read.
+    """The recordings of a tree that become a data set, and their reader's parameters.
 
     Attributes
     ----------
     task
-        BIDS tasks; may be left out where the tree has one.
+        BIDS tasks; optional if the tree has only one.
     events
-        What is decoded, by the type of trial; every type by its own name where none are named.
+        Labels by type of trial; by default, each type is its own label.
     named
-        Patterns of files that are read by MNE alone, as in `pin --named`, each with facts; in place of BIDS.
+        Patterns of files that MNE reads without BIDS, as in `pin --named`, each with facts.
     window
         Start and duration in seconds, for a new spec.
     datatype
         Folder of the recordings in BIDS.
     people
-        With `named`: the tables and columns with facts of the people, as in the reader.
+        With `named`: the tables and columns with facts about subjects, as in the reader.
     published, unread
-        Patterns of files that are pinned as they are, and why no reader reads them; in place of recordings.
+        Instead of recordings: patterns of files that are pinned but not read, and the reason.
     defects, notes
-        What else is known to be wrong with the data set, or worth a remark.
+        Further known defects of the data set, and notes.
     """
 
     task: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Wanted:
 
 
 class Imported(NamedTuple):
-    """The spec's file, what was pinned, and what disagrees."""
+    """The spec's file, the numbers of pinned files, bytes, people and trials, and the defects."""
 
     path: Path
     files: int
@@ -125,16 +125,17 @@ def import_tree(
     wanted: Wanted,
     stated: Stated | None = None,
 ) -> Imported:
-    """Pin the recordings of a tree, or of several that are one data set, as data set `id`; `unavailable` goes.
+    """Pin the recordings of a tree, or of several trees of one data set, as data set `id`; removes `unavailable`.
 
-    The files are the recordings of the wanted tasks, what MNE needs beside them, and the sidecars that mne-bids reads.
-    The spec expects the tree's people and trials of each label. What disagrees with a spec that was there (licence,
-    number of people), and equal bytes under two people, are stated in `defects`. Each of several trees has its folder.
+    The files are the recordings of the wanted tasks, their companions for MNE, and the sidecars that mne-bids reads. The
+    spec expects the tree's number of people, and its number of trials of each label. Disagreements with an existing spec
+    (licence, number of people), and identical files of two people, are listed in `defects`. Each of several trees has its
+    own folder.
 
     Raises
     ------
     RequestError
-        The tree has no such recordings, several tasks and none is named, or files without a SHA-256.
+        The tree has no such recordings, has several tasks and none is named, or has files without a SHA-256.
     SpecError
         The spec would not be valid.
     """
@@ -177,8 +178,8 @@ def import_tree(
         why += f" Then `neuroledger pin {id} --from FOLDER` pins what was converted."
         text = with_field(text, ("unread",), why, before="reader")
     else:
-        text = _read_by(text, wanted, task, found, trials, before)
-        text = _expecting(text, len(people), trials, tree)
+        text = _with_reader(text, wanted, task, found, trials, before)
+        text = _with_expectations(text, len(people), trials, tree)
     table, rows = table_of(pins)
     listed = {
         "table": f"{id}.files.jsonl",
@@ -237,7 +238,7 @@ def _only_task(tree: PublishedTree, raw: Sequence[str]) -> tuple[str, ...]:
             "; ".join(f"{task} ({_counted(counted.get(task, {})) or 'no events'})" for task in tasks)
             or "none"
         )
-        raise RequestError(f"{tree.id} has {len(tasks)} tasks: {shown}. Name those that are read with --task")
+        raise RequestError(f"{tree.id} has {len(tasks)} tasks: {shown}. Choose those to read by --task")
     return tuple(tasks)
 
 
@@ -247,25 +248,25 @@ def _counted(trials: Mapping[str, int]) -> str:
 
 
 def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]]:
-    """One line for each file. Where an address does not follow from the template, it is written out."""
+    """One line for each file, with its full address if the template does not give it."""
     unhashed = [name for name in names if tree.files[name].sha256 is None]
     if unhashed:
         raise RequestError(
-            f"{tree.id} states no SHA-256 of {len(unhashed)} files, first {unhashed[0]}: MD5 keys can be forged; "
+            f"{tree.id} states no SHA-256 for {len(unhashed)} files, first {unhashed[0]}: MD5 keys can be forged; "
             "download it and use `neuroledger pin`"
         )
     lines = []
     for name in names:
-        held = tree.files[name]
-        digest, place = str(held.sha256), place_of(name)
-        at = held.at if held.at in tree.urls else f"{name.partition('/')[0]}.{held.at}"
-        line: dict[str, Any] = {"name": place, "at": at, "size": held.size, "sha256": digest}
-        url = address(tree.urls[at], name, held.size, digest)
-        if held.suffix is not None and url.endswith(
+        file = tree.files[name]
+        digest, pinned_name = str(file.sha256), place_of(name)
+        at = file.at if file.at in tree.urls else f"{name.partition('/')[0]}.{file.at}"
+        line: dict[str, Any] = {"name": pinned_name, "at": at, "size": file.size, "sha256": digest}
+        url = address(tree.urls[at], name, file.size, digest)
+        if file.suffix is not None and url.endswith(
             f"--{digest}{PurePosixPath(url).name.partition(digest)[2]}"
         ):
-            url = url[: url.index(f"--{digest}") + 2 + len(digest)] + held.suffix
-        if url != address(tree.urls[at], place, held.size, digest):
+            url = url[: url.index(f"--{digest}") + 2 + len(digest)] + file.suffix
+        if url != address(tree.urls[at], pinned_name, file.size, digest):
             del line["at"]
             line["url"] = url
         lines.append(line)
@@ -273,13 +274,13 @@ def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]
 
 
 def _stated(tree: PublishedTree) -> Stated:
-    said = tree.description
-    licence = said.get("License")
-    doi = re.search(r"10\.\d{4,}/\S+", str(said.get("DatasetDOI", "")))
-    authors = said.get("Authors") if isinstance(said.get("Authors"), list) else []
+    description = tree.description
+    licence = description.get("License")
+    doi = re.search(r"10\.\d{4,}/\S+", str(description.get("DatasetDOI", "")))
+    authors = description.get("Authors") if isinstance(description.get("Authors"), list) else []
     return Stated(
         license=str(licence) if licence else None,
-        title=str(said["Name"]) if said.get("Name") else None,
+        title=str(description["Name"]) if description.get("Name") else None,
         authors=tuple(str(author) for author in authors or []),
         doi=doi[0] if doi else None,
         trials=counts_of(tree),
@@ -287,7 +288,7 @@ def _stated(tree: PublishedTree) -> Stated:
 
 
 def spdx(licence: str) -> str:
-    """A licence as SPDX writes it (`CC-BY-SA 4.0` is `CC-BY-SA-4.0`), `LicenseRef-unstated` for what SPDX does not know."""
+    """The SPDX identifier of a licence (`CC-BY-SA 4.0` is `CC-BY-SA-4.0`); `LicenseRef-unstated` for unknown licences."""
     written = re.sub(r"\s+", "-", licence.strip())
     try:
         return str(canonicalize_license_expression(LICENCES.get(written.lower(), written)))
@@ -296,7 +297,7 @@ def spdx(licence: str) -> str:
 
 
 def _cited(catalog: Catalog, tree: PublishedTree, stated: Stated) -> bool:
-    """Whether the bibliography has the tree's entry; it is added where the tree states a title and authors."""
+    """Whether the bibliography has the tree's entry, which is added if the tree states a title and authors."""
     path = catalog.root / "specs" / "references.bib"
     if tree.id in read_bibliography(path).references:
         return True
@@ -306,15 +307,15 @@ def _cited(catalog: Catalog, tree: PublishedTree, stated: Stated) -> bool:
         "author": " and ".join(stated.authors), "title": stated.title, "doi": stated.doi or "", "url": tree.page,
     }.items()}  # fmt: skip
     fields = "".join(f"  {name} = {{{value}}},\n" for name, value in safe.items() if value)
-    held = path.read_text(encoding="utf-8") if path.is_file() else ""
-    write_text(path, f"{held.rstrip()}\n\n@misc{{{tree.id},\n{fields}}}\n".lstrip())
+    existing = path.read_text(encoding="utf-8") if path.is_file() else ""
+    write_text(path, f"{existing.rstrip()}\n\n@misc{{{tree.id},\n{fields}}}\n".lstrip())
     return True
 
 
 def _trials(
     stated: Stated, task: Sequence[str], wanted: Wanted, before: DatasetSpec | None
 ) -> dict[str, int]:
-    """Events of each label: those that the tree counts under the types of trial that are decoded."""
+    """Number of events of each label, by the tree's counts of trial types."""
     window = before.reader.parameters.get("window", {}) if before and before.reader else {}
     labels = wanted.events or window.get("labels") or {}
     counted: dict[str, int] = defaultdict(int)
@@ -332,29 +333,31 @@ def _disagreements(
 ) -> list[str]:
     if before is None:
         return []
-    found = []
+    disagreements = []
     if stated.license and spdx(stated.license) != before.license:
-        found.append(
+        disagreements.append(
             f"Licence: {tree.id} states {stated.license}, this spec {before.license}; see "
             f"{before.source or tree.page}."
         )
     for check in before.expectations.assembly if people is not None else ():
-        said = check.model_dump()
+        fields = check.model_dump()
         if (
-            said.get("check") == "distinct"
-            and said.get("column") == "subject"
-            and said.get("count") != people
+            fields.get("check") == "distinct"
+            and fields.get("column") == "subject"
+            and fields.get("count") != people
         ):
-            found.append(f"People: {tree.id} holds {people}; {said['count']} were expected here before.")
-    return found
+            disagreements.append(
+                f"People: {tree.id} holds {people}; {fields['count']} were expected here before."
+            )
+    return disagreements
 
 
-def _same_bytes(tree: PublishedTree, found: Sequence[Found]) -> list[str]:
-    """Recordings that hold the same bytes under two people."""
+def _same_bytes(tree: PublishedTree, recordings: Sequence[Found]) -> list[str]:
+    """Descriptions of recordings with the same bytes under two people."""
     first: dict[str, Found] = {}
     problems = []
-    for item in found:
-        digest = max((tree.files[name] for name in item.files), key=lambda held: held.size).sha256
+    for item in recordings:
+        digest = max((tree.files[name] for name in item.files), key=lambda file: file.size).sha256
         other = first.setdefault(str(digest), item)
         if other.subject != item.subject:
             problems.append(
@@ -363,7 +366,7 @@ def _same_bytes(tree: PublishedTree, found: Sequence[Found]) -> list[str]:
     return problems
 
 
-def _read_by(
+def _with_reader(
     text: str,
     wanted: Wanted,
     task: Sequence[str],
@@ -371,18 +374,18 @@ def _read_by(
     trials: Mapping[str, int],
     before: DatasetSpec | None,
 ) -> str:
-    """The text with a reader of these recordings."""
-    told = dict(parse(text, "spec").data["reader"])
-    window = dict(told.get("window") or {})
+    """The spec's text with a reader of these recordings."""
+    parameters = dict(parse(text, "spec").data["reader"])
+    window = dict(parameters.get("window") or {})
     if wanted.events:
         window["labels"] = dict(wanted.events)
     elif (
         trials
         and not any(window.get(name) for name in ("labels", "stride", "marks"))
-        and not told.get("events")
+        and not parameters.get("events")
     ):
         window["labels"] = {kind: kind for kind in trials}
-    if window != told.get("window"):
+    if window != parameters.get("window"):
         text = with_field(text, ("reader", "window"), window)
     if not wanted.named:
         text = with_field(text, ("reader", "name"), "bids_epochs")
@@ -396,7 +399,7 @@ def _read_by(
 
 
 def _entries(found: Sequence[Found]) -> list[dict[str, Any]]:
-    """The recordings as the reader of MNE lists them."""
+    """The recordings as entries of the reader `mne_epochs`."""
     facts, _ = facts_of(found, None, None)
     entries = []
     for item, fact in zip(found, facts, strict=True):
@@ -409,27 +412,27 @@ def _entries(found: Sequence[Found]) -> list[dict[str, Any]]:
 
 
 def _without_inner(text: str, name: str) -> str:
-    """The text without a field of the reader."""
+    """The spec's text without a field of the reader."""
     return re.sub(rf"^  {name}: .*\n", "", text, count=1, flags=re.MULTILINE)
 
 
-def _expecting(text: str, people: int, trials: Mapping[str, int], tree: PublishedTree) -> str:
-    """The text with the tree's people and trials among what is expected of the assembly."""
+def _with_expectations(text: str, people: int, trials: Mapping[str, int], tree: PublishedTree) -> str:
+    """The spec's text with expectations of the tree's numbers of people and trials."""
     data = parse(text, "spec").data
-    held = list((data.get("expectations") or {}).get("assembly") or [])
-    kept = [
+    existing = list((data.get("expectations") or {}).get("assembly") or [])
+    checks = [
         check
-        for check in held
+        for check in existing
         if not (
             check["check"] in ("distinct", "equal_set", "row_count")
             and check.get("column") in ("subject", "label", None)
         )
     ]
-    kept.append({"check": "distinct", "column": "subject", "count": people})
+    checks.append({"check": "distinct", "column": "subject", "count": people})
     window = data["reader"].get("window") or {}
     if trials and window.get("labels") and not window.get("stride"):
-        kept.append({"check": "equal_set", "column": "label", "values": list(trials)})
-        kept += [
+        checks.append({"check": "equal_set", "column": "label", "values": list(trials)})
+        checks += [
             {
                 "check": "row_count",
                 "where": {"label": label},
@@ -439,18 +442,21 @@ def _expecting(text: str, people: int, trials: Mapping[str, int], tree: Publishe
             }
             for label, count in trials.items()
         ]
-    return with_entries(text, ("expectations", "assembly"), {str(i): check for i, check in enumerate(kept)})
+    return with_entries(text, ("expectations", "assembly"), {str(i): check for i, check in enumerate(checks)})
 
 
 def _block(text: str, name: str, items: Sequence[str]) -> str:
-    """The text with a list of texts, one a line, in front of the reader or of the lists."""
+    """The spec's text with a list of texts, one per line, before the reader or the lists."""
     text = without(text, name)
     if not items:
         return text
     lines = text.splitlines()
-    at = next(i for i, line in enumerate(lines) if re.match(r"(lists|reader|files)\s*:", line))
+    position = next(i for i, line in enumerate(lines) if re.match(r"(lists|reader|files)\s*:", line))
     return (
-        "\n".join([*lines[:at], f"{name}:", *(f"  - {_quoted(item)}" for item in items), *lines[at:]]) + "\n"
+        "\n".join(
+            [*lines[:position], f"{name}:", *(f"  - {_quoted(item)}" for item in items), *lines[position:]]
+        )
+        + "\n"
     )
 
 
@@ -469,13 +475,13 @@ def _note(tree: PublishedTree, people: int, trials: Mapping[str, int]) -> str:
 
 
 def _new(id: str, tree: PublishedTree, stated: Stated, wanted: Wanted) -> str:
-    """The text of a spec that nobody wrote yet."""
+    """The text of a new spec."""
     start, duration = wanted.window
     title = inline(f"{stated.title or tree.id}, from {tree.page}"[:200])
     author = f" Published by {', '.join(stated.authors)}." if stated.authors else ""
     cited = f" DOI {stated.doi}." if stated.doi else ""
     license = spdx(stated.license or "unknown")
-    said = stated.license or "no licence"
+    licence = stated.license or "no licence"
     lines = [
         "# yaml-language-server: $schema=../schema/dataset.json",
         f"id: {id}",
@@ -483,7 +489,7 @@ def _new(id: str, tree: PublishedTree, stated: Stated, wanted: Wanted) -> str:
         f"title: {title if title.startswith(chr(34)) else chr(34) + title + chr(34)}",
         f"description: {_quoted(f'Data set {tree.id}.{author}{cited}')}",
         f"license: {license}",
-        *([f"license_note: {_quoted(f'The tree states {said}.')}"] if "LicenseRef" in license else []),
+        *([f"license_note: {_quoted(f'The tree states {licence}.')}"] if "LicenseRef" in license else []),
         "species: Homo sapiens",
         f"modality: {wanted.datatype}",
         f'source: "{tree.page}"',

@@ -1,4 +1,4 @@
-"""Recordings in a folder of downloads: whose they are and what is decoded go into the reader's fields."""
+"""Recordings in a folder of downloads: their subjects and labels are written to the reader's fields."""
 
 from __future__ import annotations
 
@@ -47,31 +47,31 @@ from neuroledger.spec.load import explain
 __all__ = ["expected", "logged", "recorded"]
 
 
-# Coordinates that every window has, whatever the data set.
+# Coordinates that windows of all data sets have.
 GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
 
 
 def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads) -> Recorded:
-    """Files to pin and the spec's text with their recordings, or with the task and facts that mne-bids is to read.
+    """Files to pin, and the spec's text with their recordings, or with the task and facts for mne-bids.
 
     Raises
     ------
     RequestError
-        Something is missing: files, people, what events mean, what is to be decoded.
+        Files, people, labels of events, or coordinates that benchmarks need are missing; all problems at once.
     """
-    told = spec.reader.parameters if spec.reader is not None else {}
+    parameters = spec.reader.parameters if spec.reader is not None else {}
     names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
     table = people(downloads.folder)
-    opened = reads(told)
+    opened = reads(parameters)
     bids = downloads.bids or (spec.reader is not None and spec.reader.name == "bids_epochs")
-    task = downloads.task or (told.get("task") if bids else None)
+    task = downloads.task or (parameters.get("task") if bids else None)
     rule = _rule(catalog, spec, bids)
-    only = {name: tuple(told.get(name) or ()) for name in ("subjects", "sessions")} if bids else {}
+    only = {name: tuple(parameters.get(name) or ()) for name in ("subjects", "sessions")} if bids else {}
     named: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named} or dict(
-        told.get("named") or {}
+        parameters.get("named") or {}
     )
-    neo = (told.get("neo") or {}).get("format")
-    found = recordings_in(
+    neo = (parameters.get("neo") or {}).get("format")
+    recordings = recordings_in(
         downloads.folder,
         names,
         task=task,
@@ -80,98 +80,99 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
         named=named,
         opened=opened,
         neo=neo,
-        events_file=((told.get("matlab") or {}).get("events") or {}).get("file"),
+        events_file=((parameters.get("matlab") or {}).get("events") or {}).get("file"),
         **only,
     )
-    problems = same_bytes(downloads.folder, found)
-    facts: list[dict[str, str | float]] = [{} for _ in found]
+    problems = same_bytes(downloads.folder, recordings)
+    facts: list[dict[str, str | float]] = [{} for _ in recordings]
     remarks: list[str] = []
-    with _noted(problems):
-        facts, remarks = facts_of(found, table, downloads.label)
+    with _collecting(problems):
+        facts, remarks = facts_of(recordings, table, downloads.label)
     remarks += _left_out(
-        [*named, *([rule.recording] if rule else [])], [name for name in names if opened(name)], found
+        [*named, *([rule.recording] if rule else [])], [name for name in names if opened(name)], recordings
     )
     if downloads.named:
         text = with_field(text, ("reader", "named"), named)
-    window = dict(told.get("window", {}))
+    window = dict(parameters.get("window", {}))
     if downloads.events:
         window["labels"] = {**window.get("labels", {}), **downloads.events}
         text = with_field(text, ("reader", "window"), window)
-    laid = any(window.get(name) for name in ("labels", "marks", "stride")) or told.get("events")
-    if not laid:
-        problems.append(
-            f"{spec.id} is cut around events: say what they mean with --event DESCRIPTION=LABEL (repeat it). "
-            f"{_in_table(downloads.folder, found[0]) if bids else _descriptions(downloads.folder, found[0], rule, told)}"
+    has_windows = any(window.get(name) for name in ("labels", "marks", "stride")) or parameters.get("events")
+    if not has_windows:
+        first = recordings[0]
+        shown = (
+            _in_table(downloads.folder, first)
+            if bids
+            else _descriptions(downloads.folder, first, rule, parameters)
         )
-    subjects = {item.subject for item in found}
-    files = [name for item in found for name in item.files]
-    with _noted(problems):
+        problems.append(
+            f"{spec.id} is cut around events: give their labels by --event DESCRIPTION=LABEL (repeat it). {shown}"
+        )
+    subjects = {item.subject for item in recordings}
+    files = [name for item in recordings for name in item.files]
+    with _collecting(problems):
         expected(spec, subjects, downloads)
-    with _noted(problems):
-        _decodable(catalog, spec, window, facts[0], told)
-    with _noted(problems):
-        files += _embeddings(told, names, downloads.folder, spec.id)
+    with _collecting(problems):
+        _require_coordinates(catalog, spec, window, facts[0], parameters)
+    with _collecting(problems):
+        files += _embeddings(parameters, names, downloads.folder, spec.id)
     if bids and "dataset_description.json" not in names:
-        problems.append(f"{downloads.folder} has no dataset_description.json: it is no BIDS folder")
+        problems.append(f"{downloads.folder} has no dataset_description.json: it is not a BIDS folder")
     if bids and task is None:
-        problems.append(
-            "--bids needs --task: the name of the task whose recordings are read, as in task-NAME"
-        )
+        problems.append("--bids needs --task: the name of the task to read, as in task-NAME")
     if problems:
         raise RequestError("\n".join(problems))
     if bids and task is not None:
-        text = _by_bids(text, task, downloads, table, facts[0])
-        return Recorded(sorted({*files, *sidecars(names, found)}), text, len(subjects), remarks, None)
-    entries = [_entry(item, fact) for item, fact in zip(found, facts, strict=True)]
+        text = _with_bids_reader(text, task, downloads, table, facts[0])
+        return Recorded(sorted({*files, *sidecars(names, recordings)}), text, len(subjects), remarks, None)
+    entries = [_entry(item, fact) for item, fact in zip(recordings, facts, strict=True)]
     return Recorded(files, text, len(subjects), remarks, entries)
 
 
 @contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
-    """Within it, a refusal is noted, so that all problems of a folder are reported at once."""
+def _collecting(problems: list[str]) -> Iterator[None]:
+    """Context that adds a RequestError to the problems, so that all problems of a folder are reported at once."""
     try:
         yield
     except RequestError as error:
         problems.append(str(error))
 
 
-def _embeddings(told: Mapping[str, Any], names: Sequence[str], folder: Path, id: str) -> list[str]:
+def _embeddings(parameters: Mapping[str, Any], names: Sequence[str], folder: Path, id: str) -> list[str]:
     """The tables of embeddings that go with the recordings."""
-    wanted = [str(name) for name in (told.get("embeddings") or {}).values()]
-    lost = [name for name in wanted if name not in names]
-    if lost:
+    tables = [str(name) for name in (parameters.get("embeddings") or {}).values()]
+    missing = [name for name in tables if name not in names]
+    if missing:
         raise RequestError(
-            f"{folder} lacks {', '.join(lost)}, the embeddings of the stimuli of {id}: make it of a model with "
-            f"`neuroledger embed MODEL --images FOLDER --layer LAYER --out {folder / lost[0]}` (docs/signals.md)"
+            f"{folder} lacks {', '.join(missing)}, the embeddings of the stimuli of {id}: create it by "
+            f"`neuroledger embed MODEL --images FOLDER --layer LAYER --out {folder / missing[0]}` (docs/signals.md)"
         )
-    return wanted
+    return tables
 
 
 def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> AnnotationFile | None:
-    """How the files with the annotations are called, if they lie beside the recordings."""
-    told = spec.reader.parameters.get("annotations") if spec.reader is not None else None
-    if told is None:
+    """The rule for separate files of annotations, if the reader declares one."""
+    annotations = spec.reader.parameters.get("annotations") if spec.reader is not None else None
+    if annotations is None:
         return None
     if bids:
         raise RequestError(
-            f"{spec.id} says under `annotations` which files hold them, and mne-bids reads others: leave out --bids"
+            f"{spec.id} declares separate files under `annotations`, which mne-bids does not read: omit --bids"
         )
     try:
-        return AnnotationFile.model_validate(told)
+        return AnnotationFile.model_validate(annotations)
     except ValidationError as error:
         document = catalog.entry("datasets", spec.id).document
         raise SpecError(explain(error, document, AnnotationFile, ("reader", "annotations"))) from None
 
 
-def _left_out(patterns: Sequence[str], names: Sequence[str], found: Sequence[Found]) -> list[str]:
-    """Recordings with names that no pattern fits."""
-    taken = {name for item in found for name in item.files}
-    rest = [name for name in names if name not in taken]
+def _left_out(patterns: Sequence[str], names: Sequence[str], recordings: Sequence[Found]) -> list[str]:
+    """A remark on recordings whose names match no pattern; empty if there are none."""
+    matched = {name for item in recordings for name in item.files}
+    rest = [name for name in names if name not in matched]
     if not patterns or not rest:
         return []
-    return [
-        f"{len(rest)} recordings are not called {' or '.join(patterns)} and are left out, first {rest[0]}"
-    ]
+    return [f"{len(rest)} recordings do not match {' or '.join(patterns)} and are left out, first {rest[0]}"]
 
 
 def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
@@ -180,22 +181,22 @@ def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
     return entry | ({"facts": dict(facts)} if facts else {})
 
 
-def _by_bids(
+def _with_bids_reader(
     text: str, task: str | Sequence[str], downloads: Downloads, table: Table | None, facts: Mapping[str, Any]
 ) -> str:
-    """The text with a reader that leaves recordings to mne-bids."""
+    """The spec's text with the reader `bids_epochs`, which lists recordings itself."""
     text = with_field(text, ("reader", "name"), "bids_epochs")
     text = without_recordings(text)
     text = with_field(text, ("reader", "task"), task)
     columns = {re.sub(r"\W+", "_", c.strip()).strip("_").lower(): c for c in (table.columns if table else ())}
-    kept = {name: column for name, column in columns.items() if name in facts}
+    selected = {name: column for name, column in columns.items() if name in facts}
     if downloads.label is not None:
-        kept["label"] = downloads.label
-    return with_field(text, ("reader", "facts"), kept) if kept else text
+        selected["label"] = downloads.label
+    return with_field(text, ("reader", "facts"), selected) if selected else text
 
 
 def _in_table(folder: Path, item: Found) -> str:
-    """What the events of a recording are called in its table, which mne-bids reads in place of its markers."""
+    """A message with the types of events in a recording's `events.tsv`, which mne-bids reads instead of its markers."""
     table = beside_recording(item.file, "events")
     if not (folder / table).is_file():
         return f"{item.file} has no events: {table} is missing."
@@ -207,22 +208,24 @@ def _in_table(folder: Path, item: Found) -> str:
     return f"{table} has {', '.join(repr(kind) for kind in kinds[:20])}{', …' if kinds[20:] else ''}"
 
 
-def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: Mapping[str, Any]) -> str:
-    """What the events of a recording are called, where MNE is here to tell."""
+def _descriptions(
+    folder: Path, item: Found, rule: AnnotationFile | None, parameters: Mapping[str, Any]
+) -> str:
+    """A message with the descriptions of a recording's events, or the reason why they cannot be read."""
     name = item.file if rule is None else item.companions[-1]
 
     def read() -> list[str]:
-        if told.get("epoched"):
+        if parameters.get("epoched"):
             return sorted(open_epochs(folder / item.file).event_id)
-        if told.get("matlab"):
-            layout = MatlabLayout.model_validate(told["matlab"])
-            near = {one: folder / one for one in item.files}
-            parts = matlab_parts(folder / item.file, layout, near, item.file, (0.0, 0.0))
+        if parameters.get("matlab"):
+            layout = MatlabLayout.model_validate(parameters["matlab"])
+            files = {file: folder / file for file in item.files}
+            parts = matlab_parts(folder / item.file, layout, files, item.file, (0.0, 0.0))
             return sorted({span.description for part in parts for span in all_spans(part.raw)})
-        if told.get("neo"):
-            stretches = read_neo(folder / item.file, NeoFiles.model_validate(told["neo"]))
-            return sorted({span.description for stretch in stretches for span in stretch.spans})
-        table, streams = told.get("table"), told.get("streams")
+        if parameters.get("neo"):
+            segments = read_neo(folder / item.file, NeoFiles.model_validate(parameters["neo"]))
+            return sorted({span.description for segment in segments for span in segment.spans})
+        table, streams = parameters.get("table"), parameters.get("streams")
         raw = open_recording(
             folder / item.file,
             table=SampleTable.model_validate(table) if table else None,
@@ -236,36 +239,36 @@ def _descriptions(folder: Path, item: Found, rule: AnnotationFile | None, told: 
     except DataError as error:
         return f"Its events could not be read ({error})."
     shown = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
-    return f"{name} has {shown}" if kinds else f"{name} has no events; are they in events.tsv (--bids)?"
+    return f"{name} has {shown}" if kinds else f"{name} has no events; if they are in events.tsv, use --bids"
 
 
 def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:
-    """Return if there are as many people as the spec expects.
+    """Return if the number of subjects is the one that the spec expects.
 
     Raises
     ------
     RequestError
-        There are not.
+        The numbers differ.
     """
     for check in spec.expectations.assembly:
-        said = check.model_dump()
-        about = said.get("check") == "distinct" and said.get("column") == "subject"
-        if about and said.get("count") not in (None, len(subjects)):
+        fields = check.model_dump()
+        counts_subjects = fields.get("check") == "distinct" and fields.get("column") == "subject"
+        if counts_subjects and fields.get("count") not in (None, len(subjects)):
             raise RequestError(
-                f"{spec.id} expects {said['count']} subjects, {downloads.folder} holds {len(subjects)}: "
-                "bring the rest, or correct the expectation in the spec"
+                f"{spec.id} expects {fields['count']} subjects, but {downloads.folder} contains {len(subjects)}: "
+                "add the others, or correct the expectation in the spec"
             )
 
 
-def _decodable(
-    catalog: Catalog, spec: DatasetSpec, window: Mapping[str, Any], facts: Mapping[str, Any], told: Any
+def _require_coordinates(
+    catalog: Catalog, spec: DatasetSpec, window: Mapping[str, Any], facts: Mapping[str, Any], parameters: Any
 ) -> None:
-    """Everything that a benchmark on these data decodes, holds out or groups by is known of each window."""
-    known = {*GIVEN, *facts, *window.get("until", {}), *told.get("event_fields", ())}
+    """Return if windows have all coordinates that benchmarks on these data decode, hold out or group by."""
+    known = {*GIVEN, *facts, *window.get("until", {}), *parameters.get("event_fields", ())}
     known |= {"label"} if window.get("labels") else set()
     known |= {*window.get("marks", {}), *([window["countdown"]["name"]] if window.get("countdown") else [])}
     known |= {"trial"} if window.get("trial_starts_with") else set()
-    events, embeddings = told.get("events") or {}, told.get("embeddings") or {}
+    events, embeddings = parameters.get("events") or {}, parameters.get("embeddings") or {}
     known |= set(events.get("coordinates") or ())
     for id in catalog.ids("benchmarks"):
         benchmark = catalog.benchmark(id)
@@ -273,23 +276,23 @@ def _decodable(
             continue
         rules = benchmark.paradigm.parameters
         target, splits = rules.get("target", "label"), rules.get("splits", {})
-        wanted = [target] if isinstance(target, str) else list(target)
+        required = [target] if isinstance(target, str) else list(target)
         if rules.get("objective") == "retrieval":
             if target not in embeddings:
                 raise RequestError(
-                    f"benchmark {id} retrieves {target!r}, and {spec.id} has no such `embeddings`: name the table of them "
-                    f"in its reader, `embeddings: {{{target}: FILE.nc}}`, and say under `events` what each window shows"
+                    f"benchmark {id} retrieves {target!r}, but {spec.id} has no such `embeddings`: declare their table in "
+                    f"its reader, `embeddings: {{{target}: FILE.nc}}`, and the stimulus of each window under `events`"
                 )
-            wanted = []
-        wanted += [splits[name] for name in ("by", "column", "stratify", "trial") if splits.get(name)]
-        wanted += ["split"] if splits.get("name") == "declared" and "column" not in splits else []
-        lost = [name for name in wanted if name not in known]
-        if lost:
+            required = []
+        required += [splits[name] for name in ("by", "column", "stratify", "trial") if splits.get(name)]
+        required += ["split"] if splits.get("name") == "declared" and "column" not in splits else []
+        missing = [name for name in required if name not in known]
+        if missing:
             raise RequestError(
-                f"benchmark {id} needs {', '.join(lost)} of each window, and the downloads do not say it; they say "
-                f"{', '.join(sorted(known))}. Name the column to decode with --label, or put a table recordings.tsv "
-                f"(file, subject, {', '.join(lost)}) into the folder; what changes within a recording needs --event, or "
-                "windows that you cut yourself (reader prepared_signals, docs/signals.md)"
+                f"benchmark {id} needs {', '.join(missing)} of each window, which the downloads do not state; they state "
+                f"{', '.join(sorted(known))}. Give the column to decode by --label, or put a table recordings.tsv "
+                f"(file, subject, {', '.join(missing)}) into the folder; values that change within a recording need "
+                "--event, or windows that you cut yourself (reader prepared_signals, docs/signals.md)"
             )
 
 
@@ -302,39 +305,39 @@ def logged(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads)
     Raises
     ------
     RequestError
-        There are none, one lacks a file, two are the same, or people are missing.
+        There are no recordings, one lacks a file, two are the same, or subjects are missing.
     """
     only_files(spec, downloads)
     names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
-    told = spec.reader.parameters if spec.reader is not None else {}
+    parameters = spec.reader.parameters if spec.reader is not None else {}
     try:
-        naming = Naming.model_validate(told.get("naming"))
+        naming = Naming.model_validate(parameters.get("naming"))
     except ValidationError as error:
         document = catalog.entry("datasets", spec.id).document
         raise SpecError(explain(error, document, Naming, ("reader", "naming"))) from None
     try:
-        found = resolve(naming, names)
+        resolved = resolve(naming, names)
     except DataError as error:
         raise RequestError(f"{downloads.folder}: {error}") from error
-    if not found.entries:
+    if not resolved.entries:
         raise RequestError(
-            f"{downloads.folder} holds no recording below {naming.folder} called {naming.recordings[0]} with a log below "
-            f"{naming.log_folder}: name the folder that holds {naming.folder.split('/')[0]}"
+            f"{downloads.folder} contains no recording below {naming.folder} that matches {naming.recordings[0]} and has a "
+            f"log below {naming.log_folder}: give the folder that contains {naming.folder.split('/')[0]}"
         )
-    expected(spec, {str(entry["subject"]) for entry in found.entries}, downloads)
+    expected(spec, {str(entry["subject"]) for entry in resolved.entries}, downloads)
     files: list[str] = []
-    for entry in found.entries:
+    for entry in resolved.entries:
         name, log = str(entry["file"]), str(entry["log"])
         files += [name, *companions_of(downloads.folder, name, names), log]
         entry |= {"file": place_of(name), "log": place_of(log)}
-    # One log may serve two recordings only where the spec says so.
+    # Two recordings may share a log, if the spec declares it.
     files = list(dict.fromkeys(files))
-    subjects = len({entry["subject"] for entry in found.entries})
-    return Recorded(files, text, subjects, _remarks(found.left_out), found.entries)
+    subjects = len({entry["subject"] for entry in resolved.entries})
+    return Recorded(files, text, subjects, _remarks(resolved.left_out), resolved.entries)
 
 
 def _remarks(left_out: dict[str, str]) -> list[str]:
-    """What is left out, by reason."""
+    """Remarks on the recordings that are left out, by reason."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         by_reason.setdefault(reason, []).append(name)

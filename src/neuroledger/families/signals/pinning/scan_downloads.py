@@ -1,4 +1,4 @@
-"""What a folder of downloads holds: recordings, whose they are, and what is known about these people."""
+"""Recordings in a folder of downloads, with their subjects and facts about them."""
 
 from __future__ import annotations
 
@@ -35,48 +35,48 @@ __all__ = [
 OPENED = frozenset(
     {".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".lay", ".hea", ".xdf", ".xdfz"}
 )
-# Files without which MNE cannot open the one that it is given, and whether they must be there.
+# Companions that MNE reads with a file, and whether they are required.
 COMPANIONS: Mapping[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
     ".set": (((".fdt",), False),),
     ".vhdr": (((".eeg", ".dat"), True), ((".vmrk",), True)),
     ".lay": (((".dat",), True),),
     ".hea": (((".mat",), False), ((".dat",), False)),
 }
-# FIF files of MNE that hold other things than a recording: events, epochs, averages, covariances, …
+# FIF files of MNE that are not recordings: events, epochs, averages, covariances, …
 DERIVED = re.compile(r"[-_](eve|epo|ave|cov|fwd|inv|trans|ica|proj|src|bem|sol)\.fif(\.gz)?$")
 # A recording that is a folder of files (CTF).
 FOLDER = ".ds"
-# Parts of a BIDS folder that are not the recordings as they were made.
+# Parts of a BIDS folder that do not contain raw recordings.
 NOT_RAW = frozenset({"derivatives", "sourcedata", "code", "stimuli"})
 ENTITY = re.compile(r"(?:^|_)(sub|ses|task|acq|run|split)-([A-Za-z0-9+]+)")
 FACTS = ("recordings.tsv", "participants.tsv")
 MISSING = frozenset({"", "n/a", "na", "nan", "none"})
-# Placeholders in the name of a recording that are no facts.
-WHOSE = frozenset({"subject", "session", "run", "name"})
-# What a recording says by itself; a table cannot say it once more.
+# Placeholders in the name of a recording that are not facts.
+IDENTITY = frozenset({"subject", "session", "run", "name"})
+# Values of the recording itself, which columns of a table cannot override.
 TAKEN = frozenset(
     {"file", "participant_id", "subject", "session", "run", "recording", "recording_sha256", "onset"}
 )
 
 
 class Found(NamedTuple):
-    """One recording: its file and companions relative to the folder, whose it is, and facts that its name says."""
+    """One recording: file and companions relative to the folder, subject, session, run, and facts from its name."""
 
     file: str
     companions: tuple[str, ...]
     subject: str
     session: str
     run: str
-    said: Mapping[str, str] = MappingProxyType({})
+    name_facts: Mapping[str, str] = MappingProxyType({})
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What is pinned of it; a recording that is a folder is what lies in it."""
+        """The files to pin; for a recording that is a folder, the files in it."""
         return self.companions if self.file.endswith(FOLDER) else (self.file, *self.companions)
 
 
 class Table(NamedTuple):
-    """A table of facts: its name, its columns, and its rows by recording or person."""
+    """A table of facts: its name, columns, and rows by recording or subject."""
 
     name: str
     columns: tuple[str, ...]
@@ -97,19 +97,18 @@ def recordings_in(
     neo: str | None = None,
     events_file: str | None = None,
 ) -> list[Found]:
-    """The recordings among `names`: those with a subject in their name where there are any (BIDS), else all.
+    """The recordings among `names`: those with a subject in their name if there are any (BIDS), else all.
 
-    Whose a recording is, is never guessed: a table `recordings.tsv` states it, or a name of BIDS, or a pattern with
-    `{subject}`: one of `named` (patterns, each with facts of the recordings that it fits), or that of the `rule` for files
-    of annotations beside the recordings. Where there are patterns, files with other names are passed over. `subjects` and
-    `sessions` are those that are wanted, all where none are named. `opened` tells which files are recordings, by their
-    names; those of the formats that say all by themselves, where it is not given. `neo` is the format of files that neo
-    reads, `events_file` the name of the file beside each recording that holds its events.
+    Subjects are never guessed: they are stated by a table `recordings.tsv`, by a BIDS name, or by a pattern with
+    `{subject}`: one of `named` (patterns, each with facts about the matching recordings), or that of the `rule` for separate
+    files of annotations. With patterns, files with other names are ignored. `subjects` and `sessions` select recordings, by
+    default all. `opened` decides by name which files are recordings, by default those of self-contained formats. `neo` is
+    the format of files that neo reads, `events_file` the name of the separate file of events of each recording.
 
     Raises
     ------
     RequestError
-        There are none, companions are missing, or it is not stated whose they are; all problems at once.
+        There are no recordings, companions are missing, or subjects are not stated; all problems at once.
     DataError
         A recording has no file of annotations, or several.
     """
@@ -120,7 +119,7 @@ def recordings_in(
     single = {name for name in names if _folder(name) is None and (opened or is_recording)(name)}
     candidates = sorted(folders | single)
     by_bids = [name for name in candidates if "sub" in _entities(name)]
-    found: list[Found] = []
+    recordings: list[Found] = []
     problems: list[str] = []
     unknown: list[str] = []
     for name in candidates if rule is not None or named else by_bids or candidates:
@@ -160,74 +159,77 @@ def recordings_in(
             companions.append("/".join([*name.split("/")[:-1], events_file]))
             if companions[-1] not in known:
                 problems.append(f"{name} has no events: {companions[-1]} is missing")
-        said = {key: value for key, value in fields.items() if key not in WHOSE}
-        found.append(Found(name, tuple(companions), subject, session, run, said))
+        facts = {key: value for key, value in fields.items() if key not in IDENTITY}
+        recordings.append(Found(name, tuple(companions), subject, session, run, facts))
     if unknown:
         example = f"{{subject}}{PurePosixPath(unknown[0]).suffix}"
         problems.append(
-            f"{folder} does not state whose {len(unknown)} recordings are: {', '.join(unknown[:3])}"
-            f"{', …' if unknown[3:] else ''}; put a table recordings.tsv (file, subject) into the folder, or say how they "
-            f"are called: `pin --named '{example}'`, with {{session}}, {{run}} and further facts where names have them"
+            f"{folder} does not state the subjects of {len(unknown)} recordings: {', '.join(unknown[:3])}"
+            f"{', …' if unknown[3:] else ''}; put a table recordings.tsv (file, subject) into the folder, or give the "
+            "pattern "
+            f"of their names: `pin --named '{example}'`, with {{session}}, {{run}} and further facts if names have them"
         )
-    if not found and not problems:
+    if not recordings and not problems:
         of_task = f" of task {' or '.join(map(repr, tasks))}" if tasks else ""
-        called = (
-            f" called {' or '.join([*named, *([rule.recording] if rule else [])])}" if rule or named else ""
+        matching = (
+            f" that matches {' or '.join([*named, *([rule.recording] if rule else [])])}"
+            if rule or named
+            else ""
         )
-        problems.append(f"{folder} holds no recording{of_task}{called} ({', '.join(sorted(OPENED))})")
-    absent = sorted(set(listed) - {item.file for item in found} - set(unknown))
+        problems.append(f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})")
+    absent = sorted(set(listed) - {item.file for item in recordings} - set(unknown))
     if absent:
         problems.append(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
     if problems:
         raise RequestError("\n".join(problems))
-    return found
+    return recordings
 
 
 def is_recording(name: str) -> bool:
-    """Whether a file is a continuous recording of a format that says all by itself."""
+    """Whether a file is a continuous recording in a self-contained format."""
     return PurePosixPath(name).suffix.lower() in OPENED and not DERIVED.search(name)
 
 
-def reads(told: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Which files a reader with these fields opens: tables only where their layout is declared, or epochs."""
-    if told.get("neo"):
-        return lambda name: opens(str(told["neo"].get("format")), name)
-    if told.get("matlab"):
-        events = (told["matlab"].get("events") or {}).get("file")
+def reads(parameters: Mapping[str, Any]) -> Callable[[str], bool]:
+    """A function that decides by name whether a reader with these parameters opens a file as a recording."""
+    if parameters.get("neo"):
+        return lambda name: opens(str(parameters["neo"].get("format")), name)
+    if parameters.get("matlab"):
+        events = (parameters["matlab"].get("events") or {}).get("file")
         return lambda name: name.lower().endswith(".mat") and PurePosixPath(name).name != events
-    if told.get("epoched"):
+    if parameters.get("epoched"):
         return lambda name: EPOCHS.search(name) is not None
-    if told.get("table"):
+    if parameters.get("table"):
         return lambda name: PurePosixPath(name).suffix.lower() in TABLES and name not in FACTS
     return is_recording
 
 
 def _stated(named: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str] | None:
-    """What the first pattern that fits a name says of the recording; nothing without patterns, None where none fits."""
+    """Facts of the first pattern that matches a name; empty without patterns, None if no pattern matches."""
     if not named:
         return {}
     for pattern, facts in named.items():
-        said = fields_of(pattern, name)
-        if said is not None:
-            return {**facts, **said}
+        fields = fields_of(pattern, name)
+        if fields is not None:
+            return {**facts, **fields}
     return None
 
 
-def same_bytes(folder: Path, found: Sequence[Found]) -> list[str]:
-    """Pairs of recordings of two people that hold the same bytes, in words: at least one has the wrong name."""
+def same_bytes(folder: Path, recordings: Sequence[Found]) -> list[str]:
+    """Messages about pairs of recordings of two subjects with the same bytes."""
     by_size: dict[int, list[tuple[Found, Path]]] = {}
-    for item in found:
+    for item in recordings:
         samples = max((folder / name for name in item.files), key=lambda path: path.stat().st_size)
         by_size.setdefault(samples.stat().st_size, []).append((item, samples))
     first: dict[str, Found] = {}
     problems = []
-    for alike in by_size.values():
-        for item, samples in alike if len({item.subject for item, _ in alike}) > 1 else ():
+    for same_size in by_size.values():
+        for item, samples in same_size if len({item.subject for item, _ in same_size}) > 1 else ():
             other = first.setdefault(sha256_of(samples), item)
             if other.subject != item.subject:
                 problems.append(
-                    f"{other.file} of {other.subject} and {item.file} of {item.subject} hold the same bytes, and two people "
-                    "have not one recording: find out whose it is, and leave the other out"
+                    f"{other.file} of {other.subject} and {item.file} of {item.subject} contain the same bytes: find "
+                    "out whose recording it is, and leave the other out"
                 )
     return problems
 
@@ -244,12 +246,12 @@ def _folder(name: str) -> str | None:
 
 
 def companions_of(folder: Path, name: str, names: Sequence[str]) -> list[str]:
-    """Files without which MNE cannot open a recording, and the continuations of a FIF file (`block1-1.fif`).
+    """Companions of a recording for MNE, and the continuations of a FIF file (`block1-1.fif`).
 
     Raises
     ------
     RequestError
-        One that must be there is not.
+        A required companion is missing.
     """
     path = PurePosixPath(name)
     further = re.compile(re.escape(path.with_suffix("").as_posix()) + r"-\d+" + re.escape(path.suffix))
@@ -263,11 +265,11 @@ def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
         yield from sorted(part for part in known if part.startswith(f"{name}/"))
         return
     for suffixes, needed in COMPANIONS.get(path.suffix.lower(), ()):
-        beside = [path.with_suffix(suffix).as_posix() for suffix in suffixes]
-        there = [other for other in beside if other in known]
-        yield from there[:1]
-        if needed and not there:
-            raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(beside[0]).name}")
+        options = [path.with_suffix(suffix).as_posix() for suffix in suffixes]
+        existing = [other for other in options if other in known]
+        yield from existing[:1]
+        if needed and not existing:
+            raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(options[0]).name}")
     for part in sorted(known) if int(_split(name) or 0) == 1 else ():
         if part != name and part == re.sub(r"split-0*1(?=_)", f"split-{_split(part)}", name):
             yield part
@@ -278,37 +280,37 @@ def _split(name: str) -> str:
 
 
 def sidecars(names: Sequence[str], found: Sequence[Found]) -> list[str]:
-    """The small files of a BIDS folder that tell what its recordings are: of the folder, of each recording, or of several.
+    """The metadata files of a BIDS folder that apply to the recordings.
 
-    By BIDS's principle of inheritance a file is about every recording at or below its folder whose name says what its own
-    name says; the parts of a recording that was split share their files, which do not name a part.
+    By BIDS's principle of inheritance, a file applies to the recordings at or below its folder whose names have all
+    entities of its own name; the parts of a split recording share their files, which do not name a part.
     """
     below: dict[str, list[dict[str, str]]] = {}
     for item in found:
-        said = _every_entity(item.file)
+        entities = _every_entity(item.file)
         for folder in PurePosixPath(item.file).parents:
-            below.setdefault(str(folder), []).append(said)
+            below.setdefault(str(folder), []).append(entities)
     folders = {str(PurePosixPath(item.file).parent) for item in found}
-    taken = []
+    applicable = []
     for name in names:
         path = PurePosixPath(name)
         if path.suffix not in {".tsv", ".json"}:
             continue
         own = _every_entity(name).items() - {("split", "01")}
-        places = str(path.parent) in folders and path.stem.endswith(("_electrodes", "_coordsystem"))
-        about = any(own <= said.items() for said in below.get(str(path.parent), ()))
-        if len(path.parts) == 1 or places or about:
-            taken.append(name)
-    return taken
+        positions = str(path.parent) in folders and path.stem.endswith(("_electrodes", "_coordsystem"))
+        inherited = any(own <= entities.items() for entities in below.get(str(path.parent), ()))
+        if len(path.parts) == 1 or positions or inherited:
+            applicable.append(name)
+    return applicable
 
 
 def beside_recording(name: str, suffix: str) -> str:
-    """The name of the table of BIDS that stands beside a recording; one table for all parts of a split one."""
+    """Name of a recording's BIDS table; the parts of a split recording share it."""
     return re.sub(r"_split-\d+$", "", name.rsplit("_", 1)[0]) + f"_{suffix}.tsv"
 
 
 def _every_entity(name: str) -> dict[str, str]:
-    """All pairs of a BIDS name, `sub-01_task-rest_run-1` and what else it has."""
+    """All entities of a BIDS name such as `sub-01_task-rest_run-1`."""
     parts = (part.partition("-") for part in PurePosixPath(name).stem.split("_"))
     return {key: value for key, dash, value in parts if dash}
 
@@ -319,7 +321,7 @@ def people(folder: Path) -> Table | None:
     Raises
     ------
     RequestError
-        It has no column to find a recording or person by.
+        It has no column that identifies recordings or subjects.
     """
     for name in FACTS:
         path = folder / name
@@ -340,32 +342,34 @@ def people(folder: Path) -> Table | None:
 
 
 def facts_of(
-    found: Sequence[Found], table: Table | None, label: str | None
+    recordings: Sequence[Found], table: Table | None, label: str | None
 ) -> tuple[list[dict[str, str | float]], list[str]]:
-    """Facts of each recording by the names that they get here, and remarks about columns that were left out.
+    """Facts about each recording by name, and remarks on columns that are left out.
 
-    A column becomes a fact under its name in small letters: a number where every value is one, else text. A column
-    with missing values is left out. `label` names the column that is to be decoded; its values stay text.
+    A column becomes a fact with its name in lower case: numbers if all values are numbers, else text. A column with missing
+    values is left out. `label` is the column to decode; its values stay text.
 
     Raises
     ------
     RequestError
-        There is no table or column to take the label from, or it lacks a recording.
+        The table or column of the label is missing, or lacks a recording.
     """
     if table is None:
         if label is not None:
             raise RequestError(
                 f"--label {label} needs a table: recordings.tsv or participants.tsv in the folder"
             )
-        return [dict(item.said) for item in found], []
-    keys = [item.file if table.name == "recordings.tsv" else item.subject for item in found]
-    lost = sorted(set(keys) - set(table.rows))
-    if lost:
-        raise RequestError(f"{table.name} has no row for {', '.join(lost[:5])}{', …' if lost[5:] else ''}")
+        return [dict(item.name_facts) for item in recordings], []
+    keys = [item.file if table.name == "recordings.tsv" else item.subject for item in recordings]
+    unlisted = sorted(set(keys) - set(table.rows))
+    if unlisted:
+        raise RequestError(
+            f"{table.name} has no row for {', '.join(unlisted[:5])}{', …' if unlisted[5:] else ''}"
+        )
     if label is not None and label not in table.columns:
         raise RequestError(f"{table.name} has no column {label!r}; it has {', '.join(table.columns)}")
     rows = [table.rows[key] for key in keys]
-    facts: list[dict[str, str | float]] = [dict(item.said) for item in found]
+    facts: list[dict[str, str | float]] = [dict(item.name_facts) for item in recordings]
     remarks: list[str] = []
     for column in table.columns:
         name = re.sub(r"\W+", "_", column.strip()).strip("_").lower()
@@ -376,18 +380,18 @@ def facts_of(
         if missing:
             remarks.append(f"column {column!r} left out: {missing} of {len(values)} recordings have no value")
             continue
-        for fact, said in zip(facts, _numbers(values) or values, strict=True):
-            fact[name] = said
-    for fact, row, item in zip(facts, rows, found, strict=True):
+        for fact, value in zip(facts, _numbers(values) or values, strict=True):
+            fact[name] = value
+    for fact, row, item in zip(facts, rows, recordings, strict=True):
         if label is not None:
             if row[label].lower() in MISSING:
-                raise RequestError(f"{item.file} has no {label!r} in {table.name}, which is to be decoded")
+                raise RequestError(f"{item.file} has no {label!r} in {table.name}, which --label needs")
             fact["label"] = row[label]
     return facts, remarks
 
 
 def _numbers(values: Sequence[str]) -> list[str | float] | None:
-    """The values as finite numbers, or None; numbers with leading zeros are names."""
+    """The values as finite numbers, or None; values with leading zeros are names."""
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) for value in values):
         return None
     numbers = [float(value) for value in values]

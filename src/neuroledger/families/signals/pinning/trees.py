@@ -1,4 +1,4 @@
-"""Published trees of recordings (git with git-annex, or a listing of one): what they hold, without a download.
+"""Contents of published trees of recordings (git with git-annex, or a listing), without a download.
 
 OpenNeuro and NEMAR publish each data set as a git repository whose large files are git-annex keys,
 `SHA256E-s<bytes>--<sha256><ending>`: size and SHA-256 of every recording are known before a byte of it is fetched.
@@ -44,7 +44,7 @@ ENTITY = re.compile(r"(?:^|_)(sub|task)-([A-Za-z0-9+]+)")
 
 
 class Archive(NamedTuple):
-    """Where an archive keeps its repositories, its annexed files and the pages of its data sets."""
+    """An archive's GitHub owner, and templates of the addresses of its annexed files and pages."""
 
     owner: str
     annexed: str
@@ -68,7 +68,7 @@ ARCHIVES: Mapping[str, Archive] = MappingProxyType(
 
 
 class TreeFile(NamedTuple):
-    """A file of a tree: size, SHA-256 where the tree states one, whether it is in git or in the annex, its key's ending."""
+    """A file of a tree: size, SHA-256 if the tree states one, whether it is in git or the annex, and its key's suffix."""
 
     size: int
     sha256: str | None
@@ -85,11 +85,11 @@ class PublishedTree:
     archive, id, commit
         `openneuro` or `nemar`, the archive's name of the data set, and the full commit.
     files
-        Every file by its path.
+        All files by path.
     read
-        The text of a small file in git, None where it is not at hand (a listing holds paths and hashes alone).
+        Function that returns the text of a small file in git; None if unavailable (a listing has only paths and hashes).
     parts
-        The trees that are one data set together; paths then begin with the name of theirs.
+        The trees of a data set of several trees; each path then begins with the id of its tree.
     """
 
     archive: str
@@ -121,18 +121,18 @@ class PublishedTree:
 
     @property
     def description(self) -> dict[str, Any]:
-        """`dataset_description.json`: licence, name, authors, DOI; empty where it is not at hand."""
+        """`dataset_description.json`: licence, name, authors, DOI; empty if unavailable."""
         try:
-            said = json.loads(self.read("dataset_description.json") or "{}")
+            content = json.loads(self.read("dataset_description.json") or "{}")
         except ValueError:
             return {}
-        return said if isinstance(said, dict) else {}
+        return content if isinstance(content, dict) else {}
 
 
 def together(trees: Sequence[PublishedTree]) -> PublishedTree:
-    """Several trees as one, each below a folder of its name."""
+    """Join several trees into one, each below a folder with its id."""
     known = {tree.id: tree for tree in trees}
-    files = {f"{tree.id}/{path}": held for tree in trees for path, held in tree.files.items()}
+    files = {f"{tree.id}/{path}": file for tree in trees for path, file in tree.files.items()}
 
     def read(path: str) -> str | None:
         id, _, rest = path.partition("/")
@@ -145,9 +145,9 @@ def together(trees: Sequence[PublishedTree]) -> PublishedTree:
 
 @contextmanager
 def open_tree(archive: str, id: str, source: str | None) -> Iterator[PublishedTree]:
-    """The tree of a data set, from a clone, the address of a repository, or a listing of it (`.tsv`).
+    """Context with the tree of a data set, from a clone, the address of a repository, or a listing of it (`.tsv`).
 
-    Without `source`, the archive's own repository is cloned, small files alone.
+    Without `source`, the archive's repository is cloned, without the annexed files.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def open_tree(archive: str, id: str, source: str | None) -> Iterator[PublishedTr
     """
     if archive not in ARCHIVES or not re.fullmatch(r"[a-z]{2}\d{6}", id):
         raise RequestError(
-            f"{archive} {id!r} is no data set of {' or '.join(ARCHIVES)}: name it as in ds004504"
+            f"{archive} {id!r} is not a data set of {' or '.join(ARCHIVES)}: use an id such as ds004504"
         )
     if source is not None and source.endswith(".tsv"):
         yield _listing(archive, id, Path(source))
@@ -168,13 +168,13 @@ def open_tree(archive: str, id: str, source: str | None) -> Iterator[PublishedTr
     if not address.startswith("https://"):
         raise RequestError(f"{address} is neither a folder, nor a listing (.tsv), nor an address https://…")
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
-        words = ["git", "clone", "--quiet", "--bare", "--depth", "1"]
-        done = subprocess.run(
-            [*words, "--", address, folder], capture_output=True, text=True, check=False, timeout=1800
+        command = ["git", "clone", "--quiet", "--bare", "--depth", "1"]
+        result = subprocess.run(
+            [*command, "--", address, folder], capture_output=True, text=True, check=False, timeout=1800
         )
-        if done.returncode:
+        if result.returncode:
             raise RequestError(
-                f"{address} cannot be cloned: {done.stderr.strip().splitlines()[-1:] or done.returncode}"
+                f"{address} cannot be cloned: {result.stderr.strip().splitlines()[-1:] or result.returncode}"
             )
         yield _repository(archive, id, Path(folder))
 
@@ -198,46 +198,46 @@ def _repository(archive: str, id: str, root: Path) -> PublishedTree:
         if entry.mode == LINK or (entry.size < 1024 and content.startswith(b"/annex/objects/")):
             key = KEY.fullmatch(PurePosixPath(content.decode("utf-8", "replace").split("\n")[0]).name)
         if key is not None:
-            known = key["digest"] if key["kind"].startswith("SHA256") and len(key["digest"]) == 64 else None
-            files[path] = TreeFile(int(key["size"]), known, "annex", key["suffix"] or "")
+            sha256 = key["digest"] if key["kind"].startswith("SHA256") and len(key["digest"]) == 64 else None
+            files[path] = TreeFile(int(key["size"]), sha256, "annex", key["suffix"] or "")
         elif entry.mode != LINK:
             files[path] = TreeFile(entry.size, hashlib.sha256(content).hexdigest(), "git")
 
     def read(path: str) -> str | None:
-        held = files.get(path)
-        return contents[small[path].id].decode("utf-8-sig", "replace") if held and held.at == "git" else None
+        file = files.get(path)
+        return contents[small[path].id].decode("utf-8-sig", "replace") if file and file.at == "git" else None
 
     return PublishedTree(archive, id, head, files, read)
 
 
 def _contents(root: Path, ids: list[str]) -> dict[str, bytes]:
-    """The blobs of these ids, by one process of git's."""
-    done = subprocess.run(
+    """The contents of these blobs, read by one git process."""
+    result = subprocess.run(
         ["git", "-C", str(root), "cat-file", "--batch"],
         input="".join(f"{id}\n" for id in ids).encode(),
         capture_output=True,
         check=False,
     )
-    if done.returncode:
-        raise RequestError(f"git cat-file failed: {done.stderr.decode('utf-8', 'replace').strip()}")
-    out, stream = {}, io.BytesIO(done.stdout)
+    if result.returncode:
+        raise RequestError(f"git cat-file failed: {result.stderr.decode('utf-8', 'replace').strip()}")
+    blobs, stream = {}, io.BytesIO(result.stdout)
     for id in ids:
-        said = stream.readline().split()
-        if len(said) != 3:
+        header = stream.readline().split()
+        if len(header) != 3:
             raise RequestError(f"{root} lacks the blob {id[:10]}: clone the repository without a filter")
-        out[id] = stream.read(int(said[2]))
+        blobs[id] = stream.read(int(header[2]))
         stream.read(1)
-    return out
+    return blobs
 
 
 def _listing(archive: str, id: str, path: Path) -> PublishedTree:
-    """A table: path, key type, bytes and hash of each file; the first line names tree and commit."""
+    """Read a listing: path, key type, bytes and hash of each file; the first line states the tree and commit."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"{path} cannot be read as a listing ({error})") from error
-    named = HEADER.match(lines[0] if lines else "")
-    if named is None or (named["id"], named["owner"]) != (id, ARCHIVES[archive].owner):
+    header = HEADER.match(lines[0] if lines else "")
+    if header is None or (header["id"], header["owner"]) != (id, ARCHIVES[archive].owner):
         raise RequestError(
             f"{path} begins with {(lines or [''])[0][:80]!r}: a listing of {id} begins with "
             f"'# {ARCHIVES[archive].owner}_{id} @ COMMIT'"
@@ -254,13 +254,13 @@ def _listing(archive: str, id: str, path: Path) -> PublishedTree:
         name, kind, size, digest = cells
         hashed = digest if kind in ("SHA256E", "SHA256", "stated", "git") else None
         if hashed is not None and not re.fullmatch("[0-9a-f]{64}", hashed):
-            raise RequestError(f"{path}:{number}: {digest!r} is no SHA-256")
+            raise RequestError(f"{path}:{number}: {digest!r} is not a SHA-256")
         files[name] = TreeFile(int(size), hashed, "git" if kind == "git" else "annex")
-    return PublishedTree(archive, id, named["commit"], files, lambda _: None)
+    return PublishedTree(archive, id, header["commit"], files, lambda _: None)
 
 
 def counts_of(tree: PublishedTree) -> dict[str, dict[str, int]]:
-    """Rows of the raw `events.tsv` in git by task and type of trial; empty where their text is not at hand."""
+    """Number of rows of the raw `events.tsv` in git, by task and type of trial; empty if their text is unavailable."""
     total: dict[str, Counter[str]] = defaultdict(Counter)
     for (task, _), rows in trials_by_person(tree).items():
         total[task].update(rows)
@@ -268,20 +268,20 @@ def counts_of(tree: PublishedTree) -> dict[str, dict[str, int]]:
 
 
 def trials_by_person(tree: PublishedTree) -> dict[tuple[str, str], Counter[str]]:
-    """Rows of the raw `events.tsv` in git by (task, person): how many of each `trial_type`, or `value`."""
-    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for path, held in tree.files.items():
-        said = dict(ENTITY.findall(PurePosixPath(path).name))
+    """Number of rows of the raw `events.tsv` in git with each `trial_type`, or `value`, by (task, subject)."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for path, file in tree.files.items():
+        entities = dict(ENTITY.findall(PurePosixPath(path).name))
         if (
-            held.at != "git"
+            file.at != "git"
             or not path.startswith("sub-")
             or not path.endswith("_events.tsv")
-            or "task" not in said
+            or "task" not in entities
         ):
             continue
         rows = csv.DictReader(io.StringIO(tree.read(path) or ""), delimiter="\t")
         for row in rows:
             kind = next((row[name] for name in ("trial_type", "value") if row.get(name)), "")
             if kind not in ("", "n/a"):
-                found[said["task"], said["sub"]][kind] += 1
-    return found
+                counts[entities["task"], entities["sub"]][kind] += 1
+    return counts

@@ -1,4 +1,4 @@
-"""Recordings laid out by the Brain Imaging Data Structure, read through mne-bids and cut into windows."""
+"""Recordings in the Brain Imaging Data Structure, read by mne-bids and cut into windows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = ["bids_epochs"]
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 _TASK = re.compile(r"_task-([A-Za-z0-9+]+)_")
-# The one file of a recording that MNE opens; companions (.eeg, .vmrk, .fdt, .json) follow from it.
+# Suffixes of the file that MNE opens; companions (.eeg, .vmrk, .fdt, .json) follow from it.
 OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb", ".ds"})
 
 
@@ -63,20 +63,20 @@ def bids_epochs(
     events: Events | None = None,
     embeddings: dict[str, str] | None = None,
 ) -> Dataset:
-    """Windows of every recording of `task`, events from its `events.tsv`, channel types from its `channels.tsv`.
+    """Windows of all recordings of `task`, with events from `events.tsv` and channel types from `channels.tsv`.
 
-    `task` is one, or several. The files keep their places below one folder, `sub-01/eeg/sub-01_task-….edf` and so on.
-    Subjects, sessions and runs are those of the file names; `subjects` and `sessions` are those that are read, all where
-    none are named. `facts` are coordinates by the column of `participants.tsv`
-    that holds them: numbers where every person's value is one, text else; the coordinate `label` stays text. `events` says
-    which rows of `events.tsv` are windows and which stimulus each shows, in place of labels; `embeddings` are tables of
-    these stimuli by name, netCDF files, to be retrieved. One recording is in memory at a time.
+    `task` is one task, or several. Files keep their paths below one folder, such as `sub-01/eeg/sub-01_task-….edf`.
+    Subjects, sessions and runs are those of the file names; `subjects` and `sessions` select some of them. `facts` maps
+    coordinates to columns of `participants.tsv`: numbers if all values are numbers, else text; the coordinate `label` is
+    always text. `events` declares which rows of `events.tsv` become windows, and their stimuli, instead of labels;
+    `embeddings` are tables of these stimuli by name, netCDF files, as targets of retrieval. One recording is in memory at
+    a time.
 
     Raises
     ------
     DataError
-        No recording of this task and these subjects is there, one cannot be read, or a fact is missing; or a stimulus has
-        no embedding.
+        There is no recording of these tasks and subjects, a recording cannot be read, or a fact or an embedding is
+        missing.
     UnavailableError
         mne-bids is not installed.
     """
@@ -89,10 +89,10 @@ def bids_epochs(
         (path for name, path in sorted(files.items()) if name.endswith("dataset_description.json")), None
     )
     if marker is None:
-        raise DataError("no dataset_description.json among the files: this is not a BIDS folder")
+        raise DataError("dataset_description.json is not among the files: this is not a BIDS folder")
     root = marker.parent
     with quiet_mne():
-        found = mne_bids.find_matching_paths(
+        matches = mne_bids.find_matching_paths(
             root,
             tasks=tasks,
             datatypes=datatype,
@@ -100,23 +100,23 @@ def bids_epochs(
             subjects=list(subjects) or None,
             sessions=list(sessions) or None,
         )
-    held = set(files.values())
-    wanted = sorted(
+    pinned = set(files.values())
+    paths = sorted(
         (
             path
-            for path in found
-            if path.extension in OPENED and int(path.split or 1) == 1 and parts_of(path.fpath, held)
+            for path in matches
+            if path.extension in OPENED and int(path.split or 1) == 1 and parts_of(path.fpath, pinned)
         ),
         key=lambda path: str(path.fpath),
     )
-    if not wanted:
+    if not paths:
         raise DataError(
             f"no {datatype} recording of task {' or '.join(map(repr, tasks))} is among the files"
-            + _instead(root, held, tasks)
+            + _alternatives(root, pinned, tasks)
         )
-    known = _people(root, facts or {}, [path.subject for path in wanted])
-    names = {path: path.fpath.relative_to(root).as_posix() for path in wanted}
-    tables = {} if events is None else {path: _rows(path, name, held) for path, name in names.items()}
+    facts_by_subject = _facts_by_subject(root, facts or {}, [path.subject for path in paths])
+    names = {path: path.fpath.relative_to(root).as_posix() for path in paths}
+    tables = {} if events is None else {path: _rows(path, name, pinned) for path, name in names.items()}
 
     def parts() -> Iterator[xr.DataArray | None]:
         for path, name in names.items():
@@ -127,9 +127,9 @@ def bids_epochs(
                 subject=path.subject,
                 session=path.session or "1",
                 run=path.run or "1",
-                facts=known[path.subject],
+                facts=facts_by_subject[path.subject],
             )
-            digest = digest_of(path.fpath, held)
+            digest = digest_of(path.fpath, pinned)
             yield windows_of(
                 raw, recording, window, preprocessing, sha256=digest, events=events, rows=tables.get(path)
             )
@@ -152,47 +152,47 @@ def bids_epochs(
 
 
 def _opened(path: Any, name: str) -> Any:
-    """MNE's `Raw` of a recording, with what its tables say."""
+    """MNE's `Raw` of a recording, with the content of its BIDS tables."""
     import mne_bids
 
     try:
-        with remarks() as said:
+        with remarks() as messages:
             raw = mne_bids.read_raw_bids(path)
-        require_believed(path.fpath, said)
-        note_markers(raw, omitted(said))
-        note_unscaled(raw, said)
+        require_believed(path.fpath, messages)
+        note_markers(raw, omitted(messages))
+        note_unscaled(raw, messages)
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{name} cannot be read as BIDS ({error})") from error
     return raw
 
 
-def _instead(root: Path, held: Set[Path], tasks: Sequence[str]) -> str:
-    """The tasks and data types of the recordings that are there, by the names of their files, and what to state."""
-    there = {
-        (told.group(1), folder.parent.name)
-        for path in held
+def _alternatives(root: Path, pinned: Set[Path], tasks: Sequence[str]) -> str:
+    """A message about the tasks and data types among the files, by their names."""
+    existing = {
+        (match.group(1), folder.parent.name)
+        for path in pinned
         for folder in (path, *path.parents)
         if folder.suffix in OPENED and root in folder.parents
-        if (told := _TASK.search(folder.name))
+        if (match := _TASK.search(folder.name))
     }
-    said = sorted(f"{task!r} ({datatype})" for task, datatype in there)
-    if not said:
+    shown = sorted(f"{task!r} ({datatype})" for task, datatype in existing)
+    if not shown:
         return ""
-    other = sorted({datatype for wanted, datatype in there if wanted in tasks})
-    fix = f": state `datatype: {other[0]}` in the reader" if other else ""
-    return f"; there are {', '.join(said[:8])}{', …' if len(said) > 8 else ''}{fix}"
+    datatypes = sorted({datatype for task, datatype in existing if task in tasks})
+    fix = f": state `datatype: {datatypes[0]}` in the reader" if datatypes else ""
+    return f"; there are {', '.join(shown[:8])}{', …' if len(shown) > 8 else ''}{fix}"
 
 
-def _rows(path: Any, name: str, held: Set[Path]) -> list[dict[str, str]]:
-    """The events beside a recording, each with what the recording's name says."""
-    beside = path.fpath.with_name(beside_recording(path.fpath.name, "events"))
-    if beside not in held:
-        raise DataError(f"{name} has no events: {beside.name} is not among the files")
-    said = {"task": path.task, "session": path.session or "1", "run": path.run or "1"}
-    return [{**said, **row} for row in table_of(beside, f"{name.rsplit('/', 1)[0]}/{beside.name}")]
+def _rows(path: Any, name: str, pinned: Set[Path]) -> list[dict[str, str]]:
+    """The rows of a recording's `events.tsv`, each with the task, session and run of the recording's name."""
+    table = path.fpath.with_name(beside_recording(path.fpath.name, "events"))
+    if table not in pinned:
+        raise DataError(f"{name} has no events: {table.name} is not among the files")
+    entities = {"task": path.task, "session": path.session or "1", "run": path.run or "1"}
+    return [{**entities, **row} for row in table_of(table, f"{name.rsplit('/', 1)[0]}/{table.name}")]
 
 
-def _people(
+def _facts_by_subject(
     root: Path, facts: Mapping[str, str], subjects: Sequence[str]
 ) -> dict[str, dict[str, str | float]]:
     """The facts of each subject, from `participants.tsv`."""
@@ -200,16 +200,16 @@ def _people(
         return {subject: {} for subject in subjects}
     path = root / "participants.tsv"
     if not path.is_file():
-        raise DataError("participants.tsv is not among the files, and `facts` are taken from it")
+        raise DataError("participants.tsv is not among the files, but `facts` are read from it")
     table = table_rows(path, "participant_id", delimiter="\t", short=True)[1]
     rows = {row["participant_id"].removeprefix("sub-"): row for _, row in table}
-    known: dict[str, dict[str, str | float]] = {subject: {} for subject in subjects}
+    facts_of: dict[str, dict[str, str | float]] = {subject: {} for subject in subjects}
     for name, column in facts.items():
-        values = {subject: str(rows.get(subject, {}).get(column) or "").strip() for subject in known}
-        lost = sorted(subject for subject, value in values.items() if value.lower() in ("", "n/a"))
-        if lost:
-            raise DataError(f"participants.tsv has no {column!r} for {', '.join(lost[:5])}")
+        values = {subject: str(rows.get(subject, {}).get(column) or "").strip() for subject in facts_of}
+        missing = sorted(subject for subject, value in values.items() if value.lower() in ("", "n/a"))
+        if missing:
+            raise DataError(f"participants.tsv has no {column!r} for {', '.join(missing[:5])}")
         numbers = name != "label" and all(_NUMBER.fullmatch(value) for value in values.values())
         for subject, value in values.items():
-            known[subject][name] = float(value) if numbers else value
-    return known
+            facts_of[subject][name] = float(value) if numbers else value
+    return facts_of

@@ -1,4 +1,4 @@
-"""fMRI: the images of each run become channels, are cleaned, and are cut into windows around what was shown."""
+"""fMRI runs: images become channels, which are cleaned and cut into windows around events."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ Called = Annotated[str, AfterValidator(checked)]
 
 LEFT_OUT: Final = "left_out"
 SILENT: Final = 0.5
-"""Where more than this share of the channels has no signal, the series is not in the space that is declared."""
+"""Largest share of channels without a signal; with more, the series is not in the declared space."""
 UNITS: Final = {"zscore": "standard", "percent": "percent", None: "arbitrary"}
 NILEARN: Final[Mapping[str | None, Any]] = {"zscore": "zscore_sample", "percent": "psc", None: False}
 
 
 class VolumeWindow(Frozen):
-    """Windows of `duration` seconds from `start` + `lag` seconds after each event, both in whole volumes.
+    """Windows of `duration` seconds that begin `start` + `lag` seconds after each event, in whole volumes.
 
-    The first volume is the one that begins nearest (of two equally near, the later one). `lag` is how much later than what
-    they answer to responses are looked for; times of samples are those of what they answer to.
+    The first volume is the one with the nearest onset (the later one of two equally near). `lag` is the delay of the
+    response; the times of samples do not include it.
     """
 
     start: float
@@ -55,9 +55,9 @@ class VolumeWindow(Frozen):
 
 
 class Cleaning(Frozen):
-    """What is done to each channel of each run, in this order; what is absent is not done.
+    """Steps applied to each channel of each run, in this order; a step that is not declared is skipped.
 
-    linear trend out → band filter (Hz) → standardise: `zscore` (sample standard deviation) or `percent` of the mean.
+    remove linear trend → band filter (Hz) → standardise: `zscore` (sample standard deviation) or `percent` of the mean.
     """
 
     detrend: bool = False
@@ -67,35 +67,42 @@ class Cleaning(Frozen):
     standardise: Literal["zscore", "percent"] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Cleaning:
+    def _check_filter(self) -> Cleaning:
         if (self.filter is None) != (self.high_pass is None and self.low_pass is None):
-            raise ValueError("`filter` says how `high_pass` and `low_pass` are done: give both, or neither")
+            raise ValueError("`filter` is the method of `high_pass` and `low_pass`: give both, or neither")
         if self.filter == "cosine" and (self.low_pass is not None or self.high_pass is None):
-            raise ValueError("cosines are taken out below `high_pass`: leave out `low_pass`")
+            raise ValueError("a cosine filter needs `high_pass` and cannot have `low_pass`")
         return self
 
 
-def files_read(names: Sequence[str], told: Mapping[str, Any]) -> list[str]:
-    """Of a folder's files, those that the reader reads: runs with their companions, lists, transforms and embeddings.
+def files_read(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
+    """The files of a folder that the reader reads: runs with their companions, lists, transforms and embeddings.
 
     Raises
     ------
     DataError
-        There are no runs, or something that goes with one is missing.
+        There are no runs, or a companion of a run is missing.
     RequestError
         A table of embeddings is missing.
     """
-    runs = _runs(names, told["series"], told["events"], told["mask"], told["subjects"], told["rest"])
-    wanted = [name for run in runs for name in run.files]
-    others = beside(told["events"])
-    there = set(names)
-    lost = [name for name in others if name not in there]
-    if lost:
-        raise DataError(f"{', '.join(lost)}, which `events` names, is not among the files")
-    if isinstance(space := told["space"], Transforms):
+    runs = _runs(
+        names,
+        parameters["series"],
+        parameters["events"],
+        parameters["mask"],
+        parameters["subjects"],
+        parameters["rest"],
+    )
+    run_files = [name for run in runs for name in run.files]
+    others = beside(parameters["events"])
+    known = set(names)
+    missing = [name for name in others if name not in known]
+    if missing:
+        raise DataError(f"{', '.join(missing)}, which `events` names, is not among the files")
+    if isinstance(space := parameters["space"], Transforms):
         for run in {run.subject: run for run in runs}.values():
             others += transforms_of(space, run, names)
-    return sorted({*wanted, *others, *embeddings_in(names, told)})
+    return sorted({*run_files, *others, *embeddings_in(names, parameters)})
 
 
 def _runs(
@@ -126,69 +133,69 @@ def fmri_windows(
     beyond: Literal["refused", "left_out"] = "refused",
     embeddings: dict[str, str] | None = None,
 ) -> Dataset:
-    """Windows of every run, (presentation, channel, sample), single precision; one run is in memory at a time.
+    """Windows of all runs, (presentation, channel, sample), in single precision; one run is in memory at a time.
 
     Steps, in this order: first `volumes` → mask → channels of the `space` → `cleaning` → windows.
 
     Parameters
     ----------
     series, mask
-        How the series of a run and its mask are called, with `{subject}`, `{session}`, `{run}`, `{task}` and, on a surface,
-        `{hemi}`; `*` and `?` as usual. Folders in a pattern are held against the last folders of a name; `run-1` and
-        `run-01` are one. A mask may be called by less than its run, so that several runs share it.
+        Patterns of the names of a run's series and mask, with `{subject}`, `{session}`, `{run}`, `{task}` and, on a surface,
+        `{hemi}`; `*` and `?` are wildcards. Folders in a pattern are compared with the last folders of a name; `run-1`
+        equals `run-01`. A mask may have fewer placeholders than its run, so several runs may share it.
     events
-        Where it is written what was shown, and what counts.
+        The tables of events, and the events that become windows.
     subjects, rest
-        Only these people; runs in which nothing is shown.
+        Subjects to read; runs of rest to leave out.
     seconds
-        From one volume to the next. A sidecar, or a header that says something, must say the same within 1 %.
+        Repetition time. It must agree within 1 % with a sidecar, and with a header that states it.
     volumes
-        Only so many volumes of a run are used, from the first; a run with fewer is refused.
+        Number of volumes to use from the start of each run; a run with fewer is refused.
     beyond
-        What is done with windows that do not lie whole within their run. Those left out are counted, in the coordinate
-        `left_out` of the rest of their run and in the notes of every score; a run without a whole one is refused.
+        Treatment of windows that extend beyond their run. Windows left out are counted in the coordinate `left_out` of the
+        run's other windows and in the notes of every score; a run without a complete window is refused.
     embeddings
-        Tables of embeddings of the stimuli by name, netCDF files, to be retrieved.
+        Tables of embeddings of the stimuli by name, netCDF files, as targets of retrieval.
 
     Returns
     -------
     Dataset
         Coordinates of a presentation: `stimulus_id`, `subject`, `session`, `run`, `recording` (the series' name),
-        `recording_sha256`, `onset` (s from the first volume), `repetition` (how often this person had seen the stimulus
-        before), and those of `events`. Of a channel: `channel_id`, and `x`, `y`, `z` (m, in the space of the images).
+        `recording_sha256`, `onset` (s from the first volume), `repetition` (number of earlier presentations to the
+        subject), and those of `events`. Of a channel: `channel_id`, and `x`, `y`, `z` (m, in the space of the images).
 
     Raises
     ------
     DataError
-        A run, mask, table or list is missing, damaged or of another shape or rate; nothing is shown; a window lies beyond
-        its run; or most channels have no signal.
+        A run, mask, table or list is missing, damaged or of another shape or rate; no stimulus is shown; a window extends
+        beyond its run; or most channels have no signal.
     UnavailableError
         nibabel or nilearn is not installed.
     """
     runs = _runs(sorted(files), series, events, mask, subjects, rest)
-    held = lists(events, files)
+    values_by_list = lists(events, files)
     layout = layout_of(space, runs, files, masked=mask is not None, seconds=seconds)
     seen: Counter[tuple[str, str]] = Counter()
 
     def parts() -> Iterator[xr.DataArray]:
-        # Tables and embeddings first: what is wrong with them should not be found out after hours of images.
-        shows = [shown(files, run, events, held, seconds) for run in runs]
-        read_embeddings(files, embeddings, {name for laid in shows for name in laid.names})
-        for run, laid in zip(runs, shows, strict=True):
-            part = _windows(run, laid, files, layout, seconds, window, cleaning, volumes, beyond)
-            again = []
+        # Tables and embeddings first, to detect errors in them before hours of reading images.
+        layouts = [shown(files, run, events, values_by_list, seconds) for run in runs]
+        read_embeddings(files, embeddings, {name for windows in layouts for name in windows.names})
+        for run, windows in zip(runs, layouts, strict=True):
+            part = _windows(run, windows, files, layout, seconds, window, cleaning, volumes, beyond)
+            repetitions = []
             for stimulus in part["stimulus_id"].values.astype(str):
-                again.append(seen[run.subject, stimulus])
+                repetitions.append(seen[run.subject, stimulus])
                 seen[run.subject, stimulus] += 1
-            yield part.assign_coords(repetition=("presentation", np.array(again)))
+            yield part.assign_coords(repetition=("presentation", np.array(repetitions)))
 
     windows = stored(parts(), of=len(runs))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_lost(windows))
+    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(windows))
 
 
-def _lost(windows: xr.DataArray) -> tuple[str, ...]:
-    """What is to be known of windows that were left out."""
+def _notes(windows: xr.DataArray) -> tuple[str, ...]:
+    """A note on the windows that were left out; empty if there are none."""
     if LEFT_OUT not in windows.coords:
         return ()
     _, first = np.unique(windows["recording"].values.astype(str), return_index=True)
@@ -202,7 +209,7 @@ def _lost(windows: xr.DataArray) -> tuple[str, ...]:
 
 def _windows(
     run: Run,
-    laid: WindowLayout,
+    events: WindowLayout,
     files: Mapping[str, Path],
     layout: Layout,
     seconds: float,
@@ -217,25 +224,25 @@ def _windows(
     if volumes is not None and values.shape[1] < volumes:
         raise DataError(f"{name} has {values.shape[1]} volumes, fewer than the {volumes} that are used")
     values = _cleaned(values[:, :volumes], cleaning, seconds, name)
-    onsets = np.array(laid.onsets, dtype=float)
+    onsets = np.array(events.onsets, dtype=float)
     first = _nearest((onsets + window.start + window.lag) / seconds)
     length = max(1, int(_nearest(np.array(window.duration / seconds))))
     inside = (first >= 0) & (first + length <= values.shape[1])
     if not inside.all():
         at = onsets[~inside]
-        said = (
-            f"{name}: {len(at)} of {len(onsets)} windows do not lie within its {values.shape[1]} volumes, first that of "
+        message = (
+            f"{name}: {len(at)} of {len(onsets)} windows extend beyond its {values.shape[1]} volumes, first that of "
             f"the event at {at[0]:g} s"
         )
         if beyond == "refused" or not inside.any():
             raise DataError(
-                f"{said}; are `seconds` and the table those of this run? If the run was stopped early, `beyond: left_out`"
+                f"{message}; check `seconds` and the table of this run. If the run was stopped early, set `beyond: left_out`"
             )
     rows = np.arange(length)
     cut = np.stack([values[:, at + rows] for at in first[inside]])
     count = int(inside.sum())
-    facts: dict[str, Any] = {"stimulus_id": np.array(laid.names)[inside], "onset": onsets[inside]}
-    facts |= {key: np.asarray(said)[inside] for key, said in laid.extra.items()}
+    facts: dict[str, Any] = {"stimulus_id": np.array(events.names)[inside], "onset": onsets[inside]}
+    facts |= {key: np.asarray(column)[inside] for key, column in events.extra.items()}
     facts |= {"subject": [run.subject] * count, "session": [run.session] * count, "run": [run.number] * count}
     facts |= {LEFT_OUT: [len(onsets) - count] * count} if beyond == "left_out" else {}
     facts |= {"recording": [name] * count, "recording_sha256": [_digest(run, files)] * count}
@@ -252,7 +259,7 @@ def _windows(
 
 
 def _cleaned(values: Array, cleaning: Cleaning, seconds: float, name: str) -> Array:
-    """(channel, volume) as `cleaning` says, by nilearn; values that are no numbers are 0."""
+    """The values (channel, volume) after `cleaning`, by nilearn; missing and infinite values become 0."""
     values = np.where(np.isfinite(values), values, np.float32(0))
     silent = float((values.max(axis=1) == values.min(axis=1)).mean())
     if silent > SILENT:
@@ -286,11 +293,11 @@ def _cleaned(values: Array, cleaning: Cleaning, seconds: float, name: str) -> Ar
 
 
 def _nearest(volumes: Array) -> npt.NDArray[np.int64]:
-    """The nearest whole number, the greater of two equally near."""
+    """Round to the nearest integer, halves up."""
     return np.floor(volumes + 0.5 + 1e-6).astype(np.int64)
 
 
 def _digest(run: Run, files: Mapping[str, Path]) -> str:
-    """SHA-256 of the series; of two hemispheres, of their hashes one after the other."""
+    """SHA-256 of the series; for two hemispheres, of their concatenated hashes."""
     hashes = [sha256_of(files[name]) for name in run.series]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""EMG of one wrist while the hand moves, with the angles of its joints: emg2pose as it is published."""
+"""EMG of one wrist during hand movements, with joint angles: emg2pose in its published format."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ JOINTS: Final = 20
 SPLITS: Final = ("train", "val", "test")
 FACTS: Final = ("session", "stage", "side", "generalization", "split")
 FAILED: Final = 1e-8
-"""Where all angles (rad) are this near to zero, inverse kinematics failed."""
+"""Inverse kinematics failed where all angles (rad) are at most this."""
 
 
 class Trajectory(Frozen):
-    """Which samples of the angles are decoded: every so many of the published ones, of a window's last seconds."""
+    """The samples of the angles to decode: every `every`-th published sample of a window's `last` seconds."""
 
     every: Annotated[int, Field(ge=1)] = 1
     last: Annotated[float, Field(gt=0)]
@@ -61,55 +61,55 @@ def hand_pose_sessions(
     """Windows of 16 channels at 2 kHz, with the angles of 20 joints (rad) as coordinates `joint_1` to `joint_20`.
 
     The files are those of emg2pose: a table (`metadata.csv`) with `filename`, `user`, `session`, `stage`, `side`,
-    `generalization` and `split`, and one HDF5 file a recording, group `emg2pose`, whose compound `timeseries` has `time`
-    (s), `emg` (16) and `joint_angles` (20, rad). A window in which all angles are zero at any sample, where inverse
-    kinematics failed, is left out. One recording is in memory at a time.
+    `generalization` and `split`, and one HDF5 file per recording, group `emg2pose`, whose compound `timeseries` has `time`
+    (s), `emg` (16) and `joint_angles` (20, rad). A window is left out if inverse kinematics failed in it, so that all angles
+    are zero at any sample. One recording is in memory at a time.
 
     Parameters
     ----------
     angle
-        What a joint's angle in a window is: its mean, or that of the last sample.
+        Whether a joint's angle in a window is the mean, or that of the last sample.
     trajectory
-        Also keep the angles over time: `last` seconds of each window, every `every`-th of 2000 samples a second.
+        Also return the angles over time: `last` seconds of each window, every `every`-th of 2000 samples per second.
     generalization
-        Of a split, only recordings of these kinds are kept: `{test: [user_stage]}`.
+        Kinds of recordings to keep, by split: `{test: [user_stage]}`.
     shortest
-        Recordings of less than so many seconds are left out.
+        Shorter recordings (in seconds) are left out.
     decimate
-        Every so many samples one is kept, after a low-pass filter (FIR of 20 × `decimate` + 1 taps, zero phase).
+        Factor of decimation, after a low-pass filter (FIR of 20 × `decimate` + 1 taps, zero phase).
 
     Returns
     -------
     Dataset
-        (presentation, channel, sample), single precision, as published. With `trajectory`, `extras` have it under that
-        name, the joints as its channels.
+        (presentation, channel, sample), in single precision, as published. With `trajectory`, `extras` contain it under
+        that name, with joints as channels.
 
     Raises
     ------
     DataError
         A file is damaged or has another layout, the table lacks a column or a recording, a split is unknown, no window
-        remains, the trajectory is longer than a window or no whole number of steps, or the disk has no room.
+        remains, the trajectory is longer than a window or not a whole number of steps, or the disk has no room.
     """
     grid = Grid(window, decimate)
-    rows = _kept(listed(files, ("filename", "user", *FACTS)), generalization or {})
+    rows = _select(listed(files, ("filename", "user", *FACTS)), generalization or {})
     rows = {name: row for name, row in rows.items() if samples_in(files[name], GROUP) >= shortest * RATE}
 
-    def parts(of_time: Trajectory | None) -> Iterator[xr.DataArray]:
-        found = 0
+    def parts(angles_over_time: Trajectory | None) -> Iterator[xr.DataArray]:
+        count = 0
         for name, row in rows.items():
-            part = _recording(name, files[name], row, grid, angle, of_time)
+            part = _recording(name, files[name], row, grid, angle, angles_over_time)
             if part is not None:
-                found += len(part)
+                count += len(part)
                 yield part
                 del part
-        if not found:
+        if not count:
             raise DataError(
-                f"no window of {window.duration:g} s without a failure of inverse kinematics lies within {len(rows)} "
-                "recordings"
+                f"none of {len(rows)} recordings has a window of {window.duration:g} s without a failure of inverse "
+                "kinematics"
             )
 
     if trajectory is not None:
-        _steps(trajectory, window)
+        _require_whole_steps(trajectory, window)
     assembly = stored(parts(None), of=len(rows))
     if trajectory is None:
         return Dataset(stimuli=None, assembly=assembly)
@@ -117,43 +117,42 @@ def hand_pose_sessions(
     return Dataset(stimuli=None, assembly=assembly, extras={"trajectory": paths})
 
 
-def _steps(trajectory: Trajectory, window: WindowGrid) -> int:
-    """How many angles each joint has in a window."""
+def _require_whole_steps(trajectory: Trajectory, window: WindowGrid) -> None:
+    """Return if the trajectory has a whole number of steps and fits into a window."""
     number = trajectory.last * RATE / trajectory.every
     if trajectory.last > window.duration or abs(number - round(number)) > 1e-6:
         raise DataError(
-            f"`trajectory` has {trajectory.last:g} s, every {trajectory.every} samples of {RATE} a second, of windows of "
-            f"{window.duration:g} s: take whole steps, and no more than a window"
+            f"`trajectory` has {trajectory.last:g} s, every {trajectory.every} samples of {RATE} per second, of windows of "
+            f"{window.duration:g} s: choose whole steps, and at most the length of a window"
         )
-    return round(number)
 
 
 def _recording(
     name: str, path: Path, row: Mapping[str, str], grid: Grid, angle: str, trajectory: Trajectory | None
 ) -> xr.DataArray | None:
-    """The windows of one recording, (presentation, channel, sample); None where there is none without a failure.
+    """The windows of one recording, (presentation, channel, sample); None if inverse kinematics failed in all.
 
-    With `trajectory`, the angles over time take the place of the muscles, (presentation, joint, time).
+    With `trajectory`, the angles over time, (presentation, joint, time), instead of EMG.
     """
     series, _ = read_series(path, GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"])
-    angles, there = _angles(series["joint_angles"], grid, angle)
-    if not len(there):
+    angles, onsets = _angles(series["joint_angles"], grid, angle)
+    if not len(onsets):
         return None
     if trajectory is None:
-        values = np.empty((len(there), CHANNELS, grid.length), np.float32)
-        grid.cut(series["emg"], there, values)
+        values = np.empty((len(onsets), CHANNELS, grid.length), np.float32)
+        grid.cut(series["emg"], onsets, values)
     else:
-        values = _paths(series["joint_angles"], grid, there, trajectory)
+        values = _paths(series["joint_angles"], grid, onsets, trajectory)
     facts = {
         "subject": row["user"].strip(),
         "recording": PurePosixPath(name).stem,
         "recording_sha256": sha256_of(path),
     }
     facts |= {fact: row[fact].strip() for fact in FACTS}
-    events: dict[str, Any] = {fact: np.full(len(there), value) for fact, value in facts.items()}
+    events: dict[str, Any] = {fact: np.full(len(onsets), value) for fact, value in facts.items()}
     events |= {
-        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(there))],
-        "onset": there / grid.rate,
+        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(onsets))],
+        "onset": onsets / grid.rate,
     }
     events |= {f"joint_{joint + 1}": column for joint, column in enumerate(angles.T)}
     if trajectory is not None:
@@ -184,10 +183,10 @@ def _paths(joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory:
     return np.stack([joints[begin : begin + tail : trajectory.every].T for begin in first])
 
 
-def _kept(
+def _select(
     rows: Mapping[str, dict[str, str]], kinds: Mapping[str, tuple[str, ...]]
 ) -> dict[str, dict[str, str]]:
-    """The recordings whose split is known and that are of a kind that is kept of it."""
+    """The recordings of the kinds to keep, after a check of their splits."""
     for name, row in rows.items():
         if row["split"].strip() not in SPLITS:
             raise DataError(
@@ -199,19 +198,19 @@ def _kept(
         raise DataError(
             f"`generalization` names the unknown split {unknown[0]!r}; known are {', '.join(SPLITS)}"
         )
-    kept = {
+    selected = {
         name: row
         for name, row in rows.items()
         if row["generalization"].strip() in kinds.get(row["split"].strip(), (row["generalization"].strip(),))
     }
-    for split, wanted in kinds.items():
-        there = {row["generalization"].strip() for row in rows.values() if row["split"].strip() == split}
-        if there and not there & set(wanted):
+    for split, kept in kinds.items():
+        existing = {row["generalization"].strip() for row in rows.values() if row["split"].strip() == split}
+        if existing and not existing & set(kept):
             raise DataError(
-                f"no recording of the split {split!r} has the generalization {' or '.join(wanted)}; they have "
-                f"{', '.join(sorted(there))}"
+                f"no recording of the split {split!r} has the generalization {' or '.join(kept)}; they have "
+                f"{', '.join(sorted(existing))}"
             )
-    return kept
+    return selected
 
 
 def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, npt.NDArray[np.int64]]:
@@ -220,11 +219,11 @@ def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, npt.NDArray[n
     onsets = grid.onsets(len(joints))
     first = (onsets + grid.start) * grid.decimate
     end = np.minimum(first + grid.length * grid.decimate, len(joints))
-    whole = failed[end] == failed[first]
-    first, end = first[whole], end[whole]
-    found = np.empty((len(first), JOINTS))
+    valid = failed[end] == failed[first]
+    first, end = first[valid], end[valid]
+    angles = np.empty((len(first), JOINTS))
     for row, (begin, stop) in enumerate(zip(first, end, strict=True)):
-        found[row] = (
+        angles[row] = (
             joints[begin:stop].mean(axis=0, dtype=np.float64) if angle == "mean" else joints[stop - 1]
         )
-    return found, onsets[whole]
+    return angles, onsets[valid]

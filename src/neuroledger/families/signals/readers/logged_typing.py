@@ -1,4 +1,4 @@
-"""EEG and MEG of people who type, with the keys from the logs beside the recordings, found again by their triggers."""
+"""EEG and MEG of people typing, with the keys from logs that are aligned to the triggers of the recordings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["Keys", "LoggedRecording", "logged_typing"]
 
 Codes = npt.NDArray[np.int64]
 TRIGGER = re.compile(r"Stimulus/S\s*(\d+)")
-# A run of every code from 1 at the beginning: the port is tried before anybody types.
+# A test of the trigger port at the beginning of a recording: all codes from 1 to 255 in order.
 PORT_TEST = 255
 EVENTS = Events(
     stimulus="label",
@@ -56,9 +56,9 @@ class LoggedRecording(Recording):
 
 
 class Keys(Frozen):
-    """What keys are called, by their numbers: `labels` gives the numbers of each label, the rest is `otherwise`.
+    """Labels of keys: `labels` lists the numbers of the keys of each label; all others are `otherwise`.
 
-    Keys under `leave_out` are no windows.
+    Keys under `leave_out` have no windows.
     """
 
     labels: dict[str, Annotated[tuple[int, ...], Field(min_length=1)]]
@@ -66,15 +66,15 @@ class Keys(Frozen):
     leave_out: tuple[int, ...] = ()
 
     @model_validator(mode="after")
-    def _once(self) -> Keys:
-        numbers = [number for said in self.labels.values() for number in said] + list(self.leave_out)
-        twice = sorted({number for number in numbers if numbers.count(number) > 1})
-        if twice:
-            raise ValueError(f"key {twice[0]} is named twice")
+    def _check_unique(self) -> Keys:
+        numbers = [number for keys in self.labels.values() for number in keys] + list(self.leave_out)
+        repeated = sorted({number for number in numbers if numbers.count(number) > 1})
+        if repeated:
+            raise ValueError(f"key {repeated[0]} is listed twice: keep one")
         return self
 
     def label(self, code: int) -> str:
-        """What the key with this number is called."""
+        """Label of the key with this number."""
         return next((label for label, numbers in self.labels.items() if code in numbers), self.otherwise)
 
 
@@ -94,31 +94,31 @@ def logged_typing(
     montage: str | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
 ) -> Dataset:
-    """One window for each key that is pressed, with the sentence that is being typed.
+    """One window for each pressed key, with the typed sentence.
 
-    Coordinates: `label`, `trial` (from 0), `sentence` (its words as they were shown), `sentence_cluster` (nearly equal
-    sentences, over all recordings), and `keys_left_out`, how many keys of the recording had no trigger or no sentence.
-    One recording is in memory at a time.
+    Coordinates: `label`, `trial` (from 0), `sentence` (the words shown), `sentence_cluster` (similar sentences, over all
+    recordings), and `keys_left_out`, the number of the recording's keys without a trigger or a sentence. One recording is
+    in memory at a time.
 
     Parameters
     ----------
     recordings
-        With their logs; `neuroledger pin` fills them in as `naming` says.
+        Recordings with their logs; `neuroledger pin` fills them in by `naming`.
     triggers
-        Where the codes are: annotations of the kind `Stimulus/S 65` (BrainVision), or the trigger channel (FIF).
+        Source of the codes: annotations such as `Stimulus/S 65` (BrainVision), or the trigger channel (FIF).
     word
-        The code of a word that is shown; that of a key is its number.
+        The code of a shown word; that of a key is its number.
     practice
-        So many trials at the beginning of each recording are left out.
+        Number of trials at the beginning of each recording that are left out.
     threshold
-        Above which distance sentences are apart, as in `cluster_texts`.
+        Largest distance between sentences of a cluster, as in `cluster_texts`.
     montage
-        One of MNE's, for recordings without places: its channels are EEG, others are not.
+        A montage of MNE, for recordings without electrode positions: its channels are EEG, others are not.
 
     Raises
     ------
     DataError
-        A file is missing or damaged, a log does not fit its recording, or nothing was typed.
+        A file is missing or damaged, a log does not match its recording, or no key was typed.
     UnavailableError
         MNE is not installed.
     """
@@ -128,25 +128,27 @@ def logged_typing(
                 raise DataError(f"{name} is not among the files: {', '.join(sorted(files)[:5])}")
     if not recordings:
         raise DataError("there are no recordings: `neuroledger pin` fills them in from a folder of downloads")
-    logs = {one.file: read_log(files[one.log], one.log, word=word) for one in recordings}
+    logs = {
+        recording.file: read_log(files[recording.log], recording.log, word=word) for recording in recordings
+    }
     clusters = _clusters(list(logs.values()), practice, threshold)
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
             name, log = recording.file, logs[recording.file]
             raw = _opened(files[name], name)
-            found_codes, found_times = _triggers(raw, triggers, name)
+            trigger_codes, trigger_times = _triggers(raw, triggers, name)
             pairs = align(
-                log.codes, log.times, found_codes, found_times, alignment, name=name, log=recording.log
+                log.codes, log.times, trigger_codes, trigger_times, alignment, name=name, log=recording.log
             )
-            rows = _rows(log, pairs, found_times, keys, practice, clusters)
+            rows = _rows(log, pairs, trigger_times, keys, practice, clusters)
             if not rows:
                 raise DataError(f"{name}: no key of its log {recording.log} is left after {practice} trials")
             if montage is not None:
                 place(raw, montage, name)
-            plain = Recording(**recording.model_dump(exclude={"log"}))
+            bare = Recording(**recording.model_dump(exclude={"log"}))
             digest = sha256_of(files[name])
-            yield windows_of(raw, plain, window, preprocessing, sha256=digest, events=EVENTS, rows=rows)
+            yield windows_of(raw, bare, window, preprocessing, sha256=digest, events=EVENTS, rows=rows)
             del raw
 
     windows = stored(parts(), of=len(recordings))
@@ -154,7 +156,7 @@ def logged_typing(
 
 
 def _clusters(logs: Sequence[Logged], practice: int, threshold: float) -> dict[str, str]:
-    """The cluster of each sentence that is typed in a non-practice trial."""
+    """The cluster of each sentence typed in a non-practice trial."""
     texts = sorted(
         {text for log in logs for trial, text in log.sentences.items() if trial >= practice and text}
     )
@@ -166,36 +168,36 @@ def _clusters(logs: Sequence[Logged], practice: int, threshold: float) -> dict[s
 def _rows(
     log: Logged,
     pairs: Aligned,
-    found_times: npt.NDArray[np.float64],
+    trigger_times: npt.NDArray[np.float64],
     keys: Keys,
     practice: int,
     clusters: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """Keys that become windows, as a table of events."""
-    trigger = dict(zip(pairs.logged.tolist(), found_times[pairs.found].tolist(), strict=True))
-    rows, lost = [], 0
+    """The keys that become windows, as a table of events."""
+    trigger_time = dict(zip(pairs.logged.tolist(), trigger_times[pairs.found].tolist(), strict=True))
+    rows, left_out = [], 0
     for event in np.flatnonzero(log.pressed).tolist():
         trial, code = int(log.trials[event]), int(log.codes[event])
         if trial < practice or code in keys.leave_out:
             continue
         sentence = log.sentences.get(trial, "")
-        if event not in trigger or not sentence:
-            lost += 1
+        if event not in trigger_time or not sentence:
+            left_out += 1
             continue
         rows.append(
             {
-                "onset": repr(trigger[event]),
+                "onset": repr(trigger_time[event]),
                 "label": keys.label(code),
                 "trial": str(trial),
                 "sentence": sentence,
                 "sentence_cluster": clusters[sentence],
             }
         )
-    return [{**row, "keys_left_out": str(lost)} for row in rows]
+    return [{**row, "keys_left_out": str(left_out)} for row in rows]
 
 
 def _notes(windows: xr.DataArray) -> tuple[str, ...]:
-    """How many keys have no window, over all recordings."""
+    """A note on the number of keys without a window; empty if there are none."""
     names, first = np.unique(windows["recording"].values.astype(str), return_index=True)
     lost = windows["keys_left_out"].values[first].astype(int)
     if not lost.sum():
@@ -217,16 +219,16 @@ def _opened(path: Path, name: str) -> Any:
 def _triggers(
     raw: Any, where: Literal["annotations", "channel"], name: str
 ) -> tuple[Codes, npt.NDArray[np.float64]]:
-    """Codes and seconds from the start of the recording, in order of time."""
+    """Codes and times (s from the start of the recording) of the triggers, in order of time."""
     if where == "annotations":
         spans = sorted(span for span in own_spans(raw) if TRIGGER.fullmatch(span.description))
         codes = np.array([int(TRIGGER.fullmatch(span.description)[1]) for span in spans], dtype=np.int64)  # type: ignore[index]
         times = np.array([span.onset for span in spans], dtype=float)
     else:
         with quiet_mne() as mne, parsing(name, "a recording with a trigger channel"):
-            found = mne.find_events(raw, shortest_event=1)
-        codes = found[:, 2].astype(np.int64)
-        times = (found[:, 0] - raw.first_samp) / float(raw.info["sfreq"])
+            events = mne.find_events(raw, shortest_event=1)
+        codes = events[:, 2].astype(np.int64)
+        times = (events[:, 0] - raw.first_samp) / float(raw.info["sfreq"])
     if len(codes) >= PORT_TEST and (codes[:PORT_TEST] == np.arange(1, PORT_TEST + 1)).all():
         codes, times = codes[PORT_TEST:], times[PORT_TEST:]
     return codes, times

@@ -1,4 +1,4 @@
-"""Recordings in MATLAB files whose layout the spec states, cut into windows around their events."""
+"""Recordings in MATLAB files whose layout the spec declares, cut into windows around events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["matlab_epochs"]
 
-WHOSE = ("subject", "session", "run")
+IDENTITY = ("subject", "session", "run")
 
 
 @reader("matlab_epochs", version=1, prepares=True, pins=recorded)
@@ -43,33 +43,33 @@ def matlab_epochs(
 ) -> Dataset:
     """Windows of all recordings, from MATLAB files of any version and layout.
 
-    Values are those of the file: `preprocessing: {stated: uV}` says what they are. The parts of a file are its sessions or
-    runs, by their numbers, after what the file's name says. One file is in memory at a time.
+    The unit of the values is declared by `preprocessing: {stated: uV}`. The parts of a file are its sessions or runs; their
+    numbers are appended to the session or run of the file's name. One file is in memory at a time.
 
     Parameters
     ----------
     matlab
-        Where in a file samples, channels, rate and events are.
+        Places of samples, channels, rate and events in a file.
     recordings
-        Whose each file is; `pin` lists them.
+        The recordings with their subjects; `pin` lists them.
     named
-        How the files are called, with `{subject}`, `{session}`, `{run}` and facts: whose they are where none are listed.
+        Patterns of the names of files, with `{subject}`, `{session}`, `{run}` and facts; used if `recordings` is empty.
 
     Raises
     ------
     DataError
-        A recording is not among the files, no file is called as `named` says, or one does not hold what the layout says.
+        A recording is not among the files, no file matches `named`, or the content of a file does not match the layout.
     UnavailableError
         MNE is not installed.
     """
-    listed = recordings or tuple(_named(files, named or {}))
+    listed = recordings or tuple(_identified(files, named or {}))
     if not listed:
         raise DataError(
-            f"no file is called {' or '.join(named or {}) or 'as `named` would say'}: {', '.join(sorted(files)[:5])}"
+            f"no file matches {' or '.join(named or {}) or '`named`, which is empty'}: {', '.join(sorted(files)[:5])}"
         )
-    lost = [recording.file for recording in listed if recording.file not in files]
-    if lost:
-        raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files)[:20])}")
+    missing = [recording.file for recording in listed if recording.file not in files]
+    if missing:
+        raise DataError(f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files)[:20])}")
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in listed:
@@ -100,23 +100,27 @@ def matlab_epochs(
 
 
 def _part_of(recording: Recording, layout: MatlabLayout, number: int) -> Recording:
-    """A part as a recording: its number follows what the name of the file says of the session or run."""
+    """A part as a recording, with its number appended to the session or run of the file's name."""
     if layout.parts is None:
         return recording
-    said = getattr(recording, layout.numbered) if layout.numbered in recording.model_fields_set else ""
-    label = f"{said}{number}"
+    prefix = getattr(recording, layout.numbered) if layout.numbered in recording.model_fields_set else ""
+    label = f"{prefix}{number}"
     return recording.model_copy(update={layout.numbered: label, "file": f"{recording.file}, part {number}"})
 
 
-def _named(files: Mapping[str, Path], named: Mapping[str, Mapping[str, str]]) -> Iterator[Recording]:
-    """The recordings that patterns of names find."""
+def _identified(files: Mapping[str, Path], named: Mapping[str, Mapping[str, str]]) -> Iterator[Recording]:
+    """Yield a recording for each file that matches a pattern; the first match counts."""
     for name in sorted(files):
         for pattern, facts in named.items():
-            said = fields_of(pattern, name)
-            if said is None:
+            fields = fields_of(pattern, name)
+            if fields is None:
                 continue
-            if not said.get("subject"):
-                raise DataError(f"{name}: {pattern} does not say whose it is, by {{subject}}")
-            rest = {key: value for key, value in {**facts, **said}.items() if key not in (*WHOSE, "name")}
-            yield Recording(file=name, **{key: said[key] for key in WHOSE if key in said}, facts=rest)
+            if not fields.get("subject"):
+                raise DataError(f"{name}: {pattern} has no {{subject}}, which identifies the subject: add it")
+            other_facts = {
+                key: value for key, value in {**facts, **fields}.items() if key not in (*IDENTITY, "name")
+            }
+            yield Recording(
+                file=name, **{key: fields[key] for key in IDENTITY if key in fields}, facts=other_facts
+            )
             break

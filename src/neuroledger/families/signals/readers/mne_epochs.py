@@ -1,4 +1,4 @@
-"""Recordings in any format that MNE reads, PhysioNet's, XDF and tables, cut into windows around their events."""
+"""Recordings in the formats of MNE, PhysioNet, XDF and tables, cut into windows around events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
 
 class People(Frozen):
-    """`facts` by their names: columns of the tables called `tables` (`*` for any characters), by `participant_id`."""
+    """Facts about subjects: `facts` maps names to columns of the tables that match `tables`, by `participant_id`."""
 
     tables: Pattern
     facts: Annotated[dict[str, str], Field(min_length=1)]
@@ -54,22 +54,22 @@ class People(Frozen):
 def known_people(
     recordings: Sequence[Recording], people: People, files: Mapping[str, Path]
 ) -> tuple[tuple[Recording, ...], list[str]]:
-    """The recordings of people whose facts are all known, with these facts, and a note of how many are left out.
+    """The recordings of subjects whose facts are all known, with these facts, and a note on the others.
 
     Raises
     ------
     DataError
-        No file is called like the tables, or one lacks a column.
+        No file matches `tables`, or one lacks a column.
     """
     tables = matching(people.tables, sorted(files))
     if not tables:
-        raise DataError(f"no file is called {people.tables}, where facts of the people are declared to be")
+        raise DataError(f"no file matches {people.tables}, the declared tables of facts about people")
     rows: dict[str, dict[str, str]] = {}
     for name in tables:
         columns, lines = table_rows(files[name], "participant_id", delimiter="\t", short=True)
-        lost = sorted(set(people.facts.values()) - set(columns))
-        if lost:
-            raise DataError(f"{name} has no column {', '.join(lost)}; it has {', '.join(columns)}")
+        missing = sorted(set(people.facts.values()) - set(columns))
+        if missing:
+            raise DataError(f"{name} has no column {', '.join(missing)}; it has {', '.join(columns)}")
         rows |= {row["participant_id"].removeprefix("sub-"): row for _, row in lines}
     values = {
         fact: {
@@ -79,21 +79,24 @@ def known_people(
         }
         for fact, column in people.facts.items()
     }
-    kept = [one for one in recordings if all(one.subject in known for known in values.values())]
+    complete = [
+        recording for recording in recordings if all(recording.subject in known for known in values.values())
+    ]
     numbers = {
         fact
         for fact, known in values.items()
         if fact != "label" and all(map(NUMBER.fullmatch, known.values()))
     }
 
-    def with_facts(one: Recording) -> Recording:
-        said = {fact: known[one.subject] for fact, known in values.items()}
-        facts = {fact: float(value) if fact in numbers else value for fact, value in said.items()}
-        return one.model_copy(update={"facts": one.facts | facts})
+    def with_facts(recording: Recording) -> Recording:
+        texts = {fact: known[recording.subject] for fact, known in values.items()}
+        facts = {fact: float(value) if fact in numbers else value for fact, value in texts.items()}
+        return recording.model_copy(update={"facts": recording.facts | facts})
 
-    lost_people = {one.subject for one in recordings} - {one.subject for one in kept}
+    lost_people = {recording.subject for recording in recordings}
+    lost_people -= {recording.subject for recording in complete}
     note = f"{len(lost_people)} people without {' and '.join(people.facts)} in {people.tables} are left out"
-    return tuple(map(with_facts, kept)), [note] if lost_people else []
+    return tuple(map(with_facts, complete)), [note] if lost_people else []
 
 
 @reader("mne_epochs", version=3, prepares=True, pins=recorded)
@@ -113,21 +116,21 @@ def mne_epochs(
     embeddings: dict[str, str] | None = None,
     people: People | None = None,
 ) -> Dataset:
-    """Windows of all recordings, prepared as declared; the format is known by the file's ending.
+    """Windows of all recordings, preprocessed as declared; the file's suffix determines the format.
 
-    Formats are those of MNE, PhysioNet's (`.hea`), XDF (`streams` says which of several streams), and tables of samples
-    (CSV, TSV, Parquet; `table` says their rate and columns). With `epoched`, files hold epochs (`.set`, `-epo.fif`), and a
-    window is a part of each.
+    Formats are those of MNE, PhysioNet (`.hea`), XDF (`streams` selects streams), and tables of samples (CSV, TSV, Parquet;
+    `table` declares their rate and columns). With `epoched`, files contain epochs (`.set`, `-epo.fif`), and a window is a
+    part of each.
 
-    `named` is for `pin`, which lists the recordings: how the files of a plain folder are called, each pattern with facts of
-    the recordings that it fits. `{subject}`, `{session}` and `{run}` say whose they are, other placeholders are facts.
-    Events are the annotations of a recording; where they name none of the labels, the codes of its stimulus channel.
-    `event_fields` are fields of the events of an EEGLAB file that MNE does not hand on, or columns of the metadata of
-    epochs; they become coordinates.
-    `annotations` says in which file beside each recording its annotations lie, and how they are written there; what the
-    recording itself is annotated with is then left alone. `events` says which of them are windows and which stimulus each
-    shows, in place of labels; `embeddings` are tables of these stimuli by name, netCDF files, to be retrieved. `people` says
-    which columns of pinned tables are facts of the people; recordings of people without such a fact are left out.
+    `named` is for `pin`, which lists the recordings: patterns of the names of files in a plain folder, each with facts about
+    the matching recordings. `{subject}`, `{session}` and `{run}` identify them, other placeholders are facts.
+    Events are the annotations of a recording; if none of them has a label, they are the codes of its stimulus channel.
+    `event_fields` are fields of the events of an EEGLAB file that MNE does not return, or columns of the metadata of epochs;
+    they become coordinates.
+    `annotations` declares a separate file of annotations for each recording, and its format; annotations in the recording
+    are then ignored. `events` declares which of them become windows, and their stimuli, instead of labels; `embeddings` are
+    tables of these stimuli by name, netCDF files, as targets of retrieval. `people` declares columns of pinned tables that
+    are facts about subjects; recordings of subjects without such a fact are left out.
 
     Raises
     ------
@@ -139,24 +142,25 @@ def mne_epochs(
     """
     if annotations is not None and event_fields:
         raise DataError(
-            "`event_fields` are those of a recording's own events, not of `annotations` beside it"
+            "`event_fields` apply to events within a recording, not to a separate file of `annotations`: use one of them"
         )
     if epoched and (annotations is not None or events is not None):
         raise DataError(
-            "`annotations` and `events` are about continuous recordings: `epoched` files name their events"
+            "`annotations` and `events` apply to continuous recordings: `epoched` files contain their events"
         )
-    beside = None if annotations is None else (annotations, files)
-
-    held = frozenset(files.values())
+    partner = None if annotations is None else (annotations, files)
+    pinned = frozenset(files.values())
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
             path = place_of(files, recording.file)
-            sha256 = digest_of(path, held)
+            sha256 = digest_of(path, pinned)
             if epoched:
                 epochs = open_epochs(path)
-                said = metadata_of(epochs, event_fields, recording.file)
-                yield windows_of_epochs(epochs, recording, window, preprocessing, sha256=sha256, columns=said)
+                metadata = metadata_of(epochs, event_fields, recording.file)
+                yield windows_of_epochs(
+                    epochs, recording, window, preprocessing, sha256=sha256, columns=metadata
+                )
                 continue
             raw = open_recording(path, table=table, streams=streams)
             columns = {name: _field(path, name) for name in event_fields}
@@ -167,7 +171,7 @@ def mne_epochs(
                 preprocessing,
                 sha256=sha256,
                 columns=columns,
-                partner=beside,
+                partner=partner,
                 events=events,
             )
             del raw
@@ -175,9 +179,9 @@ def mne_epochs(
     notes: list[str] = []
     if people is not None:
         recordings, notes = known_people(recordings, people, files)
-    lost = [recording.file for recording in recordings if not is_there(files, recording.file)]
-    if lost:
-        raise DataError(f"recording {lost[0]!r} is not among the files: {', '.join(sorted(files))}")
+    missing = [recording.file for recording in recordings if not is_there(files, recording.file)]
+    if missing:
+        raise DataError(f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files))}")
 
     def channels() -> Iterator[tuple[str, Sequence[str]]]:
         for recording in recordings:
@@ -197,9 +201,9 @@ def mne_epochs(
 
 
 def _field(path: Path, name: str) -> npt.NDArray[Any]:
-    """One field of the events of an EEGLAB file, as text, empty where it is absent."""
+    """One field of the events of an EEGLAB file, as text."""
     if path.suffix != ".set":
-        raise DataError(f"{path.name}: event_fields are those of EEGLAB's .set files")
+        raise DataError(f"{path.name}: event_fields apply to EEGLAB's .set files only")
     content = matlab(path, structs="objects")
     events = np.atleast_1d(content["EEG"].event if "EEG" in content else content["event"])
     if not all(hasattr(event, name) for event in events):

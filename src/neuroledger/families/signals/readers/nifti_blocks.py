@@ -1,4 +1,4 @@
-"""Block-design fMRI: one NIfTI series, a mask and a label for each volume become one pattern for each block."""
+"""Block-design fMRI: one pattern per block from a NIfTI series, a mask and a label for each volume."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["nifti_blocks"]
 
 
 class _Block(NamedTuple):
-    """Volumes of one label in a row within one run."""
+    """Consecutive volumes with the same label within a run."""
 
     label: str
     run: int
@@ -39,7 +39,7 @@ def nifti_blocks(
     rest: str = "rest",
     subject: str = "S1",
 ) -> Dataset:
-    """Patterns (presentation, channel, sample): for each block the mean of its volumes minus its run's mean rest.
+    """Patterns (presentation, channel, sample): for each block, the mean of its volumes minus the mean rest of its run.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ def nifti_blocks(
     labels
         Name of a text file with one line "label run" for each volume.
     seconds
-        Time from one volume to the next.
+        Time from one volume to the next, in seconds.
     rest
-        The label of the baseline; its blocks are no presentations.
+        The label of the baseline; its blocks are not presentations.
 
     Raises
     ------
     DataError
-        A file is no image or cut off, shapes or counts do not match, or a run has no rest.
+        A file is not an image or truncated, shapes or counts do not match, or a run has no rest.
     UnavailableError
         nibabel is not installed.
     """
@@ -65,7 +65,7 @@ def nifti_blocks(
         inside = inside[..., 0]
     if series.ndim != 4 or series.shape[:3] != inside.shape:
         raise DataError(
-            f"{bold} is {series.shape} and {mask} is {inside.shape}: no series with a mask of its size"
+            f"{bold} is {series.shape} and {mask} is {inside.shape}: a series and a mask of the same size are needed"
         )
     voxels = series[inside != 0].T
     names, runs = _labels(files[labels], len(voxels))

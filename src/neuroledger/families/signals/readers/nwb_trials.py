@@ -1,4 +1,4 @@
-"""Trials of NWB files (Neurodata Without Borders, as DANDI keeps them): spikes or electrical series, and behaviour."""
+"""Trials of NWB files (Neurodata Without Borders, as on DANDI): spikes or electrical series, and behaviour."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCALES: Mapping[str, float] = {
 
 
 class NwbWindow(Frozen):
-    """Windows of `duration` seconds from `start` seconds after each trial's time in column `align`.
+    """Windows of `duration` seconds that begin `start` seconds after each trial's time in column `align`.
 
     With `stride`, a trial has further windows until its `stop_time`. Spikes are counted in bins of `bin` seconds.
     """
@@ -59,29 +59,29 @@ def nwb_trials(
     behavior: dict[str, str] | None = None,
     facts: dict[str, str] | None = None,
 ) -> Dataset:
-    """Windows of every trial of every NWB file, spike counts of its units or one of its electrical series.
+    """Windows of all trials of all NWB files: spike counts of units, or an electrical series.
 
-    Whose a recording is, is the subject that the file states. One file is in memory at a time; only the windows of a series
-    are read from the disk.
+    The subject is the one that the file states. One file is in memory at a time; of a series, only the windows are read from
+    disk.
 
     Parameters
     ----------
     series
-        An electrical series, in µV: its name in `acquisition`, or its place in a processing module, `ecephys/LFP/lfp`. One
-        with time stamps has to be even. The units without it.
+        An electrical series, in µV: its name in `acquisition`, or its path in a processing module, `ecephys/LFP/lfp`. Its
+        time stamps, if any, must be even. By default, spikes of the units are counted.
     held_out
-        Every so many-th unit is not among the channels: its count in each window is the coordinate `unit_N`, to be
-        predicted from the others (co-smoothing).
+        Every `held_out`-th unit is not a channel: its count in each window is the coordinate `unit_N`, to be predicted from
+        the other units (co-smoothing).
     behavior
-        Coordinates by the place of a time series (`behavior/Position/cursor`, or a name in `acquisition`): its mean over
-        the window, `NAME_0`, `NAME_1`, … where it has several dimensions.
+        Coordinates by the path of a time series (`behavior/Position/cursor`, or a name in `acquisition`): its mean over
+        the window, `NAME_0`, `NAME_1`, … if it has several dimensions.
     facts
-        Coordinates by the column of the trials that holds them, such as `label`.
+        Coordinates by column of the table of trials, such as `label`.
 
     Raises
     ------
     DataError
-        A file is no NWB, states no subject, or lacks trials, units, the series or a column.
+        A file is not NWB, states no subject, or lacks trials, units, the series or a column.
     UnavailableError
         pynwb is not installed.
     """
@@ -97,18 +97,25 @@ def nwb_trials(
         for name in names:
             with (
                 parsing(name, "NWB"),
-                pynwb.NWBHDF5IO(str(files[name]), mode="r", load_namespaces=True) as opened,
+                pynwb.NWBHDF5IO(str(files[name]), mode="r", load_namespaces=True) as file,
             ):
-                held = opened.read()
+                content = file.read()
                 yield _windows(
-                    held, name, sha256_of(files[name]), window, series, held_out, behavior or {}, facts or {}
+                    content,
+                    name,
+                    sha256_of(files[name]),
+                    window,
+                    series,
+                    held_out,
+                    behavior or {},
+                    facts or {},
                 )
 
     return Dataset(stimuli=None, assembly=stored(parts(), of=len(names)))
 
 
 def _windows(
-    held: Any,
+    content: Any,
     name: str,
     sha256: str,
     window: NwbWindow,
@@ -117,36 +124,36 @@ def _windows(
     behavior: Mapping[str, str],
     facts: Mapping[str, str],
 ) -> xr.DataArray:
-    subject = getattr(held.subject, "subject_id", None)
+    subject = getattr(content.subject, "subject_id", None)
     if not subject:
-        raise DataError(
-            f"{name} states no subject (`subject/subject_id`): whose recording it is, is not known"
-        )
-    if held.trials is None or not len(held.trials):
+        raise DataError(f"{name} states no subject (`subject/subject_id`): add it, or leave the file out")
+    if content.trials is None or not len(content.trials):
         raise DataError(f"{name} has no trials (`intervals/trials`)")
-    table = held.trials.to_dataframe()
-    lost = sorted({window.align, *facts.values()} - set(table.columns))
-    if lost:
+    table = content.trials.to_dataframe()
+    missing = sorted({window.align, *facts.values()} - set(table.columns))
+    if missing:
         raise DataError(
-            f"{name}: its trials have no column {', '.join(lost)}; they have {', '.join(table.columns)}"
+            f"{name}: its trials have no column {', '.join(missing)}; they have {', '.join(table.columns)}"
         )
     trials, onsets = _onsets(table[window.align].to_numpy(float), table["stop_time"].to_numpy(float), window)
     extra: dict[str, npt.NDArray[Any]] = {"trial": trials}
     if series is None:
-        values, channels, rate, kind, units = _spikes(held, name, onsets, window)
+        values, channels, rate, kind, units = _spikes(content, name, onsets, window)
         if held_out is not None:
             out = np.arange(len(channels)) % held_out == held_out - 1
             extra |= {f"unit_{n}": values[:, n].sum(axis=1) for n in np.flatnonzero(out)}
             values, channels = (
                 values[:, ~out],
-                [one for one, left in zip(channels, out, strict=True) if not left],
+                [channel for channel, left in zip(channels, out, strict=True) if not left],
             )
     else:
-        values, channels, rate, kind, units = _series(held, name, series, onsets, window)
-        middle = float(np.median(values.std(axis=2)))
-        require_plausible({kind: middle}, units, name, advice=f"Correct `conversion` of {series} in the file")
+        values, channels, rate, kind, units = _series(content, name, series, onsets, window)
+        deviation = float(np.median(values.std(axis=2)))
+        require_plausible(
+            {kind: deviation}, units, name, advice=f"Correct `conversion` of {series} in the file"
+        )
     for coordinate, place in behavior.items():
-        mean = _behavior(held, name, place, onsets, window)
+        mean = _behavior(content, name, place, onsets, window)
         extra |= {coordinate: mean[:, 0]} if mean.shape[1] == 1 else {
             f"{coordinate}_{n}": column for n, column in enumerate(mean.T)
         }  # fmt: skip
@@ -154,7 +161,7 @@ def _windows(
     events = {
         "stimulus_id": np.array([f"{name}/{trial}" for trial in trials]),
         "subject": np.full(len(onsets), str(subject)),
-        "session": np.full(len(onsets), str(held.session_id or held.identifier)),
+        "session": np.full(len(onsets), str(content.session_id or content.identifier)),
         "recording": np.full(len(onsets), name),
         "recording_sha256": np.full(len(onsets), sha256),
         "onset": onsets,
@@ -167,98 +174,111 @@ def _windows(
 
 
 def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[npt.NDArray[np.intp], Floats]:
-    """Number of the trial and moment of each window."""
+    """The index of the trial and the onset (s) of each window."""
     trials: list[int] = []
     onsets: list[float] = []
     for trial, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if not np.isfinite(begin):
             continue
-        later = 1
+        count = 1
         if window.stride is not None:
-            later = max(int((end - begin - window.start - window.duration + 1e-9) // window.stride) + 1, 0)
-        trials += [trial] * later
-        onsets += [begin + number * (window.stride or 0.0) for number in range(later)]
+            count = max(int((end - begin - window.start - window.duration + 1e-9) // window.stride) + 1, 0)
+        trials += [trial] * count
+        onsets += [begin + number * (window.stride or 0.0) for number in range(count)]
     return np.array(trials, dtype=np.intp), np.array(onsets)
 
 
 def _spikes(
-    held: Any, name: str, onsets: Floats, window: NwbWindow
+    content: Any, name: str, onsets: Floats, window: NwbWindow
 ) -> tuple[Floats, list[str], float, str, str]:
-    if held.units is None or not len(held.units):
+    if content.units is None or not len(content.units):
         raise DataError(f"{name} has no units; name an electrical series as `series`")
     trains = [
-        np.asarray(held.units.get_unit_spike_times(unit), dtype=float) for unit in range(len(held.units))
+        np.asarray(content.units.get_unit_spike_times(unit), dtype=float)
+        for unit in range(len(content.units))
     ]
     counts = spike_counts(trains, onsets, window.start, window.duration, window.bin)
-    ids = [f"unit_{number}" for number in np.asarray(held.units.id[:]).tolist()]
+    ids = [f"unit_{number}" for number in np.asarray(content.units.id[:]).tolist()]
     return counts, ids, 1.0 / window.bin, "spikes", "count"
 
 
 def _series(
-    held: Any, name: str, series: str, onsets: Floats, window: NwbWindow
+    content: Any, name: str, series: str, onsets: Floats, window: NwbWindow
 ) -> tuple[Floats, list[str], float, str, str]:
-    one = _placed(held, name, series)
-    rate, begin = _clock(one, name, series)
-    scale = float(one.conversion) * SCALES.get(str(one.unit), np.nan)
+    electrical = _series_at(content, name, series)
+    rate, begin = _clock(electrical, name, series)
+    scale = float(electrical.conversion) * SCALES.get(str(electrical.unit), np.nan)
     if not np.isfinite(scale):
-        raise DataError(f"{name}: {series} is in {one.unit!r}, none of {', '.join(SCALES)}")
+        raise DataError(f"{name}: {series} is in {electrical.unit!r}, not one of {', '.join(SCALES)}")
     first = np.round((onsets + window.start - begin) * rate).astype(int)
     length = round(window.duration * rate)
-    if (first < 0).any() or (first + length > one.data.shape[0]).any():
+    if (first < 0).any() or (first + length > electrical.data.shape[0]).any():
         raise DataError(f"{name}: {series} does not cover all trials: shorten the windows")
     values = np.stack(
-        [np.asarray(one.data[at : at + length], dtype=float).reshape(length, -1).T for at in first]
+        [
+            np.asarray(electrical.data[start : start + length], dtype=float).reshape(length, -1).T
+            for start in first
+        ]
     )
-    own = np.ones(values.shape[1]) if one.channel_conversion is None else np.asarray(one.channel_conversion)
-    # What NWB defines: a stored number times both factors, plus the offset, is in the unit.
-    values = values * own[:, None] * scale + float(one.offset or 0.0) * SCALES[str(one.unit)]
-    called = series.rsplit("/", 1)[-1]
-    return values, [f"{called}_{n}" for n in range(values.shape[1])], rate, "ieeg", "uV"
+    factors = (
+        np.ones(values.shape[1])
+        if electrical.channel_conversion is None
+        else np.asarray(electrical.channel_conversion)
+    )
+    # By NWB, the value in the unit is the stored number times both factors, plus the offset.
+    values = (
+        values * factors[:, None] * scale + float(electrical.offset or 0.0) * SCALES[str(electrical.unit)]
+    )
+    label = series.rsplit("/", 1)[-1]
+    return values, [f"{label}_{n}" for n in range(values.shape[1])], rate, "ieeg", "uV"
 
 
-def _clock(one: Any, name: str, place: str) -> tuple[float, float]:
-    """Samples in a second, and the time of the first; by time stamps, where they are even to a tenth of a sample."""
-    if one.rate is not None:
-        return float(one.rate), float(one.starting_time or 0.0)
-    stamps = np.asarray(one.timestamps[:], dtype=float)
+def _clock(series: Any, name: str, place: str) -> tuple[float, float]:
+    """Sampling rate (Hz) and time of the first sample (s); time stamps must be even to a tenth of a sample."""
+    if series.rate is not None:
+        return float(series.rate), float(series.starting_time or 0.0)
+    stamps = np.asarray(series.timestamps[:], dtype=float)
     step = (stamps[-1] - stamps[0]) / (len(stamps) - 1) if len(stamps) > 1 else 0.0
     if not step > 0 or np.abs(stamps - (stamps[0] + step * np.arange(len(stamps)))).max() > 0.1 * step:
         raise DataError(f"{name}: {place} has uneven time stamps and no constant rate: resample it")
     return float(np.round(1 / step, 6)), float(stamps[0])
 
 
-def _placed(held: Any, name: str, place: str) -> Any:
-    """The series at a place: in `acquisition`, or in a module of `processing` and what that holds."""
-    here: Any = held
+def _series_at(content: Any, name: str, place: str) -> Any:
+    """The series at a path: in `acquisition`, or below a module of `processing`."""
+    node: Any = content
     parts = place.removeprefix("processing/").removeprefix("acquisition/").split("/")
     for number, part in enumerate(parts):
-        known = {**held.processing, **held.acquisition} if number == 0 else _inside(here)
+        known = {**content.processing, **content.acquisition} if number == 0 else _children(node)
         if part not in known:
             where = "/".join(parts[:number]) or "its acquisition and processing"
             raise DataError(
-                f"{name} has no {place!r}: {where} holds {', '.join(known) or 'nothing'}, and no {part!r}"
+                f"{name} has no {place!r}: {where} contains {', '.join(known) or 'nothing'}, but not {part!r}"
             )
-        here = known[part]
-    if not hasattr(here, "data"):
+        node = known[part]
+    if not hasattr(node, "data"):
         raise DataError(
-            f"{name}: {place!r} is no series; it holds {', '.join(_inside(here)) or 'nothing'}: name one as `{place}/NAME`"
+            f"{name}: {place!r} is not a series; it contains {', '.join(_children(node)) or 'nothing'}: choose one by "
+            f"`{place}/NAME`"
         )
-    return here
+    return node
 
 
-def _inside(here: Any) -> Mapping[str, Any]:
+def _children(node: Any) -> Mapping[str, Any]:
     fields = ("data_interfaces", "spatial_series", "time_series", "electrical_series")
-    return next(filter(None, (getattr(here, one, None) for one in fields)), {})
+    return next(filter(None, (getattr(node, field, None) for field in fields)), {})
 
 
-def _behavior(held: Any, name: str, place: str, onsets: Floats, window: NwbWindow) -> Floats:
+def _behavior(content: Any, name: str, place: str, onsets: Floats, window: NwbWindow) -> Floats:
     """Mean of a time series over each window, (window, dimension)."""
-    here = _placed(held, name, place)
-    data = np.asarray(here.data[:], dtype=float).reshape(here.data.shape[0], -1) * float(here.conversion)
+    series = _series_at(content, name, place)
+    data = np.asarray(series.data[:], dtype=float).reshape(series.data.shape[0], -1) * float(
+        series.conversion
+    )
     times = (
-        np.asarray(here.timestamps[:], dtype=float)
-        if here.timestamps is not None
-        else float(here.starting_time or 0.0) + np.arange(len(data)) / float(here.rate)
+        np.asarray(series.timestamps[:], dtype=float)
+        if series.timestamps is not None
+        else float(series.starting_time or 0.0) + np.arange(len(data)) / float(series.rate)
     )
     begin = np.searchsorted(times, onsets + window.start)
     end = np.searchsorted(times, onsets + window.start + window.duration)

@@ -1,4 +1,4 @@
-"""Signals that are windows already, in one netCDF file, with the partition of a split file put beside them."""
+"""Signals that are already cut into windows, in one netCDF file, with an optional split file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["prepared_signals"]
 
 def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     """The files that the reader's fields name."""
-    wanted = [parameters["file"], *(parameters["embeddings"] or {}).values()]
-    wanted += [parameters["split_file"]] if parameters["split_file"] else []
-    lost = [name for name in wanted if name not in names]
-    if lost:
+    required = [parameters["file"], *(parameters["embeddings"] or {}).values()]
+    required += [parameters["split_file"]] if parameters["split_file"] else []
+    missing = [name for name in required if name not in names]
+    if missing:
         raise RequestError(
-            f"the folder lacks {', '.join(lost)}: the data set is read from windows that are cut already, "
+            f"the folder lacks {', '.join(missing)}: the data set is read from windows that are already cut, "
             "(presentation, channel, sample) as netCDF (docs/signals.md)"
         )
-    return [str(name) for name in wanted]
+    return [str(name) for name in required]
 
 
 @reader("prepared_signals", version=1, prepares=True, reads=_reads)
@@ -46,13 +46,13 @@ def prepared_signals(
 ) -> Dataset:
     """The signals of `file`; `split_file` is a CSV with `event` and `split`, `embeddings` are netCDF files by name.
 
-    `cluster_by` names a coordinate of texts; nearly equal ones get the same coordinate `sentence_cluster`.
-    The split file gives every value of the coordinate `event` one of train, validation, test or none.
+    `cluster_by` names a coordinate of texts; similar texts get the same value of the coordinate `sentence_cluster`.
+    The split file assigns train, validation, test or none to every value of the coordinate `event`.
 
     Raises
     ------
     DataError
-        A file is missing, is no signals, or the split file leaves an event out.
+        A file is missing or does not contain signals, or the split file lacks an event.
     """
     for name in (file, *([split_file] if split_file else []), *(embeddings or {}).values()):
         if name not in files:
@@ -64,11 +64,11 @@ def prepared_signals(
         rows = table_rows(files[split_file], "event", "split", name=split_file)[1]
         table = {row["event"]: row["split"] for _, row in rows}
         if "event" not in windows.coords:
-            raise DataError(f"{file} has no coordinate `event` to find the split of a window by")
+            raise DataError(f"{file} has no coordinate `event`, which the split file needs")
         events = windows["event"].values.astype(str)
-        lost = sorted(set(events.tolist()) - set(table))
-        if lost:
-            raise DataError(f"{split_file} leaves out {len(lost)} events, first {lost[0]}")
+        missing = sorted(set(events.tolist()) - set(table))
+        if missing:
+            raise DataError(f"{split_file} lacks {len(missing)} events, first {missing[0]}")
         windows = windows.assign_coords(split=("presentation", np.array([table[event] for event in events])))
     if cluster_by is not None:
         if cluster_by not in windows.coords:

@@ -1,4 +1,4 @@
-"""EEG of people who read sentences at their own pace, with an eye tracker: ZuCo as it is published."""
+"""EEG and eye tracking of people reading sentences at their own pace: ZuCo in its published format."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RESULTS: Final = re.compile(
 
 
 class Session(NamedTuple):
-    """What one person did in one task: files of the recordings and of the eye tracker by block, and of the sentences."""
+    """One subject's task: files of EEG and of the eye tracker by block, and the file of the sentences."""
 
     task: str
     subject: str
@@ -65,7 +65,7 @@ class Session(NamedTuple):
 def sentence_texts(
     files: Mapping[str, Path], *, tasks: dict[str, int], leave_out: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """Every sentence that somebody read, once, by its text."""
+    """The unique sentences that were read; their text is their id."""
     texts: dict[str, None] = {}
     for session in _sessions(list(files), tasks, leave_out):
         texts |= dict.fromkeys(text for text in sentences_of(files[session.results], session.results) if text)
@@ -74,14 +74,14 @@ def sentence_texts(
 
 
 def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
-    """The recordings, gazes and sentences of everybody who is not left out, and the embeddings."""
+    """Names of the EEG, eye tracker and sentence files that are not left out, and of the embeddings."""
     sessions = _sessions(names, parameters["tasks"], parameters["leave_out"])
-    chosen = [
+    selected = [
         name
         for session in sessions
         for name in (*session.eeg.values(), *session.gaze.values(), session.results)
     ]
-    return sorted({*chosen, *embeddings_in(names, parameters)})
+    return sorted({*selected, *embeddings_in(names, parameters)})
 
 
 @reader("read_sentences", version=1, reads=_reads, prepares=True)
@@ -98,66 +98,65 @@ def read_sentences(
 ) -> Dataset:
     """Windows at the sentences that were read, from EEGLAB structures, files of the eye tracker, and lists of sentences.
 
-    Files are called `<task>/Raw data/<person>/<person>_<run><block>_EEG.mat`, `…_ET.mat` and
-    `<task>/Matlab files/results<person>_<run>.mat`, however blanks in folders are written. The n-th sentence that the eye
-    tracker saw, over all blocks of a task, is the n-th of the list; in each block, recording and eye tracker must have seen
-    the same sentences: as many (the recording may have one more at its end), of the same kind, at times that a straight line
-    joins.
+    Names of files are `<task>/Raw data/<person>/<person>_<run><block>_EEG.mat`, `…_ET.mat` and
+    `<task>/Matlab files/results<person>_<run>.mat`; blanks in folders may be changed. The n-th sentence of the eye tracker,
+    over all blocks of a task, is the n-th of the list. In each block, EEG and eye tracker must have the same sentences: the
+    same number (the EEG may have one more at its end) and kinds, at times that a linear map of the clocks matches.
 
     Parameters
     ----------
     tasks
-        The tasks, and how many blocks each has.
+        The tasks, with the number of blocks of each.
     window
-        With `stride`, a sentence has a window at its onset and after each stride until it ends; the last may reach beyond
-        it, but not into the next sentence: such a window is left out.
+        With `stride`, a sentence has a window at its onset and after each stride until it ends. A window may extend beyond
+        its sentence, but one that extends into the next sentence is left out.
     leave_out
-        `<task>/<person>` that are not read.
+        `<task>/<person>` to leave out.
     near
-        Sentences no farther apart than this (0: the same words, 1: no word in common) share a `sentence_cluster`.
+        Sentences at most this far apart (0: the same words, 1: no word in common) share a `sentence_cluster`.
 
     Returns
     -------
     Dataset
         `stimulus_id` and `sentence` are the text; `session` is the task, `run` the block, `part` the number of the window in
-        its sentence, `kind` is `sentence`, or `control` where a question followed.
+        its sentence, `kind` is `sentence`, or `control` if a question followed.
 
     Raises
     ------
     DataError
-        A file is missing, damaged or of another layout; the three do not tell of the same sentences.
+        A file is missing, damaged or of another layout, or the three files have different sentences.
     UnavailableError
         MNE is not installed.
     """
-    bare = within(window, "ZuCo")
+    unstrided = within(window, "ZuCo")
     sessions = _sessions(list(files), tasks, leave_out)
 
     def parts() -> Iterator[xr.DataArray | None]:
         for session in sessions:
             texts = sentences_of(files[session.results], session.results)
             gaze = {block: gaze_of(files[name], name) for block, name in session.gaze.items()}
-            seen = sum(map(len, gaze.values()))
-            if seen != len(texts):
+            total = sum(map(len, gaze.values()))
+            if total != len(texts):
                 raise DataError(
-                    f"{session.name}: the eye tracker saw {seen} sentences, and {session.results} has {len(texts)}: one of "
-                    f"its files is missing or of another version; get them again, or put {session.name} under `leave_out`"
+                    f"{session.name}: the eye tracker has {total} sentences, but {session.results} has {len(texts)}: one of "
+                    f"its files is missing or of another version; fetch them again, or list {session.name} under `leave_out`"
                 )
             first = 0
             for block, name in session.eeg.items():
-                mine = texts[first : first + len(gaze[block])]
+                block_texts = texts[first : first + len(gaze[block])]
                 first += len(gaze[block])
                 values, rate, labels, shown = eeg_of(files[name], name)
                 shown = together(shown, gaze[block], name, session.gaze[block])
-                rows = _rows(shown, mine, window)
+                rows = _rows(shown, block_texts, window)
                 with quiet_mne() as mne:
                     raw = mne.io.RawArray(values * 1e-6, mne.create_info(labels, rate, "eeg"), copy=None)
                 place(raw, montage, name)
                 recording = Recording(
                     file=name, subject=session.subject, session=session.task, run=str(block)
                 )
-                yield cut(raw, recording, bare, preprocessing, rows, files[name])
+                yield cut(raw, recording, unstrided, preprocessing, rows, files[name])
 
-    windows = stored(parts(), of=sum(len(one.eeg) for one in sessions))
+    windows = stored(parts(), of=sum(len(session.eeg) for session in sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None, assembly=clustered(windows, near), extras=extras, notes=beyond_notes(windows)
@@ -165,20 +164,20 @@ def read_sentences(
 
 
 def _rows(shown: Sequence[Shown], texts: Sequence[str], window: Window) -> list[dict[str, str]]:
-    """The windows of a block: none where a sentence has no text, none that reaches into the next sentence."""
+    """The windows of a block, without those of sentences without a text, and those that extend into the next sentence."""
     rows = []
-    following = [one.onset for one in shown[1:]] + [float("inf")]
-    for one, text, then in zip(shown, texts, following, strict=True):
-        count = 1 if window.stride is None else int(np.ceil((one.duration - 1e-6) / window.stride))
+    limits = [sentence.onset for sentence in shown[1:]] + [float("inf")]
+    for sentence, text, limit in zip(shown, texts, limits, strict=True):
+        count = 1 if window.stride is None else int(np.ceil((sentence.duration - 1e-6) / window.stride))
         for part in range(count if text else 0):
-            onset = one.onset + part * (window.stride or 0.0)
-            if onset + window.start + window.duration <= then + 1e-6:
+            onset = sentence.onset + part * (window.stride or 0.0)
+            if onset + window.start + window.duration <= limit + 1e-6:
                 rows.append(
                     {
                         "onset": repr(onset),
                         "stimulus": text,
                         "sentence": text,
-                        "kind": one.kind,
+                        "kind": sentence.kind,
                         "part": str(part + 1),
                     }
                 )
@@ -186,14 +185,14 @@ def _rows(shown: Sequence[Shown], texts: Sequence[str], window: Window) -> list[
 
 
 def _sessions(names: Sequence[str], tasks: Mapping[str, int], leave_out: Sequence[str]) -> list[Session]:
-    """What lies in the folder, by task and person, in order; every block must be there.
+    """The sessions among the files, in order of task and subject, each with all blocks.
 
     Raises
     ------
     DataError
-        A task has nobody, or somebody lacks a block or the list of sentences.
+        A task has no subject, or a subject lacks a block or the list of sentences.
     """
-    found: dict[tuple[str, str], Session] = {}
+    sessions: dict[tuple[str, str], Session] = {}
     lists: dict[tuple[str, str], str] = {}
     for name in sorted(names):
         if (match := RESULTS.search(plain(name))) and match["code"] == match["task"].split("-")[1]:
@@ -201,35 +200,37 @@ def _sessions(names: Sequence[str], tasks: Mapping[str, int], leave_out: Sequenc
         match = RAW.search(plain(name))
         if match is None or match["task"] not in tasks or f"{match['task']}/{match['who']}" in leave_out:
             continue
-        one = found.setdefault(
+        session = sessions.setdefault(
             (match["task"], match["who"]), Session(match["task"], match["who"], {}, {}, "")
         )
-        held = one.eeg if match["kind"] == "EEG" else one.gaze
-        if int(match["block"]) in held:
-            raise DataError(f"{held[int(match['block'])]} and {name} are of the same block: keep one")
-        held[int(match["block"])] = name
+        blocks = session.eeg if match["kind"] == "EEG" else session.gaze
+        if int(match["block"]) in blocks:
+            raise DataError(f"{blocks[int(match['block'])]} and {name} are of the same block: keep one")
+        blocks[int(match["block"])] = name
     for task in tasks:
-        if not any(of == task for of, _ in found):
+        if not any(session.task == task for session in sessions.values()):
             raise DataError(
-                f"nobody's {task} is among the files: they are called {task}/Raw data/<person>/<person>_<run>1_EEG.mat "
-                "(take the task out of `tasks` if it is not wanted)"
+                f"no file is of {task}: expected names are {task}/Raw data/<person>/<person>_<run>1_EEG.mat (remove "
+                "the task from `tasks` if it is not needed)"
             )
-    for (task, who), one in found.items():
-        wanted = set(range(1, tasks[task] + 1))
-        for held, kind in ((one.eeg, "EEG"), (one.gaze, "ET")):
-            if set(held) != wanted:
-                odd = sorted(wanted ^ set(held))
+    for (task, who), session in sessions.items():
+        expected = set(range(1, tasks[task] + 1))
+        for blocks, kind in ((session.eeg, "EEG"), (session.gaze, "ET")):
+            if set(blocks) != expected:
+                odd = sorted(expected ^ set(blocks))
                 raise DataError(
-                    f"{one.name} {'lacks' if wanted - set(held) else 'has more than'} the _{kind}.mat of block "
-                    f"{', '.join(map(str, odd))} of {tasks[task]}: get the files, or put {one.name} under `leave_out`"
+                    f"{session.name} {'lacks' if expected - set(blocks) else 'has more than'} the _{kind}.mat of block "
+                    f"{', '.join(map(str, odd))} of {tasks[task]}: add the files, or list {session.name} under `leave_out`"
                 )
         if (task, who) not in lists:
             raise DataError(
-                f"{one.name} has no list of sentences, {task}/Matlab files/results{who}_{task.split('-')[1]}.mat"
+                f"{session.name} has no list of sentences, {task}/Matlab files/results{who}_{task.split('-')[1]}.mat"
             )
     return [
-        one._replace(
-            eeg=dict(sorted(one.eeg.items())), gaze=dict(sorted(one.gaze.items())), results=lists[key]
+        session._replace(
+            eeg=dict(sorted(session.eeg.items())),
+            gaze=dict(sorted(session.gaze.items())),
+            results=lists[key],
         )
-        for key, one in sorted(found.items())
+        for key, session in sorted(sessions.items())
     ]

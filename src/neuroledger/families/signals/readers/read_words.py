@@ -1,4 +1,4 @@
-"""EEG of people who read sentences word by word, in several laboratories: Nieuwland et al. as it is published."""
+"""EEG of people reading sentences word by word, from several laboratories: Nieuwland et al. in its published format."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ Codes = tuple[Annotated[int, Field(ge=0, le=255)], ...]
 
 @stimuli("read_words")
 def list_words(files: Mapping[str, Path], *, archive: str, workbook: str) -> pd.DataFrame:
-    """Every word of the list once, as it is embedded."""
+    """The unique words of the list, as they are embedded."""
     sentences = sentences_in(files[the_file(files, archive)], workbook).values()
     words = sorted({cleaned(word) for sentence in sentences for word in sentence.words} - {""})
     return pd.DataFrame({"stimulus_id": words, "text": words})
 
 
 def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
-    """The archive with the list, the recordings that are not left out with what completes them, and the embeddings."""
+    """Names of the archive with the list, of the recordings and their companions, and of the embeddings."""
     laboratories: Mapping[str, Laboratory] = parameters["laboratories"]
     sessions = sessions_in(names, laboratories)
     return sorted(
@@ -82,51 +82,51 @@ def read_words(
     preprocessing: Preprocessing = UNTOUCHED,
     embeddings: dict[str, str] | None = None,
 ) -> Dataset:
-    """Windows at the words of sentences that came one by one, from recordings of several laboratories and one list.
+    """Windows at the words of sentences shown word by word, from recordings of several laboratories and one list.
 
-    The sentence is identified by its triggers: 101 to 180 the item, 201 to 208 the version of a sentence about
-    prediction, 210 and 211 that of a control sentence; these from 201 on and 255 come with words, 250 and 251 with
-    questions, 1 to 100 and 200 tell how probable the word is. A pause of 1.5 s ends a sentence. A sentence whose words are
-    not as many as the list says is left out and counted. Channels are those that all recordings have.
+    Triggers identify the sentence: 101 to 180 are the item, 201 to 208 the version of a sentence about prediction, 210 and
+    211 the version of a control sentence. Codes from 201 to 211 and 255 mark words, 250 and 251 questions; 1 to 100 and 200
+    are the cloze probability of a word. A pause of 1.5 s ends a sentence. A sentence whose number of words differs from the
+    list is left out and counted. Channels are those that all recordings have.
 
     Parameters
     ----------
     archive, workbook
         The ZIP archive of stimuli, and the workbook in it.
     montage
-        The channels of this montage are EEG, whatever the case of their letters.
+        The channels of this montage are EEG, regardless of case.
     also_words, ignored
-        Further codes that come with words, and codes that mean nothing. Any other is refused.
+        Further codes that mark words, and codes to ignore. All other codes are refused.
     practice
-        Among so many sentences at the beginning, those without a code of 1 to 100 or 200 are practice.
+        Number of sentences at the beginning that are practice if they have no code of 1 to 100 or 200.
     tolerate
-        Which share of a recording's sentences may be left out; with more, it is refused.
+        Largest share of a recording's sentences that may be left out; a recording with more is refused.
     near
-        Sentences of the list no farther apart than this (0: the same words, 1: no word in common) share a
-        `sentence_cluster`: versions of one item, and items that have most words in common.
+        Sentences of the list at most this far apart (0: the same words, 1: no word in common) share a `sentence_cluster`:
+        versions of an item, and items with mostly the same words.
 
     Returns
     -------
     Dataset
-        `stimulus_id` is the word in small letters; `word`, `sentence`, `sentence_cluster`, `item`, `kind`, `version`,
-        `position` in the sentence, `sequence` (place of the sentence in its recording), `run` (the task), `session` (the
-        laboratory), `left_out` (sentences of the recording that are not here).
+        `stimulus_id` is the word in lower case; `word`, `sentence`, `sentence_cluster`, `item`, `kind`, `version`,
+        `position` in the sentence, `sequence` (position of the sentence in its recording), `run` (the task), `session` (the
+        laboratory), `left_out` (number of sentences of the recording that were left out).
 
     Raises
     ------
     DataError
-        A file is missing or damaged, a code is unknown, too many sentences do not fit, or recordings share no channel.
+        A file is missing or damaged, a code is unknown, too many sentences are left out, or recordings share no channel.
     UnavailableError
         MNE or openpyxl is not installed.
     """
-    bare = within(window, "windows")
+    unstrided = within(window, "windows")
     sessions = sessions_in(list(files), laboratories, files)
 
     def parts() -> Iterator[xr.DataArray | None]:
         sentences = sentences_in(files[the_file(files, archive)], workbook)
         texts = sorted({sentence.text for sentence in sentences.values()})
         clusters = dict(zip(texts, cluster_texts(texts, threshold=near).tolist(), strict=True))
-        read, channels = _looked_at(
+        read, channels = _read_sentences(
             sessions, files, sentences, montage, set(also_words), set(ignored), practice
         )
         steps = preprocessing.model_copy(update={"channels": preprocessing.channels or channels})
@@ -140,7 +140,7 @@ def read_words(
                     session=session.subject.split("_")[0],
                     run=session.task,
                 )
-                yield cut(raw, recording, bare, steps, rows, Path(raw.filenames[0]))
+                yield cut(raw, recording, unstrided, steps, rows, Path(raw.filenames[0]))
 
     windows = stored(parts(), of=len(sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
@@ -149,7 +149,7 @@ def read_words(
     )
 
 
-def _looked_at(
+def _read_sentences(
     sessions: Sequence[Session],
     files: Mapping[str, Path],
     sentences: Mapping[tuple[str, int, str], Sentence],
@@ -158,7 +158,7 @@ def _looked_at(
     ignored: set[int],
     practice: int,
 ) -> tuple[dict[Session, list[ReadSentence]], tuple[str, ...]]:
-    """What was read in each recording, and the channels that all have; all unknown codes at once."""
+    """The sentences read in each recording, and the channels that all have; an error lists all unknown codes."""
     read: dict[Session, list[ReadSentence]] = {}
     unknown: dict[str, Counter[int]] = {}
     shared: list[str] | None = None
@@ -167,44 +167,44 @@ def _looked_at(
             markers = markers_of(raw, session.name)
             place(raw, montage, session.name)
             kinds = raw.get_channel_types()
-            named = [name for name, kind in zip(raw.ch_names, kinds, strict=True) if kind == "eeg"]
-        shared = named if shared is None else [name for name in shared if name in named]
+            eeg = [name for name, kind in zip(raw.ch_names, kinds, strict=True) if kind == "eeg"]
+        shared = eeg if shared is None else [name for name in shared if name in eeg]
         if not shared:
             raise DataError(
-                f"{session.name} shares no channel with the recordings before it: {', '.join(named[:20])}"
+                f"{session.name} shares no channel with the recordings before it: {', '.join(eeg[:20])}"
             )
-        if strange := unknown_codes(markers, also_words, ignored):
-            unknown[session.name] = strange
+        if codes := unknown_codes(markers, also_words, ignored):
+            unknown[session.name] = codes
         read[session] = read_in(markers, sentences, also_words=also_words, practice=practice)
     if unknown:
-        name, strange = next(iter(unknown.items()))
-        every = sorted({code for codes in unknown.values() for code in codes})
-        first = ", ".join(f"{code} ({count} times)" for code, count in sorted(strange.items()))
+        name, codes = next(iter(unknown.items()))
+        all_codes = sorted(set().union(*unknown.values()))
+        first = ", ".join(f"{code} ({count} times)" for code, count in sorted(codes.items()))
         raise DataError(
-            f"{len(unknown)} of {len(sessions)} recordings have triggers that mean nothing here, first {name}: {first}; all "
-            f"of them: {', '.join(map(str, every))}. Say which come with words (`also_words`) and which mean nothing "
-            "(`ignored`)"
+            f"{len(unknown)} of {len(sessions)} recordings have unknown triggers, first {name}: {first}; all unknown codes: "
+            f"{', '.join(map(str, all_codes))}. List those that mark words under `also_words`, and the others under "
+            "`ignored`"
         )
     return read, tuple(shared or ())
 
 
 def _rows(
-    stretches: Sequence[ReadSentence], clusters: Mapping[str, str], session: Session, tolerate: float
+    sentences_read: Sequence[ReadSentence], clusters: Mapping[str, str], session: Session, tolerate: float
 ) -> list[dict[str, str]]:
-    """The words of a recording's sentences."""
-    counted = [one for one in stretches if one.why != "practice"]
-    lost = [one for one in counted if one.sentence is None]
+    """The words of a recording's sentences, as rows of a table of events."""
+    counted = [item for item in sentences_read if item.why != "practice"]
+    lost = [item for item in counted if item.sentence is None]
     if not counted or len(lost) == len(counted) or len(lost) > tolerate * len(counted):
         first = f", first at {lost[0].onsets[0]:g} s: {lost[0].why}" if lost and lost[0].onsets else ""
         raise DataError(
-            f"{session.name}: of {len(counted)} sentences, {len(lost)} are not those of the list{first}. Put the subject "
+            f"{session.name}: of {len(counted)} sentences, {len(lost)} do not match the list{first}. List the subject "
             "under `leave_out`, or raise `tolerate`, the share that may be left out"
         )
     rows = []
-    for stretch in counted:
-        sentence = stretch.sentence
+    for item in counted:
+        sentence = item.sentence
         for position, (onset, word) in enumerate(
-            zip(stretch.onsets, sentence.words, strict=True) if sentence else (), 1
+            zip(item.onsets, sentence.words, strict=True) if sentence else (), 1
         ):
             if sentence is not None and cleaned(word):
                 rows.append(
@@ -218,7 +218,7 @@ def _rows(
                         "kind": sentence.kind,
                         "version": sentence.version,
                         "position": str(position),
-                        "sequence": f"{stretch.place:04d}",
+                        "sequence": f"{item.place:04d}",
                         "left_out": str(len(lost)),
                     }
                 )
@@ -226,6 +226,7 @@ def _rows(
 
 
 def _notes(windows: xr.DataArray) -> tuple[str, ...]:
+    """A note on the sentences that were left out; empty if there are none."""
     recordings, first = np.unique(windows["recording"].values.astype(str), return_index=True)
     lost = windows["left_out"].values[first].astype(int)
     if not lost.any():

@@ -1,4 +1,4 @@
-"""Recordings in NumPy arrays, a block after the other, that say nothing of what was shown: a schedule tells it."""
+"""Recordings in NumPy arrays of blocks, whose stimuli are declared by a schedule."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Schedule(Frozen):
-    """What every block shows, in seconds from its start: `groups` of `clips`, one clip right after the other.
+    """The stimuli of each block, in seconds from its start: `groups` of `clips` consecutive clips.
 
-    The first group begins at `first`, the others `every` so many seconds later; each clip lasts `clip_seconds`. `labels`
-    is a file with one whole number for each group, (block, group): what that group is about. `films` says, for embeddings,
-    how the film of a block is called, with `{block}` for its number and `*` for any characters.
+    The first group begins at `first`, and further ones follow at intervals of `every` seconds; each clip lasts
+    `clip_seconds`. `labels` is a file with one integer label for each group, (block, group). `films` is the pattern of the
+    name of a block's film, for embeddings, with `{block}` for its number and `*` for any characters.
     """
 
     first: Annotated[float, Field(ge=0)]
@@ -57,7 +57,7 @@ class Schedule(Frozen):
     films: str = ""
 
     def rows(self, block: int, labels: Sequence[int]) -> list[dict[str, str]]:
-        """Clips of a block as events: `onset`, `block`, `group`, `clip` and `label`; numbers begin with 1."""
+        """The clips of a block as events: `onset`, `block`, `group`, `clip` and `label`; numbers begin with 1."""
         width = len(str(self.groups))
         return [
             {
@@ -73,29 +73,29 @@ class Schedule(Frozen):
 
 @stimuli("scheduled_arrays")
 def clips_of_films(files: Mapping[str, Path], *, schedule: Schedule, events: Events) -> pd.DataFrame:
-    """Every clip of the schedule: the film of its block, and the seconds of it.
+    """The clips of the schedule: film of the block, start and duration in seconds.
 
     Raises
     ------
     DataError
-        The labels are missing or damaged, or a block has no film, or two.
+        The labels are missing or damaged, or a block does not have exactly one film.
     """
     if schedule.labels not in files:
         raise DataError(f"{schedule.labels} is not among the files: {', '.join(sorted(files)[:5])}")
-    found: list[tuple[str, str, float, float]] = []
+    clips: list[tuple[str, str, float, float]] = []
     for block, numbers in enumerate(_labels(files[schedule.labels], schedule)):
         pattern = schedule.films.replace("{block}", str(block + 1))
         films = [name for name in sorted(files) if fnmatchcase(name, pattern)]
         if len(films) != 1:
             raise DataError(
-                f"block {block + 1}: {len(films)} films are called {pattern or '(`schedule.films` does not say how)'}"
+                f"block {block + 1}: {len(films)} films match {pattern or '`schedule.films`, which is empty'}"
             )
-        laid = show(events, schedule.rows(block, numbers), f"block {block + 1}")
-        found += [
+        layout = show(events, schedule.rows(block, numbers), f"block {block + 1}")
+        clips += [
             (name, films[0], onset, schedule.clip_seconds)
-            for name, onset in zip(laid.names, laid.onsets, strict=True)
+            for name, onset in zip(layout.names, layout.onsets, strict=True)
         ]
-    return pd.DataFrame(found, columns=["stimulus_id", "filename", "start", "duration"])
+    return pd.DataFrame(clips, columns=["stimulus_id", "filename", "start", "duration"])
 
 
 @reader("scheduled_arrays", version=1, prepares=True)
@@ -111,21 +111,21 @@ def scheduled_arrays(
     preprocessing: Preprocessing = UNTOUCHED,
     embeddings: dict[str, str] | None = None,
 ) -> Dataset:
-    """Windows of arrays (block, channel, sample), each block a recording of its own, one in memory at a time.
+    """Windows of arrays (block, channel, sample); each block is a recording, and one block is in memory at a time.
 
     Parameters
     ----------
     recordings
-        How the arrays are called, `EEG/sub{subject}.npy`, with `{subject}` and perhaps `{session}`; of several patterns,
-        the first that fits tells whose an array is. Other files are left alone.
+        Patterns of the names of arrays, such as `EEG/sub{subject}.npy`, with `{subject}` and optionally `{session}`; the
+        first matching pattern counts. Other files are ignored.
     sampling_rate
-        Samples a second, of every array.
+        Sampling rate of all arrays, in Hz.
     positions
         A file of electrodes that MNE reads (`.locs`, `.sfp`, …), with the names of the channels in their order.
     schedule
-        When which clip was shown.
+        The times of the clips.
     events
-        What each window shows, from the schedule's columns `block`, `group`, `clip` and `label`.
+        The stimulus of each window, from the schedule's columns `block`, `group`, `clip` and `label`.
 
     Returns
     -------
@@ -135,14 +135,16 @@ def scheduled_arrays(
     Raises
     ------
     DataError
-        A file is missing or damaged, has another shape than the electrodes and the labels say, is shorter than the
-        schedule, or holds values that are not finite.
+        A file is missing or damaged, has a shape that does not match the electrodes and labels, is shorter than the
+        schedule, or contains values that are not finite.
     UnavailableError
         MNE is not installed.
     """
-    whose = {name: said for name in sorted(files) if (said := _whose(recordings, name)) is not None}
-    if not whose:
-        raise DataError(f"no array is called {' or '.join(recordings)}: {', '.join(sorted(files)[:5])}")
+    arrays = {
+        name: identity for name in sorted(files) if (identity := _identity(recordings, name)) is not None
+    }
+    if not arrays:
+        raise DataError(f"no array matches {' or '.join(recordings)}: {', '.join(sorted(files)[:5])}")
     for name in (positions, schedule.labels):
         if name not in files:
             raise DataError(f"{name} is not among the files: {', '.join(sorted(files)[:5])}")
@@ -150,73 +152,73 @@ def scheduled_arrays(
     labels = _labels(files[schedule.labels], schedule)
 
     def parts() -> Iterator[xr.DataArray | None]:
-        for name, (subject, session) in whose.items():
+        for name, (subject, session) in arrays.items():
             blocks = _opened(files[name], name, (len(labels), len(montage.ch_names)))
             digest = sha256_of(files[name])
             for block, numbers in enumerate(labels):
-                said = f"{name}, block {block + 1}"
-                recording = Recording(file=said, subject=subject, session=session, run=str(block + 1))
-                raw = _raw(blocks[block], montage, sampling_rate, said)
+                label = f"{name}, block {block + 1}"
+                recording = Recording(file=label, subject=subject, session=session, run=str(block + 1))
+                raw = _raw(blocks[block], montage, sampling_rate, label)
                 rows = schedule.rows(block, numbers)
                 last = float(rows[-1]["onset"]) + window.start + window.duration
                 if last > raw.n_times / sampling_rate + 0.5 / sampling_rate:
                     raise DataError(
-                        f"{said} lasts {raw.n_times / sampling_rate:g} s; its last window would end at {last:g} s: "
-                        "the array is cut off, or `schedule` or `sampling_rate` are another array's"
+                        f"{label} lasts {raw.n_times / sampling_rate:g} s, but its last window would end at {last:g} s: "
+                        "the array is truncated, or `schedule` or `sampling_rate` is wrong"
                     )
                 yield windows_of(
                     raw, recording, window, preprocessing, sha256=digest, events=events, rows=rows
                 )
                 del raw
 
-    windows = stored(parts(), of=len(whose) * len(labels))
+    windows = stored(parts(), of=len(arrays) * len(labels))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(stimuli=None, assembly=windows, extras=extras, notes=beyond_notes(windows))
 
 
-def _whose(patterns: Sequence[str], name: str) -> tuple[str, str] | None:
-    """Subject and session of an array, None for a file that is not one."""
+def _identity(patterns: Sequence[str], name: str) -> tuple[str, str] | None:
+    """Subject and session of an array; None for other files."""
     for pattern in patterns:
-        said = fields_of(pattern, name)
-        if said is not None:
-            return said.get("subject", "1"), said.get("session", "1")
+        fields = fields_of(pattern, name)
+        if fields is not None:
+            return fields.get("subject", "1"), fields.get("session", "1")
     return None
 
 
 def _montage(path: Path, name: str) -> Any:
     """The electrodes, in the order of the channels."""
-    with quiet_mne() as mne, parsing(name, "places of electrodes"):
+    with quiet_mne() as mne, parsing(name, "positions of electrodes"):
         montage = mne.channels.read_custom_montage(path)
     lines = sum(bool(line.strip()) for line in path.read_text(errors="replace").splitlines())
     if path.suffix == ".locs" and lines != len(montage.ch_names):
         raise DataError(
-            f"{name} has {lines} lines and names {len(montage.ch_names)} electrodes: one is named twice"
+            f"{name} has {lines} lines for {len(montage.ch_names)} electrodes: a name occurs twice"
         )
     return montage
 
 
 def _labels(path: Path, schedule: Schedule) -> list[list[int]]:
-    """Whole numbers, block by block."""
+    """The integer labels, (block, group)."""
     values = _loaded(path, schedule.labels)
     if values.ndim != 2 or values.shape[1] != schedule.groups or not len(values):
         raise DataError(
-            f"{schedule.labels} has shape {values.shape}; the schedule says (block, {schedule.groups} groups)"
+            f"{schedule.labels} has shape {values.shape}; the schedule needs (block, {schedule.groups} groups)"
         )
     whole = np.issubdtype(values.dtype, np.number) and np.isfinite(values).all()
     if not whole or (values != np.round(values)).any():
-        raise DataError(f"{schedule.labels}: labels are whole numbers, one for each block and group")
+        raise DataError(f"{schedule.labels}: labels must be whole numbers, one for each block and group")
     return [[int(value) for value in row] for row in values]
 
 
 def _opened(path: Path, name: str, shape: tuple[int, int]) -> Array:
-    """The array, on disk."""
+    """The array as a memory map, after a check of its shape."""
     values = _loaded(path, name)
     if values.ndim != 3 or values.shape[:2] != shape:
         raise DataError(
-            f"{name} has shape {values.shape}; labels and electrodes say ({shape[0]} blocks, {shape[1]} channels, samples)"
+            f"{name} has shape {values.shape}; labels and electrodes need ({shape[0]} blocks, {shape[1]} channels, samples)"
         )
     if not np.issubdtype(values.dtype, np.floating) and not np.issubdtype(values.dtype, np.integer):
-        raise DataError(f"{name} holds {values.dtype}, no real numbers")
+        raise DataError(f"{name} contains {values.dtype}, not real numbers")
     return values
 
 
@@ -227,7 +229,7 @@ def _loaded(path: Path, name: str) -> Array:
 
 
 def _raw(block: Array, montage: Any, rate: float, name: str) -> Any:
-    """One block as MNE's raw."""
+    """One block as MNE's `Raw`."""
     values = np.array(block, dtype=np.float64)
     if not np.isfinite(values).all():
         channel = montage.ch_names[int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])]

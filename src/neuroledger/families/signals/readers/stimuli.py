@@ -1,4 +1,4 @@
-"""What is shown in recordings, from their events alone, before any signal is read."""
+"""Tables of the stimuli of recordings, from their events alone; no signals are read."""
 
 from __future__ import annotations
 
@@ -36,48 +36,55 @@ def stimuli_of_bids(
     sessions: tuple[str, ...] = (),
     events: Events | None = None,
 ) -> pd.DataFrame:
-    """Each stimulus once, in order of names; its file, and its text, are called as it is, unless it is `numbered`.
+    """The unique stimuli, sorted; file and text are the stimulus id, unless `numbered` or `pictures` gives the file.
 
     Raises
     ------
     DataError
-        The spec says no stimuli, no table of events is there, one is wrong, or there are fewer files than numbers.
+        The spec has no `events`, a table of events is missing or invalid, or there are fewer files than numbers.
     """
     if events is None:
-        raise DataError("the reader's `events` say no stimuli: it reads labels")
+        raise DataError("the reader has no `events`, so it reads labels, not stimuli")
     tasks = (task,) if isinstance(task, str) else task
-    named: set[str] = set()
+    stimulus_ids: set[str] = set()
     for name in sorted(files):
-        said = dict(ENTITY.findall(name.rsplit("/", 1)[-1]))
-        there = name.endswith(SUFFIX) and f"/{datatype}/" in f"/{name}" and said.get("task") in tasks
-        if not there or (subjects and said.get("sub") not in subjects):
+        entities = dict(ENTITY.findall(name.rsplit("/", 1)[-1]))
+        relevant = name.endswith(SUFFIX) and f"/{datatype}/" in f"/{name}" and entities.get("task") in tasks
+        if not relevant or (subjects and entities.get("sub") not in subjects):
             continue
-        if sessions and said.get("ses") not in sessions:
+        if sessions and entities.get("ses") not in sessions:
             continue
-        known = {"task": said["task"], "session": said.get("ses", "1"), "run": said.get("run", "1")}
-        named |= set(show(events, [{**known, **row} for row in table_of(files[name], name)], name).names)
-    if not named:
+        known = {
+            "task": entities["task"],
+            "session": entities.get("ses", "1"),
+            "run": entities.get("run", "1"),
+        }
+        rows = [{**known, **row} for row in table_of(files[name], name)]
+        stimulus_ids |= set(show(events, rows, name).names)
+    if not stimulus_ids:
         raise DataError(f"no {datatype} events of task {' or '.join(map(repr, tasks))} are among the files")
-    names = sorted(named)
+    names = sorted(stimulus_ids)
     numbered = {start: matching(pattern, sorted(files)) for start, pattern in events.numbered.items()}
-    places = [_place(name, events.numbered, numbered) for name in names]
+    filenames = [_numbered_file(name, events.numbered, numbered) for name in names]
     if events.pictures is not None:
-        told = _told(files, events.pictures)
-        lost = [name for name in names if name not in told]
-        if lost:
+        file_of = _files_in_tables(files, events.pictures)
+        missing = [name for name in names if name not in file_of]
+        if missing:
             raise DataError(
-                f"{events.pictures.table} do not say the file of {len(lost)} stimuli, first {lost[0]}"
+                f"{events.pictures.table} do not list the file of {len(missing)} stimuli, first {missing[0]}"
             )
-        places = [told[name] for name in names]
-    return pd.DataFrame({"stimulus_id": names, "filename": places, "text": names})
+        filenames = [file_of[name] for name in names]
+    return pd.DataFrame({"stimulus_id": names, "filename": filenames, "text": names})
 
 
-def _told(files: Mapping[str, Path], pictures: Pictures) -> dict[str, str]:
-    """The file of each stimulus, as tables say."""
+def _files_in_tables(files: Mapping[str, Path], pictures: Pictures) -> dict[str, str]:
+    """The file of each stimulus, by the tables."""
     tables = matching(pictures.table, sorted(files))
     if not tables:
-        raise DataError(f"no table {pictures.table}, which says the files of the stimuli, is among the files")
-    told: dict[str, str] = {}
+        raise DataError(
+            f"no table {pictures.table}, which lists the files of the stimuli, is among the files"
+        )
+    file_of: dict[str, str] = {}
     for name in tables:
         delimiter = "\t" if name.endswith(".tsv") else ","
         for _, row in table_rows(
@@ -85,25 +92,25 @@ def _told(files: Mapping[str, Path], pictures: Pictures) -> dict[str, str]:
         )[1]:
             stimulus = row[pictures.stimulus].strip().removesuffix(".0")
             file = PurePosixPath(row[pictures.filename].strip().replace("\\", "/")).name
-            if told.setdefault(stimulus, file) != file:
+            if file_of.setdefault(stimulus, file) != file:
                 raise DataError(
-                    f"{name}: stimulus {stimulus} is {told[stimulus]} in one row, {file} in another"
+                    f"{name}: stimulus {stimulus} is {file_of[stimulus]} in one row, {file} in another"
                 )
-    return told
+    return file_of
 
 
-def _place(name: str, patterns: Mapping[str, str], numbered: Mapping[str, Sequence[str]]) -> str:
-    """The file of a stimulus."""
-    for start, found in numbered.items():
-        number = name.removeprefix(start)
-        if not name.startswith(start) or not number.isdecimal():
+def _numbered_file(name: str, patterns: Mapping[str, str], numbered: Mapping[str, Sequence[str]]) -> str:
+    """The file of a stimulus that is named by a number; the name itself for others."""
+    for prefix, matches in numbered.items():
+        number = name.removeprefix(prefix)
+        if not name.startswith(prefix) or not number.isdecimal():
             continue
-        if not 1 <= int(number) <= len(found):
+        if not 1 <= int(number) <= len(matches):
             raise DataError(
-                f"stimulus {name} is number {number} of the files {patterns[start]}, of which {len(found)} are there: "
+                f"stimulus {name} is number {number} of the files {patterns[prefix]}, but only {len(matches)} exist: "
                 "download and unpack them all"
             )
-        return found[int(number) - 1]
+        return matches[int(number) - 1]
     return name
 
 
@@ -116,54 +123,54 @@ def stimuli_of_scans(
     subjects: tuple[str, ...] = (),
     rest: Rest | None = None,
 ) -> pd.DataFrame:
-    """Each stimulus once, in order of names; its file, and its text, are called as it is.
+    """The unique stimuli, sorted; file and text are the stimulus id.
 
     Raises
     ------
     DataError
-        There are no tables of events, or one is wrong.
+        There are no tables of events, or one is invalid.
     """
     runs = runs_among(sorted(files), events.file, events.file, subjects=subjects, rest=rest)
-    held = lists(events, files)
-    named = {name for run in runs for name in shown(files, run, events, held, seconds).names}
-    names = sorted(named)
+    values = lists(events, files)
+    names = sorted({name for run in runs for name in shown(files, run, events, values, seconds).names})
     return pd.DataFrame({"stimulus_id": names, "filename": names, "text": names})
 
 
-TOLD = ("text", "context", "filename", "start", "duration")
+DESCRIPTION = ("text", "context", "filename", "start", "duration")
 
 
 @stimuli("prepared_signals")
 def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -> pd.DataFrame:
-    """`stimulus_id` of the windows, in the order in which they first come, with `text`, `filename`, … where they have it.
+    """The unique stimuli of the windows, in order of first occurrence, with `text`, `filename`, … if the windows have them.
 
-    Windows that have none of these show images, or texts, that are called as the stimulus is.
+    Without any of these, file and text are the stimulus id.
 
     Raises
     ------
     DataError
-        The file is missing or has no windows, or one stimulus is described in two ways.
+        The file is missing or has no windows, or a stimulus has two descriptions.
     """
     if file not in files:
         raise DataError(f"{file!r} is not among the files: {', '.join(sorted(files)[:20])}")
     try:
-        with xr.open_dataset(files[file], engine="netcdf4") as opened:
-            held = {
-                name: opened[name].values.astype(str)
-                for name in ("stimulus_id", *TOLD)
-                if name in opened and opened[name].dims == ("presentation",)
+        with xr.open_dataset(files[file], engine="netcdf4") as dataset:
+            columns = {
+                name: dataset[name].values.astype(str)
+                for name in ("stimulus_id", *DESCRIPTION)
+                if name in dataset and dataset[name].dims == ("presentation",)
             }
     except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read as netCDF ({error}); fetch it again") from error
-    if "stimulus_id" not in held:
+    if "stimulus_id" not in columns:
         raise DataError(f"{file} has no coordinate `stimulus_id` of presentations")
-    if len(held) == 1:
-        held |= {"text": held["stimulus_id"], "filename": held["stimulus_id"]}
-    table = pd.DataFrame(held).drop_duplicates(ignore_index=True)
-    twice = table["stimulus_id"][table["stimulus_id"].duplicated()]
-    if len(twice):
+    if len(columns) == 1:
+        columns |= {"text": columns["stimulus_id"], "filename": columns["stimulus_id"]}
+    table = pd.DataFrame(columns).drop_duplicates(ignore_index=True)
+    repeated = table["stimulus_id"][table["stimulus_id"].duplicated()]
+    if len(repeated):
         raise DataError(
-            f"{file}: stimulus {twice.iloc[0]!r} has two descriptions ({', '.join(name for name in held if name in TOLD)} "
-            "differ between its windows): give the two different names"
+            f"{file}: stimulus {repeated.iloc[0]!r} has two descriptions "
+            f"({', '.join(name for name in columns if name in DESCRIPTION)} "
+            "differ between its windows): give them different ids"
         )
     return table.replace({np.nan: ""})

@@ -1,4 +1,4 @@
-"""Texts that are tests: SyntaxGym's suites of items and regions, and running text of which each next word is asked."""
+"""Texts as tests of language models: SyntaxGym suites, and running text for the prediction of each next word."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from neuroledger.spec.registry import reader
 __all__ = ["next_words", "syntax_suite"]
 
 
-def _only(files: Mapping[str, Path], kind: str) -> tuple[str, str]:
+def _read_only_file(files: Mapping[str, Path], kind: str) -> tuple[str, str]:
     if len(files) != 1:
-        raise DataError(f"{kind} is one file; the spec's `files` are {', '.join(sorted(files)) or 'none'}")
+        raise DataError(
+            f"{kind} must be one file; the spec's `files` are {', '.join(sorted(files)) or 'none'}"
+        )
     ((name, path),) = files.items()
     try:
         return name, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{name} is no UTF-8 text ({error}); fetch it again") from error
+        raise DataError(f"{name} is not UTF-8 text ({error}); fetch it again") from error
 
 
 @reader("syntax_suite", version=1)
 def syntax_suite(files: Mapping[str, Path]) -> Dataset:
-    """A SyntaxGym suite (JSON): one text per item, condition and region, in the order in which they are read.
+    """A SyntaxGym suite (JSON): one text per item, condition and region, in reading order.
 
     Columns: ``stimulus_id`` (``item|condition|region``), ``text``, ``item``, ``condition``, ``region``, ``sentence`` (the
-    item and condition), and ``criterion``: the suite's formulas, which must all hold [gauthier2020].
+    item and condition), and ``criterion``: the suite's formulas, which must all be true [gauthier2020].
 
     Raises
     ------
     DataError
-        The file is no suite.
+        The file is not a suite.
     """
-    name, text = _only(files, "a suite")
+    name, text = _read_only_file(files, "a suite")
     try:
         suite: Any = json.loads(text)
         criteria = [prediction["formula"] for prediction in suite["predictions"]]
@@ -52,7 +54,7 @@ def syntax_suite(files: Mapping[str, Path]) -> Dataset:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{name} is no SyntaxGym suite ({type(error).__name__}: {error}): it has `predictions` and `items`"
+            f"{name} is not a SyntaxGym suite ({type(error).__name__}: {error}): it needs `predictions` and `items`"
         ) from error
     if not rows or not criteria:
         raise DataError(f"{name}: the suite has no {'items' if criteria else 'predictions'}")
@@ -61,31 +63,31 @@ def syntax_suite(files: Mapping[str, Path]) -> Dataset:
     table["sentence"] = table["item"] + "|" + table["condition"]
     table["criterion"] = " & ".join(f"({formula})" for formula in criteria)
     if not table["stimulus_id"].is_unique:
-        twice = table.loc[table["stimulus_id"].duplicated(), "stimulus_id"].iloc[0]
-        raise DataError(f"{name}: the region {twice} occurs twice")
+        repeated = table.loc[table["stimulus_id"].duplicated(), "stimulus_id"].iloc[0]
+        raise DataError(f"{name}: the region {repeated} occurs twice")
     return Dataset(StimulusSet(Path(name).stem, table), None)
 
 
 @reader("next_words", version=1)
 def next_words(files: Mapping[str, Path], *, most: int | None = None) -> Dataset:
-    """Running text (UTF-8), a paragraph a line: each beginning of a line up to a space, and the word that follows it.
+    """Running text (UTF-8), one paragraph per line: each prefix of a line up to a space, with the word that follows.
 
-    Columns: ``stimulus_id`` (line and word, from 1), ``text`` (the beginning of the line), ``truth`` (the next word).
+    Columns: ``stimulus_id`` (line and word, from 1), ``text`` (the prefix), ``truth`` (the next word).
 
     Parameters
     ----------
     most
-        Words asked at most, from the beginning of the file; None: all.
+        Largest number of words, from the beginning of the file; None: all.
 
     Raises
     ------
     DataError
-        The file is no text, or no line has two words.
+        The file is not text, or no line has two words.
     """
-    name, text = _only(files, "running text")
+    name, text = _read_only_file(files, "running text")
     rows: list[tuple[str, str, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        spaces = [found.start() for found in re.finditer(r"\s", line.strip())]
+        spaces = [match.start() for match in re.finditer(r"\s", line.strip())]
         ends = spaces[1:]
         rows += [
             (f"{number}.{at + 1}", line.strip()[:start], line.strip()[start:end].strip())

@@ -1,4 +1,4 @@
-"""EMG of both wrists while somebody types, with the keys: emg2qwerty as it is published."""
+"""EMG of both wrists during typing, with the keys: emg2qwerty in its published format."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ WRISTS: Final = ("left", "right")
 ELECTRODES: Final = 16
 FIELDS: Final = {f"emg_{wrist}": ELECTRODES for wrist in WRISTS}
 CHANNELS: Final = [f"emg{electrode}_{wrist}" for wrist in WRISTS for electrode in range(ELECTRODES)]
-NAMED: Final = {"Key.space": " ", "Key.enter": "⏎", "Key.backspace": "⌫", "Key.shift": "⇧"}
-MEANT: Final = {
+SPECIAL_KEYS: Final = {"Key.space": " ", "Key.enter": "⏎", "Key.backspace": "⌫", "Key.shift": "⇧"}
+EQUIVALENT: Final = {
     **{"\n": "⏎", "\r": "⏎", "\b": "⌫", "⏎": "⏎", "⌫": "⌫", "⇧": "⇧", " ": " "},
     **{"’": "'", "“": '"', "”": '"', "—": "-"},
 }
@@ -54,27 +54,27 @@ def typing_sessions(
     first: Annotated[int, Field(ge=1)] | None = None,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
 ) -> Dataset:
-    """Windows of 32 channels at 2 kHz, with what was typed in each as the coordinate `text`.
+    """Windows of 32 channels at 2 kHz, with the text typed in each as the coordinate `text`.
 
-    The files are those of emg2qwerty: a table (`metadata.csv`) with `session` and `user`, and one HDF5 file a session,
+    The files are those of emg2qwerty: a table (`metadata.csv`) with `session` and `user`, and one HDF5 file per session,
     group `emg2qwerty`, whose compound `timeseries` has `time` (s), `emg_left` (16) and `emg_right` (16), and whose attribute
-    `keystrokes` is a JSON list of `key`, `start` and `end` (s, on the same clock). Of the keys, 98 are known: the printable
-    ASCII characters, and space, enter (⏎), backspace (⌫) and shift (⇧), one character each; others are left out. A window
+    `keystrokes` is a JSON list of `key`, `start` and `end` (s, on the same clock). There are 98 known keys: the printable
+    ASCII characters, and space, enter (⏎), backspace (⌫) and shift (⇧), one character each; others are ignored. A window
     without a key has an empty text. One session is in memory at a time.
 
     Parameters
     ----------
     core
-        The text of a window is of the keys that were pressed in so many seconds from its onset, the end excluded.
+        The text of a window consists of the keys pressed within `core` seconds from its onset, the end excluded.
     first
-        Only so many sessions, in the order of user and session.
+        Number of sessions to read, in the order of user and session.
     decimate
-        Every so many samples one is kept, after a low-pass filter (FIR of 20 × `decimate` + 1 taps, zero phase).
+        Factor of decimation, after a low-pass filter (FIR of 20 × `decimate` + 1 taps, zero phase).
 
     Returns
     -------
     Dataset
-        (presentation, channel, sample), single precision, as published.
+        (presentation, channel, sample), in single precision, as published.
 
     Raises
     ------
@@ -93,17 +93,17 @@ def typing_sessions(
 
 
 def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: float) -> xr.DataArray | None:
-    """The windows of one session, (presentation, channel, sample); None where it is too short for one."""
+    """The windows of one session, (presentation, channel, sample); None if it is too short for a window."""
     series, attributes = read_series(path, GROUP, FIELDS, row["user"])
     pressed, typed = _keys(attributes, path)
-    there = grid.onsets(len(series["time"]))
-    if not len(there):
+    samples = grid.onsets(len(series["time"]))
+    if not len(samples):
         return None
-    values = np.empty((len(there), len(CHANNELS), grid.length), np.float32)
-    grid.cut(np.concatenate([series[field] for field in FIELDS], axis=1), there, values)
-    onsets = there / grid.rate
-    # As many seconds into the recording as the samples before a key take, whatever the clock did.
-    at = np.searchsorted(series["time"], pressed) / RATE
+    values = np.empty((len(samples), len(CHANNELS), grid.length), np.float32)
+    grid.cut(np.concatenate([series[field] for field in FIELDS], axis=1), samples, values)
+    onsets = samples / grid.rate
+    # Times by the number of samples before a key, independent of irregularities of the clock.
+    times = np.searchsorted(series["time"], pressed) / RATE
     recorded = (pressed >= series["time"][0]) & (pressed <= series["time"][-1])
     facts = {
         "subject": row["user"].strip(),
@@ -111,11 +111,11 @@ def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: fl
         "session": row["session"].strip(),
         "recording_sha256": sha256_of(path),
     }
-    events: dict[str, Any] = {fact: np.full(len(there), value) for fact, value in facts.items()}
+    events: dict[str, Any] = {fact: np.full(len(samples), value) for fact, value in facts.items()}
     events |= {
-        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(there))],
+        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(samples))],
         "onset": onsets,
-        "text": np.array(_texts(at[recorded], typed[recorded], onsets, core), dtype=str),
+        "text": np.array(_texts(times[recorded], typed[recorded], onsets, core), dtype=str),
     }
     return signals(
         values,
@@ -129,31 +129,31 @@ def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: fl
 
 
 def _keys(attributes: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
-    """When keys were pressed (s), in order, and the character of each; unknown keys are left out."""
+    """Times (s) and characters of the pressed keys, in order of time; unknown keys are left out."""
     if "keystrokes" not in attributes:
         raise DataError(
             f"{path.name}: the group {GROUP!r} has no attribute 'keystrokes'; it has {', '.join(sorted(attributes))}"
         )
     try:
-        found = [(float(key["start"]), str(key["key"])) for key in json.loads(attributes["keystrokes"])]
+        keys = [(float(key["start"]), str(key["key"])) for key in json.loads(attributes["keystrokes"])]
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(
-            f"{path.name}: 'keystrokes' is no JSON list of keys with 'key' and 'start' ({error!r})"
+            f"{path.name}: 'keystrokes' is not a JSON list of keys with 'key' and 'start' ({error!r})"
         ) from error
-    if not found:
-        raise DataError(f"{path.name}: 'keystrokes' is empty: nothing was typed in this session")
-    found.sort(key=lambda one: one[0])
-    known = [(start, _character(key)) for start, key in found if _character(key)]
+    if not keys:
+        raise DataError(f"{path.name}: 'keystrokes' is empty: no key was typed in this session")
+    keys.sort(key=lambda item: item[0])
+    known = [(start, _character(key)) for start, key in keys if _character(key)]
     return np.array([start for start, _ in known], dtype=float), np.array(
         [key for _, key in known], dtype=str
     )
 
 
 def _character(key: str) -> str:
-    """The one character that stands for a key, or nothing."""
-    if key in NAMED:
-        return NAMED[key]
-    return key if key in PLAIN else MEANT.get(key, "")
+    """The character of a key; "" if the key is unknown."""
+    if key in SPECIAL_KEYS:
+        return SPECIAL_KEYS[key]
+    return key if key in PLAIN else EQUIVALENT.get(key, "")
 
 
 def _texts(at: Array, typed: Array, onsets: Array, core: float) -> list[str]:

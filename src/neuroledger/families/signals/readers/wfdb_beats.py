@@ -1,4 +1,4 @@
-"""Heartbeats cut out of annotated electrocardiograms as the widely used set of 187 values a beat is described."""
+"""Heartbeats cut from annotated electrocardiograms, as described for the widely used set of 187 values per beat."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Floats = npt.NDArray[np.float64]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 
-# The mnemonics of heartbeats; the others stand for rhythms, noise and waves.
+# The mnemonics of heartbeats; others are rhythms, noise and waves.
 BEATS = frozenset("NLRBAaJSVrFejnE/fQ?")
 # Classes of ANSI/AAMI EC57, by the mnemonics of the database.
 AAMI = {"N": "NLRej", "S": "AaJS", "V": "VE", "F": "F", "Q": "/fQ"}
 
 
 class _Cutting(NamedTuple):
-    """How beats are cut: samples per second, how many, seconds of a stretch, median intervals, and what 0 … 1 is."""
+    """How beats are cut: sampling rate, values per beat, seconds of a section, median intervals, normalisation."""
 
     rate: float
     values: int
@@ -71,81 +71,82 @@ def wfdb_beats(
 ) -> Dataset:
     """Beats ``(presentation, neuroid, time_bin)`` of one lead, each from its R peak on, padded with zeros [kachuee2018].
 
-    The lead is resampled to ``rate``. In each stretch of ``window`` seconds its amplitude is brought to 0 … 1, and T is
-    the median interval of the beats there (of the whole record where there is none). A beat is the signal from its
-    annotated peak on, ``periods`` · T long, and zeros behind. The last beat of a record, which no other follows, is left
-    out. The published description finds peaks by a threshold and does not say how they got their labels; here they are
-    where the annotations are.
+    The lead is resampled to ``rate``. In each section of ``window`` seconds, its amplitude is scaled to 0 … 1, and T is
+    the median interval between its beats (of the whole record if it has none). A beat is the signal from its annotated
+    peak on, ``periods`` · T long, followed by zeros. The last beat of a record is left out, because no other follows. The
+    published description finds peaks by a threshold and does not describe how they were labelled; here, peaks are at the
+    annotations.
 
     Parameters
     ----------
     files
-        For each record its header (.hea), the signals that the header names, and the annotations.
+        The header (.hea), signals and annotations of each record.
     parts
-        Records of each part (train, test, …), by name; only they are read. The coordinate ``split`` is the part.
+        Records of each part (train, test, …), by name; only these are read. The coordinate ``split`` is the part.
     until
-        In place of ``parts``: of every record, beats up to this share of its time are for training, later ones for test.
+        Instead of ``parts``: in each record, beats up to this share of its time are for training, later ones for test.
     classes
-        The mnemonics of each class, in one word; beats of no class are left out. The default are the five of ANSI/AAMI EC57.
+        The mnemonics of each class, as one string; other beats are left out. The default are the five classes of ANSI/AAMI
+        EC57.
     people
-        Records of one and the same person, where there are several.
+        Groups of records that are of the same person.
     leads
-        The first of these leads that a record has is taken.
+        The first of these leads that a record has is used.
     annotator
-        Ending of the annotation files.
+        Suffix of the annotation files.
     rate, values
-        Samples per second after resampling, and how many of them a beat has.
+        Sampling rate after resampling (Hz), and number of samples of a beat.
     window, periods
-        Length of the stretches in seconds, and of a beat in median intervals.
+        Length of a section in seconds, and of a beat in median intervals.
     normalise
-        Whether 0 … 1 is the range of the stretch, or of each beat.
+        Whether 0 … 1 is the range of the section, or of each beat.
 
     Raises
     ------
     DataError
-        A file is missing or damaged, a record has none of the leads, annotations lie beyond its end, or one person's beats
-        are both in the training and in the test part.
+        A file is missing or damaged, a record has none of the leads, annotations are beyond its end, or a person's beats
+        are in both the training and the test part.
     """
     headers = {PurePosixPath(name).stem: name for name in files if name.endswith(".hea")}
     if (parts is None) == (until is None):
         raise DataError(
             "give either `parts`, the records of each part, or `until`, the share of training in each"
         )
-    held = {record: part for part, records in (parts or {}).items() for record in records}
-    wanted = held if parts is not None else dict.fromkeys(sorted(headers), "")
-    if len(held) != sum(map(len, (parts or {}).values())):
-        raise DataError("a record is in two parts; name each once")
-    _apart(held, people)
+    part_of = {record: part for part, records in (parts or {}).items() for record in records}
+    selected = part_of if parts is not None else dict.fromkeys(sorted(headers), "")
+    if len(part_of) != sum(map(len, (parts or {}).values())):
+        raise DataError("a record is in two parts; list each once")
+    _require_separate_people(part_of, people)
     labels = {symbol: label for label, symbols in classes.items() for symbol in symbols}
     if len(labels) != sum(map(len, classes.values())):
-        raise DataError("a mnemonic is in two classes; name each once")
+        raise DataError("a mnemonic is in two classes; list each once")
     unknown = sorted(set(labels) - BEATS)
     if unknown:
         raise DataError(
-            f"{' '.join(unknown)} stands for no heartbeat; the mnemonics are {''.join(sorted(BEATS))}"
+            f"{' '.join(unknown)} is not the mnemonic of a heartbeat; use those of {''.join(sorted(BEATS))}"
         )
     cutting = _Cutting(rate, values, window, periods, normalise)
-    cut = []
-    for name, part in wanted.items():
+    records = []
+    for name, part in selected.items():
         if name not in headers:
             raise DataError(f"record {name} has no header {name}.hea among the files")
         header = read_header(files[headers[name]])
         signal = _lead(files, headers[name], header, leads)
-        annotations = _beside(files, headers[name], f"{name}.{annotator}")
-        cut.append(_beats(annotations, header, signal, labels, cutting, part if until is None else until))
-    if not cut:
+        annotations = _companion(files, headers[name], f"{name}.{annotator}")
+        records.append(_beats(annotations, header, signal, labels, cutting, part if until is None else until))
+    if not records:
         raise DataError("there are no records to read: none of the files is a header (.hea)")
-    names = np.repeat(list(wanted), [len(record.labels) for record in cut])
-    person = {record: own[0] for own in people for record in own}
-    samples = np.concatenate([record.samples for record in cut])
+    names = np.repeat(list(selected), [len(record.labels) for record in records])
+    person = {record: group[0] for group in people for record in group}
+    samples = np.concatenate([record.samples for record in records])
     starts = np.arange(values) * 1000.0 / rate
     assembly = xr.DataArray(
-        np.concatenate([record.values for record in cut])[:, None, :],
+        np.concatenate([record.values for record in records])[:, None, :],
         dims=("presentation", "neuroid", "time_bin"),
         coords={
             "stimulus_id": ("presentation", [f"{r}_{s:06d}" for r, s in zip(names, samples, strict=True)]),
-            "label": ("presentation", np.concatenate([record.labels for record in cut])),
-            "split": ("presentation", np.concatenate([record.parts for record in cut])),
+            "label": ("presentation", np.concatenate([record.labels for record in records])),
+            "split": ("presentation", np.concatenate([record.parts for record in records])),
             "subject": ("presentation", np.array([person.get(str(name), str(name)) for name in names])),
             "recording": ("presentation", names),
             "neuroid_id": ("neuroid", ["ecg"]),
@@ -157,12 +158,12 @@ def wfdb_beats(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _apart(parts: Mapping[str, str], people: tuple[tuple[str, ...], ...]) -> None:
+def _require_separate_people(parts: Mapping[str, str], people: tuple[tuple[str, ...], ...]) -> None:
     for records in people:
         sides = {parts[record] for record in records if parts.get(record) in ("train", "test")}
         if len(sides) > 1:
             raise DataError(
-                f"records {' and '.join(records)} are of one person and lie both in the training and in the test part: "
+                f"records {' and '.join(records)} are of one person, but are in both the training and the test part: "
                 "leave one out"
             )
 
@@ -176,48 +177,51 @@ def _beats(
     part: str | float,
 ) -> _Record:
     """The beats of one record, all of one part, or of the training part up to a share of its time."""
-    found = read_annotations(path)
-    if found.rate is not None and found.rate != header.rate:
-        raise DataError(f"{path.name} counts samples at {found.rate:g} Hz, its record has {header.rate:g} Hz")
-    last = int(found.samples.max(initial=0))
-    if last >= header.samples or int(found.samples.min(initial=0)) < 0:
+    annotations = read_annotations(path)
+    if annotations.rate is not None and annotations.rate != header.rate:
+        raise DataError(
+            f"{path.name} counts samples at {annotations.rate:g} Hz, but its record has {header.rate:g} Hz"
+        )
+    last = int(annotations.samples.max(initial=0))
+    if last >= header.samples or int(annotations.samples.min(initial=0)) < 0:
         raise DataError(
             f"{path.name} has an annotation at sample {last}; its record has {header.samples} samples: "
             "the two do not belong together"
         )
-    is_beat = np.isin(found.symbols, list(BEATS))
-    at, symbols = found.samples[is_beat], found.symbols[is_beat]
-    if len(at) < 2:
-        raise DataError(f"{path.name} holds {len(at)} heartbeats: there is nothing to cut out")
+    is_beat = np.isin(annotations.symbols, list(BEATS))
+    peaks, symbols = annotations.samples[is_beat], annotations.symbols[is_beat]
+    if len(peaks) < 2:
+        raise DataError(f"{path.name} contains {len(peaks)} heartbeats; at least two are needed")
     ratio = cutting.rate / header.rate
     resampled = _resampled(signal, Fraction(ratio).limit_denominator(10_000))
-    cut = _cut(resampled, np.round(at * ratio).astype(np.int64), cutting)
-    taken = np.array([symbol in labels for symbol in symbols])
-    taken[-1] = False
-    said = np.array([labels.get(symbol, "") for symbol in symbols])
+    cut = _cut(resampled, np.round(peaks * ratio).astype(np.int64), cutting)
+    selected = np.array([symbol in labels for symbol in symbols])
+    selected[-1] = False
+    beat_labels = np.array([labels.get(symbol, "") for symbol in symbols])
     if isinstance(part, str):
-        split = np.full(len(at), part)
+        split = np.full(len(peaks), part)
     else:
-        split = np.where(at < part * header.samples, "train", "test")
-    return _Record(cut[taken], said[taken], at[taken], split[taken])
+        split = np.where(peaks < part * header.samples, "train", "test")
+    return _Record(cut[selected], beat_labels[selected], peaks[selected], split[selected])
 
 
 def _lead(files: Mapping[str, Path], header_name: str, header: Header, leads: tuple[str, ...]) -> Floats:
-    own = [lead.name for lead in header.leads]
-    number = next((own.index(lead) for lead in leads if lead in own), None)
+    names = [lead.name for lead in header.leads]
+    number = next((names.index(lead) for lead in leads if lead in names), None)
     if number is None:
         raise DataError(
-            f"{header_name} has the leads {', '.join(own)}, none of {', '.join(leads)}: name one of them in `leads`"
+            f"{header_name} has the leads {', '.join(names)}, none of {', '.join(leads)}: list one of them in `leads`"
         )
-    signal = read_lead(_beside(files, header_name, header.leads[number].file), header, number)
+    signal = read_lead(_companion(files, header_name, header.leads[number].file), header, number)
     if np.isnan(signal).any():
         raise DataError(
-            f"{header_name}: {int(np.isnan(signal).sum())} samples of lead {own[number]} have no value: take another lead"
+            f"{header_name}: {int(np.isnan(signal).sum())} samples of lead {names[number]} have no value: choose "
+            "another lead"
         )
     return signal
 
 
-def _beside(files: Mapping[str, Path], header: str, wanted: str) -> Path:
+def _companion(files: Mapping[str, Path], header: str, wanted: str) -> Path:
     """A file in the folder of the header."""
     name = str(PurePosixPath(header).with_name(wanted))
     if name not in files:
@@ -230,31 +234,31 @@ def _resampled(signal: Floats, ratio: Fraction) -> Floats:
 
     if ratio == 1:
         return signal
-    # What is added at the edges goes on along a line, so that the filter sees no step there.
+    # Linear padding avoids a step at the edges.
     return np.asarray(resample_poly(signal, ratio.numerator, ratio.denominator, padtype="line"))
 
 
-def _cut(signal: Floats, places: npt.NDArray[np.int64], cutting: _Cutting) -> npt.NDArray[np.float32]:
-    """``(beat, value)``: the signal from each place on, within 0 … 1, zeros behind."""
-    stretch = max(1, round(cutting.window * cutting.rate))
-    edges = np.arange(0, len(signal), stretch)
+def _cut(signal: Floats, peaks: npt.NDArray[np.int64], cutting: _Cutting) -> npt.NDArray[np.float32]:
+    """The beats ``(beat, value)``: the signal from each peak on, scaled to 0 … 1 and padded with zeros."""
+    section = max(1, round(cutting.window * cutting.rate))
+    edges = np.arange(0, len(signal), section)
     low, high = np.minimum.reduceat(signal, edges), np.maximum.reduceat(signal, edges)
-    places = np.minimum(places, len(signal) - 1)
-    home = places // stretch
-    intervals = np.diff(places)
-    inside = home[1:] == home[:-1]
+    peaks = np.minimum(peaks, len(signal) - 1)
+    section_of = peaks // section
+    intervals = np.diff(peaks)
+    inside = section_of[1:] == section_of[:-1]
     period = np.full(len(edges), float(np.median(intervals)))
-    for number in np.unique(home[:-1][inside]):
-        period[number] = np.median(intervals[inside & (home[:-1] == number)])
-    lengths = np.minimum(np.round(cutting.periods * period[home]).astype(np.int64), cutting.values)
-    index = places[:, None] + np.arange(cutting.values)
-    there = (np.arange(cutting.values) < lengths[:, None]) & (index < len(signal))
-    found = signal[np.minimum(index, len(signal) - 1)]
+    for number in np.unique(section_of[:-1][inside]):
+        period[number] = np.median(intervals[inside & (section_of[:-1] == number)])
+    lengths = np.minimum(np.round(cutting.periods * period[section_of]).astype(np.int64), cutting.values)
+    index = peaks[:, None] + np.arange(cutting.values)
+    valid = (np.arange(cutting.values) < lengths[:, None]) & (index < len(signal))
+    beats = signal[np.minimum(index, len(signal) - 1)]
     if cutting.normalise == "window":
-        bottom, top = low[home][:, None], high[home][:, None]
+        bottom, top = low[section_of][:, None], high[section_of][:, None]
     else:
-        bottom = np.where(there, found, np.inf).min(axis=1, keepdims=True)
-        top = np.where(there, found, -np.inf).max(axis=1, keepdims=True)
+        bottom = np.where(valid, beats, np.inf).min(axis=1, keepdims=True)
+        top = np.where(valid, beats, -np.inf).max(axis=1, keepdims=True)
     span = np.where(top > bottom, top - bottom, 1.0)
-    shown = np.where(there, np.clip((found - bottom) / span, 0.0, 1.0), 0.0)
-    return shown.astype(np.float32)
+    scaled = np.where(valid, np.clip((beats - bottom) / span, 0.0, 1.0), 0.0)
+    return scaled.astype(np.float32)
