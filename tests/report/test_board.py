@@ -101,7 +101,14 @@ def test_columns_that_do_not_fit_go_into_further_tables(width: int, tables: list
     heads = [line.split() for line in text.splitlines() if line.startswith("rank")]
     assert [len(head) for head in heads] == tables
     assert heads[0][:4] == ["rank", "model", "score", "V4"]
+    assert all(head[:2] == ["rank", "model"] for head in heads)
     assert [name for head in heads for name in head[2:]] == ["score", "V4", "[1]", "[2]", "[3]"]
+
+
+def test_an_empty_part_of_a_board_has_no_rule() -> None:
+    ranked = leaderboard_text(replace(BOARD, rows=BOARD.rows[:2]), 160)
+    rules = [i for i, line in enumerate(ranked.splitlines()) if line.startswith("──")]
+    assert rules == [3, 6], "below the head, and above the floor and ceiling"
 
 
 def test_board_as_markdown() -> None:
@@ -149,7 +156,7 @@ def test_csv_and_json_keep_every_digit() -> None:
 
 
 def test_json_contains_text_as_it_is() -> None:
-    assert '"title": "Größe – μV"' in as_json(replace(BOARD, title="Größe – μV"))
+    assert '\n  "title": "Größe – μV"' in as_json(replace(BOARD, title="Größe – μV"))
 
 
 def test_a_board_prints_as_text_and_is_an_escaped_table_in_a_notebook(
