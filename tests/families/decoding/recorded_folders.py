@@ -1,4 +1,4 @@
-"""Folders of simulated recordings in many formats, and the same files as MNE and others open them."""
+"""Folders of simulated recordings in many formats, and the same files opened by MNE and other peers."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def write_ctf(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
 
 def write_epochs(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
     raw = as_raw(x, events)
-    found, ids = mne.events_from_annotations(raw, verbose="ERROR")
-    cut = mne.Epochs(raw, found, ids, -0.25, 1.0, baseline=None, preload=True, verbose="ERROR")
+    epochs, ids = mne.events_from_annotations(raw, verbose="ERROR")
+    cut = mne.Epochs(raw, epochs, ids, -0.25, 1.0, baseline=None, preload=True, verbose="ERROR")
     if path.suffix == ".set":
         pytest.importorskip("eeglabio")
         # EEGLAB counts samples over epochs that follow each other, and the annotations are those of the recording.
@@ -85,7 +85,7 @@ def write_bdf(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
 
 
 def write_dat(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
-    """Its samples are in a file that ends in `.dat`, as older recorders write it."""
+    """A BrainVision recording whose samples are in a `.dat` file, as older recorders write it."""
     marks = [(at, f"S{code:3d}") for at, code in coded(events)]
     brainvision(path.parent, path.stem, CHANNELS, x, RATE, marks)
     path.with_suffix(".eeg").rename(path.with_suffix(".dat"))
@@ -113,28 +113,28 @@ def write_table(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> Non
 
 
 def write_nwb(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
-    """Whole numbers of 0.1 µV, as amplifiers give them; channels have gains of their own, and there is an offset."""
+    """Whole numbers of 0.1 µV, as amplifiers write them, with a gain for each channel and an offset."""
     pynwb = pytest.importorskip("pynwb")
     person, session = path.stem.split("_")
-    held = pynwb.NWBFile("simulated", path.stem, datetime(2026, 1, 1, tzinfo=UTC), session_id=session)
-    held.subject = pynwb.file.Subject(subject_id=person)
-    held.add_trial_column("side", "which")
+    nwb_file = pynwb.NWBFile("simulated", path.stem, datetime(2026, 1, 1, tzinfo=UTC), session_id=session)
+    nwb_file.subject = pynwb.file.Subject(subject_id=person)
+    nwb_file.add_trial_column("side", "which")
     for at, kind in events:
-        held.add_trial(start_time=at / RATE, stop_time=at / RATE + 1.0, side=KINDS[kind])
-    device = held.create_device("amplifier")
-    group = held.create_electrode_group("all", "all", "scalp", device)
+        nwb_file.add_trial(start_time=at / RATE, stop_time=at / RATE + 1.0, side=KINDS[kind])
+    device = nwb_file.create_device("amplifier")
+    group = nwb_file.create_electrode_group("all", "all", "scalp", device)
     for _ in CHANNELS:
-        held.add_electrode(group=group, location="scalp")
-    region = held.create_electrode_table_region(list(range(len(CHANNELS))), "all")
+        nwb_file.add_electrode(group=group, location="scalp")
+    region = nwb_file.create_electrode_table_region(list(range(len(CHANNELS))), "all")
     gains = np.linspace(0.5, 1.5, len(CHANNELS))
-    held.add_acquisition(
+    nwb_file.add_acquisition(
         pynwb.ecephys.ElectricalSeries(
             "eeg", np.round(x.T * 10 / gains).astype(np.int16), region, rate=float(RATE), conversion=1e-7,
             channel_conversion=gains, offset=2e-6,
         )
     )  # fmt: skip
     with pynwb.NWBHDF5IO(str(path), "w") as io:
-        io.write(held)
+        io.write(nwb_file)
 
 
 # --- how the peer opens it -----------------------------------------------------------------------------------------------
@@ -207,9 +207,9 @@ def peer_nwb(path: Path) -> tuple[np.ndarray, np.ndarray]:
     import pynwb
 
     with pynwb.NWBHDF5IO(str(path), "r") as io:
-        held = io.read()
-        x = held.acquisition["eeg"].get_data_in_units().T * 1e6
-        trials = held.trials.to_dataframe()
+        nwb_file = io.read()
+        x = nwb_file.acquisition["eeg"].get_data_in_units().T * 1e6
+        trials = nwb_file.trials.to_dataframe()
     at = (trials["start_time"] * RATE).round().astype(int)
     return np.stack([x[:, one : one + RATE] for one in at]), np.array([*map(KINDS.index, trials["side"])])
 
@@ -219,7 +219,7 @@ def peer_nwb(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Format:
-    """How a format is written and opened by the peer, and what the spec says of it."""
+    """A format: its writer, the peer's reader, and the fields of the spec."""
 
     ending: str
     write: Callable[[Path, np.ndarray, list[tuple[int, int]]], None]

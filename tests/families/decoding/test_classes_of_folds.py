@@ -1,4 +1,4 @@
-"""A fold must train at least two classes, and every class that it tests."""
+"""Tests that a fold must train at least two classes, and every class that it tests."""
 
 import numpy as np
 import pytest

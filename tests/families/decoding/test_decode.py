@@ -1,4 +1,4 @@
-"""nl.decode on arrays and on signals: the same numbers by hand, the gates, and no stale answers."""
+"""Tests of nl.decode on arrays and signals: scores against a manual computation, gates, and no stale results."""
 
 import numpy as np
 import pytest
@@ -32,9 +32,9 @@ def test_the_number_is_scikit_learns(arrays):
     np.testing.assert_allclose(score.samples.values[0], values)
     assert score.low < score.value < score.high
     assert score.n["subject"] == 6
-    kept = score.samples.attrs["predictions"]
-    assert kept.sizes["presentation"] == 90
-    assert set(kept["truth"].values) == {"rest", "move"}
+    predictions = score.samples.attrs["predictions"]
+    assert predictions.sizes["presentation"] == 90
+    assert set(predictions["truth"].values) == {"rest", "move"}
     assert score.scale == "accuracy"
 
 
@@ -61,14 +61,14 @@ def test_changed_data_seed_or_splits_give_a_new_score(arrays):
     assert first.value != second.value
 
 
-def test_the_estimator_that_was_given_is_left_as_it_was(arrays):
+def test_the_given_estimator_is_not_changed(arrays):
     x, y, people = arrays
     estimator = LogisticRegression()
     nl.decode(estimator, x, y, groups=people)
     assert not hasattr(estimator, "coef_")
 
 
-def test_people_on_both_sides_are_a_leak(arrays):
+def test_subjects_on_both_sides_are_a_leak(arrays):
     x, y, people = arrays
     with pytest.raises(DataError, match="rows in two parts"):
         nl.decode(LogisticRegression(), x, y, splits=[(range(40), range(30, 90))])
@@ -78,7 +78,7 @@ def test_people_on_both_sides_are_a_leak(arrays):
         nl.decode(LogisticRegression(), twin, y, groups=people)
 
 
-def test_a_person_on_both_sides_is_a_leak_however_the_rows_were_divided(arrays, tmp_path):
+def test_a_subject_on_both_sides_is_a_leak_for_any_kind_of_split(arrays, tmp_path):
     x, y, people = arrays
     wrong = [(np.arange(0, 90, 2), np.arange(1, 90, 2))]
     with pytest.raises(DataError, match="subject on both sides: a, b, c"):
@@ -94,7 +94,7 @@ def test_a_person_on_both_sides_is_a_leak_however_the_rows_were_divided(arrays, 
         nl.decode(LogisticRegression(), x, y, groups=facts, apart=["mood"])
 
 
-def test_splitters_of_scikit_learn_are_taken(arrays):
+def test_splitters_of_scikit_learn_are_accepted(arrays):
     x, y, people = arrays
     ours = nl.decode(LogisticRegression(), x, y, groups=people)
     theirs = nl.decode(LogisticRegression(), x, y, groups=people, splits=LeaveOneGroupOut())
@@ -184,13 +184,13 @@ def test_signals_and_names_of_decoders():
         ),
     ],
 )
-def test_wrong_requests_are_told_what_is_wrong(arrays, options, words):
+def test_wrong_requests_have_clear_errors(arrays, options, words):
     x, y, _ = arrays
     with pytest.raises(RequestError, match=words):
         nl.decode(LogisticRegression(), x, y, **options)
 
 
-def test_fractions_are_no_classes(arrays):
+def test_fractions_are_not_classes(arrays):
     x, _, _ = arrays
     with pytest.raises(RequestError, match="decoding_pearson_r"):
         nl.decode(LogisticRegression(), x, x[:, 0])

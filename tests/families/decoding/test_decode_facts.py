@@ -1,4 +1,4 @@
-"""What `decode` makes of facts about the windows, of labels as they are, and of ways to say how they are divided."""
+"""Tests of facts about windows, types of labels, and forms of splits in `nl.decode`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSION = np.tile(np.repeat(["early", "late"], COUNT // 8), 4)
 LR = LogisticRegression()
 
 
-def test_a_table_of_facts_is_taken_and_sessions_are_recordings_of_their_own():
+def test_facts_may_be_a_table_and_sessions_are_separate_recordings():
     table = pd.DataFrame({"subject": SUBJECT, "session": SESSION, "run": 0}, index=range(7, 7 + COUNT))
     score = nl.decode("shrinkage_lda", X3, Y, groups=table, splits="cross_session")
     assert score.n["subject"] == 4
@@ -56,7 +56,7 @@ def test_the_order_of_dimensions_does_not_matter_to_groups():
 
 
 class Numbers(LogisticRegression):
-    """Learns only labels that are numbers, and answers without saying in which order it has them."""
+    """A classifier that accepts only numeric labels, and has no `classes_`."""
 
     def fit(self, x, y):
         if y.dtype.kind not in "if":
@@ -96,7 +96,7 @@ def test_a_column_of_labels_is_labels():
     assert nl.decode(LR, X, Y[:, None], groups=SUBJECT).value == nl.decode(LR, X, Y, groups=SUBJECT).value
 
 
-def test_one_trial_is_never_on_both_sides_unless_that_is_said():
+def test_a_trial_is_on_both_sides_only_if_waived():
     facts = {"subject": SUBJECT, "trial": np.tile(np.repeat(np.arange(COUNT // 8), 2), 4)}
     mixed = KFold(4, shuffle=True, random_state=0)
     with pytest.raises(DataError, match="trial on both sides: 1 trial "):
@@ -108,7 +108,7 @@ def test_one_trial_is_never_on_both_sides_unless_that_is_said():
     assert nl.decode(LR, X, Y, groups=again, splits="cross_session").n["subject"] == 4
 
 
-def test_people_who_were_trained_on_too_stand_beside_the_score():
+def test_tested_subjects_that_were_trained_on_are_noted():
     known = nl.decode(LR, X, Y, groups={"subject": SUBJECT}, splits=KFold(3, shuffle=True, random_state=0))
     assert "4 of 4 tested people were trained on too" in known.notes
     for splits in (GroupKFold(2), "cross_subject"):
@@ -120,13 +120,13 @@ def test_people_who_were_trained_on_too_stand_beside_the_score():
 
 def test_equal_embeddings_are_one_stimulus_in_retrieval():
     embeddings = RNG.standard_normal((24, 5))
-    shown = np.arange(COUNT) % 24
-    x = embeddings[shown] @ RNG.standard_normal((5, 9)) + 0.1 * RNG.standard_normal((COUNT, 9))
+    stimulus = np.arange(COUNT) % 24
+    x = embeddings[stimulus] @ RNG.standard_normal((5, 9)) + 0.1 * RNG.standard_normal((COUNT, 9))
     options = {"metric": "top5_retrieval", "splits": {"name": "leave_concept_out", "folds": 2}}
-    score = nl.decode(LinearRegression(), x, embeddings[shown], **options)
+    score = nl.decode(LinearRegression(), x, embeddings[stimulus], **options)
     assert score.n["stimuli"] == 24
     with pytest.raises(DataError, match="stimulus_id on both sides: window"):
-        nl.decode(LinearRegression(), x, embeddings[shown], groups=SUBJECT, metric="top5_retrieval")
+        nl.decode(LinearRegression(), x, embeddings[stimulus], groups=SUBJECT, metric="top5_retrieval")
 
 
 def test_a_number_of_numpy_and_the_name_of_a_file_are_splits(tmp_path):
@@ -154,12 +154,12 @@ def test_a_number_of_numpy_and_the_name_of_a_file_are_splits(tmp_path):
         (X, {"splits": [(np.ones((4, 2), int), np.arange(50, 60))]}, "are not row numbers"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(x, options, words):
+def test_invalid_arguments_are_refused(x, options, words):
     with pytest.raises(RequestError, match=words):
         nl.decode("shrinkage_lda", x, Y, **options)
 
 
-def test_a_score_says_how_overlap_was_looked_for():
+def test_a_score_notes_how_overlap_was_checked():
     def first(x):
         return nl.decode("shrinkage_lda", x, Y, groups=SUBJECT).notes[0]
 
@@ -168,7 +168,7 @@ def test_a_score_says_how_overlap_was_looked_for():
     assert "overlap was not checked" in nl.decode(LR, X, Y, groups=SUBJECT).notes[0]
 
 
-def test_a_class_of_rows_in_no_part_is_no_answer():
+def test_a_class_of_unused_rows_is_not_a_choice():
     y = np.where(np.arange(COUNT) < 90, Y, "never")
     folds = [(np.arange(60), np.arange(60, 90))]
     x = X3 + 2.0 * (Y == "a")[:, None, None]

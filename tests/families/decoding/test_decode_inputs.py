@@ -1,4 +1,4 @@
-"""What people hand to `decode`: each works, or has one clear error; leaks that are slipped in are found."""
+"""Tests of inputs of `nl.decode`: each works or has one clear error, and planted leaks are detected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ XL[:, :3] += 3 * LABELS
 
 
 class Nearest:
-    """Answers what the nearest trained window showed, labels and texts alike."""
+    """Predicts the target of the nearest training window, for labels and texts."""
 
     def fit(self, x, y):
         self.x, self.y = x.reshape(len(x), -1), y
@@ -43,7 +43,7 @@ class Nearest:
 
 
 class Answers:
-    """Answers always the same thing, or raises it."""
+    """Always returns the same predictions, or raises an exception."""
 
     def __init__(self, thing):
         self.thing = thing
@@ -162,7 +162,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", sorted(WRONG))
-def test_what_is_wrong_has_one_clear_error(case):
+def test_invalid_inputs_have_one_clear_error(case):
     kind, words, estimator, x, y, options = WRONG[case]
     with warnings.catch_warnings(), pytest.raises(kind, match=words):
         warnings.simplefilter("ignore")
@@ -179,7 +179,7 @@ def test_splitters_that_do_not_know_groups_are_stopped():
         nl.decode(LR, X, Y, groups=SUBJECT, splits=StratifiedKFold(3))
 
 
-def test_one_person_in_two_spellings_is_one_person():
+def test_a_subject_in_two_spellings_is_one_subject():
     spelt = np.where(np.arange(COUNT) % 2, "S1", " s1")
     spelt[:20] = "S2"
     with pytest.raises(DataError, match=r"one subject in two spellings on both sides: .*'S1'"):
@@ -187,7 +187,7 @@ def test_one_person_in_two_spellings_is_one_person():
 
 
 @pytest.mark.parametrize("twin", ["sub-01", "SUB-1", "01", "subject 1"])
-def test_one_person_with_and_without_prefix_and_zeros_is_one_person(twin):
+def test_a_subject_with_and_without_prefix_and_zeros_is_one_subject(twin):
     people = np.where(np.arange(COUNT) < 30, "1", "2").astype("U9")
     people[:10] = twin
     with pytest.raises(DataError, match="one subject in two spellings on both sides"):
@@ -197,7 +197,7 @@ def test_one_person_with_and_without_prefix_and_zeros_is_one_person(twin):
 
 
 def overlapping():
-    """Windows of 32 samples every 8 of one noise, with labels of blocks."""
+    """Windows of 32 samples with a stride of 8 from one noise signal, labelled in blocks."""
     noise = np.random.default_rng(1).standard_normal((4, 32 + 8 * (COUNT - 1)))
     return np.stack([noise[:, 8 * k : 8 * k + 32] for k in range(COUNT)])
 
@@ -234,15 +234,15 @@ def test_shared_samples_are_found_at_every_offset_and_not_where_there_are_none(a
         facts = {"stimulus_id": ["x", "y"], "subject": "1", "recording": "1", "onset": [0.0, 9.0]}
         facts = {name: np.broadcast_to(value, 2) for name, value in facts.items()}
         for fold in (Fold(np.array([0]), none, np.array([1])), Fold(none, np.array([1]), np.array([0]))):
-            found = shared_samples.Sharing(stored(pair, facts), [fold]).hits(0)
-            assert found.tolist() == (fold.test.tolist() if 63 - step >= 3 else [])
+            hits = shared_samples.Sharing(stored(pair, facts), [fold]).hits(0)
+            assert hits.tolist() == (fold.test.tolist() if 63 - step >= 3 else [])
     counts = np.random.default_rng(3).poisson(0.3, (8, 5, 40)).astype(float)
     facts = {name: np.repeat(["1"], 8) for name in ("stimulus_id", "subject", "recording")}
-    made = stored(counts, {**facts, "onset": np.arange(8.0)})
+    assembly = stored(counts, {**facts, "onset": np.arange(8.0)})
     fold = Fold(np.arange(4), none, np.arange(4, 8))
-    assert shared_samples.Sharing(made, [fold]).hits(0).tolist() == []
+    assert shared_samples.Sharing(assembly, [fold]).hits(0).tolist() == []
     monkeypatch.setattr(shared_samples, "COARSE", 1.0)  # without the rule, chance would be taken for overlap
-    assert len(shared_samples.Sharing(made, [fold]).hits(0)) > 0
+    assert len(shared_samples.Sharing(assembly, [fold]).hits(0)) > 0
 
 
 def test_the_same_windows_under_other_names_are_found():
@@ -297,7 +297,7 @@ def test_retrieval_keeps_concepts_apart_unless_waived():
     assert "gate waived: concepts" in retrieve({"name": "random", "folds": 3}, waive=["concepts"]).notes
 
 
-def test_a_hit_among_as_many_as_there_are_is_no_hit():
+def test_k_must_be_smaller_than_the_number_of_candidates():
     with pytest.raises(MetricError, match="any answer is among the best 5 of 5 candidates"):
         retrieve({"name": "leave_concept_out", "folds": 4})
 

@@ -1,4 +1,4 @@
-"""Decoders: parameter counts as published, training that stops early and repeats itself, classical pipelines."""
+"""Tests of decoders: published parameter counts, early stopping, reproducible training, and classical pipelines."""
 
 import json
 
@@ -112,7 +112,7 @@ def test_a_network_learns_and_the_same_seed_gives_the_same_bits():
     assert decoder.stochastic
 
 
-def test_training_stops_when_the_watched_part_gets_no_better():
+def test_training_stops_when_the_validation_part_does_not_improve():
     x, y = data(strength=8.0)
     recipe = Laptop(epochs=40, patience=3)
     network = network_decoder(id="e", architecture="eegnet", recipe=recipe).make(signature())
@@ -128,9 +128,9 @@ def test_numbers_come_back_in_their_own_units():
     network = network_decoder(id="e", architecture="eegnet", recipe=Laptop(epochs=15)).make(
         signature("regression", outputs=1)
     )
-    said = network.fit(x[:120], y[:120]).predict(x[120:])
-    assert np.corrcoef(said, y[120:])[0, 1] > 0.6
-    assert abs(said.mean() - 500) < 20
+    predicted = network.fit(x[:120], y[:120]).predict(x[120:])
+    assert np.corrcoef(predicted, y[120:])[0, 1] > 0.6
+    assert abs(predicted.mean() - 500) < 20
 
 
 @pytest.mark.parametrize(("objective", "outputs"), [("multilabel", 3), ("retrieval", 5)])
@@ -177,7 +177,7 @@ def test_any_module_by_import_path():
         torch_decoder(id="own", path="nowhere.Net", recipe=SMALL).make(signature()).fit(x, y)
 
 
-def test_braindecode_that_is_not_there_says_how_to_get_it(monkeypatch):
+def test_a_missing_braindecode_has_an_error_with_the_command_to_install_it(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "braindecode.models", None)
@@ -224,8 +224,8 @@ def test_braindecode_classes_that_answer_over_time_write_texts(monkeypatch):
     x, y = data()
     fitted = decoder.make(asked).fit(x, y)
     assert fitted.network_.network.over_time.out_channels == 3
-    said = answer(fitted, x[:5], "sequence", np.empty(0), id="b")
-    assert said.shape == (5,) and set("".join(said)) <= {"a", "b"}
+    predicted = answer(fitted, x[:5], "sequence", np.empty(0), id="b")
+    assert predicted.shape == (5,) and set("".join(predicted)) <= {"a", "b"}
 
 
 def oscillations(n=80, seed=0):
@@ -310,7 +310,7 @@ def test_shrinkage_lda_is_scikit_learns_on_thinned_amplitudes():
     np.testing.assert_array_equal(fitted.predict(x[80:]), plain.predict((flat[80:] - centre) / spread))
 
 
-def test_the_dummy_says_what_is_commonest():
+def test_the_dummy_predicts_the_most_frequent_value():
     x = np.zeros((4, 1, 1))
     make = dummy_decoder(id="d").make
     assert make(signature()).fit(x, np.array(["b", "a", "b", "b"])).predict(x).tolist() == ["b"] * 4
@@ -321,7 +321,7 @@ def test_the_dummy_says_what_is_commonest():
     assert text.tolist() == ["aa"] * 4
 
 
-def test_strange_answers_are_refused():
+def test_invalid_predictions_are_refused():
     class Strange:
         def predict(self, x):
             return np.full(len(x), "z")

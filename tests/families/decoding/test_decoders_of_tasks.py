@@ -1,4 +1,4 @@
-"""Every published task can be scored with more than the dummy: which decoders are meant for it, and that they answer."""
+"""Tests that every published task has decoders besides the dummy, and that these predict windows of its shape."""
 
 import warnings
 
@@ -25,7 +25,7 @@ def published():
 
 
 def meant_for(catalog, benchmark):
-    """The models that a run of this benchmark would score, by kind; controls are not among them."""
+    """The models that a run of this benchmark would score, by kind, without controls."""
     spec = catalog.benchmark(benchmark)
     models = [name for name in catalog.ids("models") if fits(catalog, name, spec.id)]
     kinds = {"network": [], "classical": [], "dummy": []}
@@ -44,7 +44,7 @@ def objective_of(catalog, benchmark):
 
 
 @pytest.mark.parametrize("benchmark", published())
-def test_every_task_has_decoders_that_can_be_asked_for_it(benchmark):
+def test_every_task_has_decoders_that_support_it(benchmark):
     catalog = open_catalog()
     session = Session(catalog)
     kinds = meant_for(catalog, benchmark)
@@ -53,7 +53,7 @@ def test_every_task_has_decoders_that_can_be_asked_for_it(benchmark):
         assert objective in model_of(session, name).objectives, name
     assert kinds["dummy"] == ["dummy"]
     assert [name for name in kinds["network"] if not name.startswith("braindecode.")]
-    # Nobody has published a classical way to read texts; all other tasks have one.
+    # All tasks except texts have a published classical decoder.
     assert kinds["classical"] or objective == "sequence"
 
 
@@ -91,7 +91,7 @@ def truth_of(objective, count, rng):
 )
 @pytest.mark.slow
 def test_decoders_of_tasks_answer_windows_of_their_shape(device, objective, model):
-    """One that is meant for a task of this kind, trained for an epoch on what has its shape."""
+    """A decoder for a task of this kind is trained for one epoch on windows of its shape."""
     catalog = open_catalog()
     tasks = [
         name
@@ -115,6 +115,6 @@ def test_decoders_of_tasks_answer_windows_of_their_shape(device, objective, mode
     estimator = model_of(Session(catalog), model).make(signature)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        said = answer(estimator.fit(x, y), x, objective, choices, id=model)
-    assert said.shape == ((count, outputs) if outputs > 1 else (count,))
-    assert np.isfinite(said).all()
+        predicted = answer(estimator.fit(x, y), x, objective, choices, id=model)
+    assert predicted.shape == ((count, outputs) if outputs > 1 else (count,))
+    assert np.isfinite(predicted).all()

@@ -1,4 +1,4 @@
-"""Decoding scores against scikit-learn and closed forms; intervals against the truth; seeds and units."""
+"""Tests of decoding scores against scikit-learn and closed forms, of intervals against known truth, of seeds and units."""
 
 import numpy as np
 import pytest
@@ -52,8 +52,8 @@ def test_two_classes_have_one_curve_with_ties():
 def test_several_labels_agree_with_scikit_learn():
     rng = np.random.default_rng(0)
     truth, answer = rng.integers(0, 2, (80, 4)), rng.random((80, 4))
-    wanted = sk.f1_score(truth, answer > 0.5, average="macro")
-    assert MEASURES["macro_f1"](rows(truth, answer))(np.ones(80)) == pytest.approx(wanted)
+    expected = sk.f1_score(truth, answer > 0.5, average="macro")
+    assert MEASURES["macro_f1"](rows(truth, answer))(np.ones(80)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -87,7 +87,7 @@ def test_numbers_at_the_cap_are_in_the_last_bin():
 
 
 def retrieval_by_hand(truth, answer, subject, stimulus, k):
-    """The same in loops: candidates, pairs, ranks with ties at the half."""
+    """Retrieval with loops: candidates, pairs, and ranks where ties count half."""
     names = sorted(set(stimulus))
     candidates = {
         s: np.mean([t for t, u in zip(truth, stimulus, strict=True) if u == s], axis=0) for s in names
@@ -112,8 +112,8 @@ def test_retrieval_agrees_with_loops(k):
     truth = np.tile(centres, (6, 1))
     answer = truth + 2 * rng.standard_normal(truth.shape)
     case = rows(truth, answer, subject=subject, stimulus=stimulus)
-    wanted = retrieval_by_hand(truth, answer, subject, stimulus, k)
-    assert MEASURES["retrieval"](case, k)(np.ones(72)) == pytest.approx(wanted)
+    expected = retrieval_by_hand(truth, answer, subject, stimulus, k)
+    assert MEASURES["retrieval"](case, k)(np.ones(72)) == pytest.approx(expected)
     assert MEASURES["retrieval"](rows(truth, truth, subject=subject, stimulus=stimulus), 1)(np.ones(72)) == 1
 
 
@@ -139,8 +139,8 @@ def predictions(subjects=6, trials=20, hit=0.8, seeds=(33,), seed=0, windows_per
     parts = []
     for _ in seeds:
         right = rng.random(count) < hit
-        said = np.where(right, truth, np.where(truth == "a", "b", "a"))
-        parts.append(np.stack([said == "a", said == "b"], axis=1).astype(float))
+        predicted = np.where(right, truth, np.where(truth == "a", "b", "a"))
+        parts.append(np.stack([predicted == "a", predicted == "b"], axis=1).astype(float))
     subject = np.repeat([f"S{i}" for i in range(subjects)], trials)
     n = len(seeds)
     coords = {
@@ -167,8 +167,8 @@ def test_one_value_per_seed_and_split_and_the_predictions_are_kept():
     first = sk.balanced_accuracy_score(target.values[:20], np.array(["a", "b"])[source.values[:20].argmax(1)])
     assert samples.values[0, 0] == pytest.approx(first)
     assert samples.attrs["n"] == {"windows": 120, "subject": 6}
-    kept = samples.attrs["predictions"]
-    assert (kept["truth"].values == target.values).all()
+    predictions_of_score = samples.attrs["predictions"]
+    assert (predictions_of_score["truth"].values == target.values).all()
 
 
 def interval(source, target, **options):
@@ -176,7 +176,7 @@ def interval(source, target, **options):
     return score.low, score.high
 
 
-def test_the_interval_of_people_is_students_of_the_scores_of_people():
+def test_the_interval_is_students_interval_of_the_scores_of_subjects():
     source, target = predictions(subjects=8, trials=50, seed=4)
     values = decoding(source, target).values[0]
     half = 2.3646 * values.std(ddof=1) / np.sqrt(8)
@@ -188,9 +188,9 @@ def test_the_interval_of_people_is_students_of_the_scores_of_people():
     assert (high - low) / 2 == pytest.approx(half, rel=0.05)
 
 
-def test_the_interval_of_cross_validated_noise_holds_chance_as_often_as_it_says():
-    """Nearest class means, one of eight people left out at a time: folds that learn from the same noise agree by chance."""
-    held, bare = 0, 0
+def test_the_interval_of_cross_validated_noise_covers_chance_at_its_nominal_rate():
+    """Nearest class means, leaving out one of eight subjects: folds trained on the same noise are correlated."""
+    covered, bare = 0, 0
     people, trials = 8, 24
     for seed in range(150):
         rng = np.random.default_rng(seed)
@@ -212,36 +212,36 @@ def test_the_interval_of_cross_validated_noise_holds_chance_as_often_as_it_says(
         )
         target = xr.DataArray(y.ravel(), dims=("presentation",), coords=coords)
         low, high = interval(source, target)
-        held += low <= 0.5 <= high
+        covered += low <= 0.5 <= high
         middle, narrow = (low + high) / 2, np.sqrt(2)
         bare += abs(middle - 0.5) * narrow <= (high - low) / 2
-    assert 138 <= held <= 147
-    assert bare < held - 5
+    assert 138 <= covered <= 147
+    assert bare < covered - 5
 
 
-def test_the_interval_of_noise_holds_chance_as_often_as_it_says():
-    held = 0
+def test_the_interval_of_noise_covers_chance_at_its_nominal_rate():
+    covered = 0
     for seed in range(120):
         source, target = predictions(subjects=6, trials=20, hit=0.5, seed=seed)
         low, high = interval(source, target)
-        held += low <= 0.5 <= high
-    assert 110 <= held <= 120
+        covered += low <= 0.5 <= high
+    assert 110 <= covered <= 120
 
 
-def test_one_person_has_no_interval_and_is_told():
+def test_one_subject_has_no_interval_which_is_noted():
     source, target = predictions(subjects=1)
     samples = decoding(source, target)
     assert not np.isfinite(interval(source, target)).any()
     assert "no interval" in samples.attrs["notes"][0]
 
 
-def test_a_person_answers_by_the_vote_of_their_windows():
+def test_the_prediction_of_a_subject_is_the_vote_of_its_windows():
     source, target = predictions(subjects=4, trials=10)
     diagnosis = np.repeat(["a", "b", "a", "b"], 10)
     target = target.copy(data=diagnosis)
-    said = np.repeat(["a", "b", "b", "b"], 10)
-    said[[0, 1, 2, 15, 16]] = "b"
-    source = source.copy(data=np.stack([said == "a", said == "b"], axis=1).astype(float))
+    predicted = np.repeat(["a", "b", "b", "b"], 10)
+    predicted[[0, 1, 2, 15, 16]] = "b"
+    source = source.copy(data=np.stack([predicted == "a", predicted == "b"], axis=1).astype(float))
     samples = decoding(source, target, per="subject", pool=True)
     assert samples.values.item() == pytest.approx((0.5 + 1) / 2)
     with pytest.raises(MetricError, match="varies within a subject"):

@@ -1,4 +1,4 @@
-"""The way from signals to predictions: folds, seeds, controls and gates."""
+"""Tests of the paradigm `decoding`: folds, seeds, controls and gates."""
 
 import numpy as np
 import pytest
@@ -224,8 +224,8 @@ def test_numbers_beside_the_windows_are_found_by_their_stimulus_and_standardised
     options = {"target": "paths", "objective": "regression", "rng": rng, "splits": rule(name="cross_subject")}
     plain = decoding(ridge, data, **options)
     assert plain.target.shape == (len(stimuli), 6)
-    found = dict(zip(plain.target["stimulus_id"].values, plain.target.values, strict=True))
-    np.testing.assert_array_equal(found[stimuli[0]], paths.values[-1].ravel())
+    measurement = dict(zip(plain.target["stimulus_id"].values, plain.target.values, strict=True))
+    np.testing.assert_array_equal(measurement[stimuli[0]], paths.values[-1].ravel())
     scaled = decoding(ridge, data, standardise_targets=True, **options)
     first = np.isin(scaled.source["split"].values, [0])
     train = ~np.isin(scaled.source["row"].values, scaled.source["row"].values[first])

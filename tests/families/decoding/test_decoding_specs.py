@@ -1,4 +1,4 @@
-"""Decoding through specs: leaks fail the job, overlap is told, floors fall back, and nothing stale is served."""
+"""Tests of decoding through specs: leaks fail the job, overlap is noted, floors have fallbacks, results are current."""
 
 import hashlib
 import shutil

@@ -1,4 +1,4 @@
-"""Declared partitions: who is held out, what travels together, and what the gates refuse."""
+"""Tests of declared partitions: held-out subjects, undivided trials, and gates."""
 
 import numpy as np
 import pytest
@@ -25,8 +25,8 @@ def drawn(assembly, **fields):
 def test_one_subject_at_a_time_is_scikit_learns():
     assembly = windows()
     folds = drawn(assembly, name="cross_subject")
-    wanted = LeaveOneGroupOut().split(np.zeros(40), groups=assembly["subject"].values)
-    for fold, (train, test) in zip(folds, wanted, strict=True):
+    expected = LeaveOneGroupOut().split(np.zeros(40), groups=assembly["subject"].values)
+    for fold, (train, test) in zip(folds, expected, strict=True):
         np.testing.assert_array_equal(fold.train, train)
         np.testing.assert_array_equal(fold.test, test)
 
@@ -34,8 +34,8 @@ def test_one_subject_at_a_time_is_scikit_learns():
 def test_random_folds_are_scikit_learns():
     assembly = windows()
     folds = drawn(assembly, name="random", folds=5, stratify="label", seed=33)
-    wanted = StratifiedKFold(5, shuffle=True, random_state=33).split(np.zeros(40), assembly["label"].values)
-    for fold, (_, test) in zip(folds, wanted, strict=True):
+    expected = StratifiedKFold(5, shuffle=True, random_state=33).split(np.zeros(40), assembly["label"].values)
+    for fold, (_, test) in zip(folds, expected, strict=True):
         np.testing.assert_array_equal(fold.test, test)
 
 

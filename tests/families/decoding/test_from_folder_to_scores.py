@@ -1,4 +1,4 @@
-"""A folder of recordings becomes scores by the documents alone, equal to MNE, pyriemann and scikit-learn beside it.
+"""Tests of the documented way from a folder of recordings to scores, against MNE, pyriemann and scikit-learn.
 
 Each format is a folder of three simulated people with two sessions each, and a planted effect. It is pinned, validated and
 decoded by commands within sessions, across sessions and across people. The peer opens the same files with MNE and runs the

@@ -1,4 +1,4 @@
-"""A channel that is a code of the label is named; noise, planted signals and good features are not."""
+"""Tests that channels that encode the label are named, but not noise, planted signals and good features."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tests.families.decoding.decoding_cases import windows
 RNG = np.random.default_rng(4)
 
 
-def with_channel(made, channel, values):
-    changed = made.copy()
+def with_channel(assembly, channel, values):
+    changed = assembly.copy()
     changed.values[:, channel] = values
     return changed
 
 
 def test_triggers_and_targets_are_named():
-    made = windows(subjects=3, trials=20, strength=3.0)
-    labels = made["label"].values.astype(str)
-    assert label_channels(made, labels) == []
+    clean = windows(subjects=3, trials=20, strength=3.0)
+    labels = clean["label"].values.astype(str)
+    assert label_channels(clean, labels) == []
     code = np.where(labels == "a", 5.0, 9.0)
-    assert label_channels(with_channel(made, 2, code[:, None]), labels) == ["C2"]
+    assert label_channels(with_channel(clean, 2, code[:, None]), labels) == ["C2"]
     pulse = np.zeros((60, 16))
     pulse[:, 7] = code
-    assert label_channels(with_channel(made, 1, pulse), labels) == ["C1"]
+    assert label_channels(with_channel(clean, 1, pulse), labels) == ["C1"]
     numbers = RNG.standard_normal(60)
-    assert label_channels(made, numbers) == []
-    assert label_channels(with_channel(made, 0, 3 - 2 * numbers[:, None]), numbers) == ["C0"]
-    assert label_channels(with_channel(made, 0, code[:, None])[:15], labels[:15]) == []
-    assert label_channels(with_channel(made, 0, 1.0), labels) == []
+    assert label_channels(clean, numbers) == []
+    assert label_channels(with_channel(clean, 0, 3 - 2 * numbers[:, None]), numbers) == ["C0"]
+    assert label_channels(with_channel(clean, 0, code[:, None])[:15], labels[:15]) == []
+    assert label_channels(with_channel(clean, 0, 1.0), labels) == []
 
 
 def test_the_score_says_that_the_answer_is_in_the_data():

@@ -1,4 +1,4 @@
-"""Windows larger than memory: the same predictions as from an array, and never more than parts in memory."""
+"""Tests of windows that exceed the memory: the same predictions as from an array, with only parts in memory."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""Several labels at once, declared objectives, and too many windows: what the classical decoders do about them."""
+"""Tests of classical decoders with several labels, declared objectives, and too many windows."""
 
 import warnings
 
@@ -67,11 +67,11 @@ def test_several_labels_are_one_against_the_rest_as_published():
     x, y = rhythms()
     decoder = covariance_decoder(id="c", shrinkage=0.1, head=LOGISTIC_SEARCH)
     fitted = decoder.make(signature("multilabel", 3)).fit(x[:80], y[:80])
-    said = answer(fitted, x[80:], "multilabel", np.empty(0), id="c")
+    predicted = answer(fitted, x[80:], "multilabel", np.empty(0), id="c")
     # Both means stop where the norm of the gradient is 1e-8, after steps of other kinds.
-    np.testing.assert_allclose(said, published_one_vs_rest(x[:80], y[:80], x[80:]), atol=1e-10, rtol=0)
+    np.testing.assert_allclose(predicted, published_one_vs_rest(x[:80], y[:80], x[80:]), atol=1e-10, rtol=0)
     assert fitted.notes_ == []
-    np.testing.assert_array_equal(fitted.predict(x[80:]), (said > 0.5).astype(int))
+    np.testing.assert_array_equal(fitted.predict(x[80:]), (predicted > 0.5).astype(int))
 
 
 @pytest.mark.slow
@@ -90,10 +90,10 @@ def test_a_label_that_teaches_nothing_is_answered_always_the_same_and_told():
     y[:, 1], y[:, 2] = 0, 1
     y[0, 1] = 1
     fitted = covariance_decoder(id="c", head=LOGISTIC_SEARCH).make(signature("multilabel", 3)).fit(x, y)
-    said = fitted.predict_proba(x)
-    assert (said[:, 1] == 0).all()
-    assert (said[:, 2] == 1).all()
-    assert said[:, 0].std() > 0.1
+    predicted = fitted.predict_proba(x)
+    assert (predicted[:, 1] == 0).all()
+    assert (predicted[:, 2] == 1).all()
+    assert predicted[:, 0].std() > 0.1
     assert fitted.notes_ == [
         "label 2 of 3 is in 1 of 60 training windows: always answered no",
         "label 3 of 3 is in 60 of 60 training windows: always answered yes",
@@ -112,10 +112,12 @@ def test_a_label_that_teaches_nothing_is_answered_always_the_same_and_told():
 )
 def test_other_classical_decoders_answer_several_labels(decoder):
     x, y = rhythms(80)
-    said = answer(decoder.make(signature("multilabel", 3)).fit(x, y), x, "multilabel", np.empty(0), id="d")
-    assert said.shape == (80, 3)
-    assert (said >= 0).all()
-    assert (said <= 1).all()
+    predicted = answer(
+        decoder.make(signature("multilabel", 3)).fit(x, y), x, "multilabel", np.empty(0), id="d"
+    )
+    assert predicted.shape == (80, 3)
+    assert (predicted >= 0).all()
+    assert (predicted <= 1).all()
 
 
 def test_what_a_head_cannot_be_asked_is_not_offered():

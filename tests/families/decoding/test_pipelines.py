@@ -1,4 +1,4 @@
-"""Pipelines of declared steps: equal to scikit-learn, pyriemann and MOABB, computed once, refused where steps do not fit."""
+"""Tests of pipelines of declared steps: equal to scikit-learn, pyriemann and MOABB, cached, refused if steps do not fit."""
 
 import json
 
@@ -84,7 +84,7 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_declared_steps_give_the_areas_of_the_libraries_in_every_fold(name):
     steps, peer = PAIRS[name]
-    found = nl.decode(declared(*steps), X, Y, groups=SUBJECT, metric="auroc").samples.values[0]
+    areas = nl.decode(declared(*steps), X, Y, groups=SUBJECT, metric="auroc").samples.values[0]
     known = []
     for train, test in LeaveOneGroupOut().split(X, Y, SUBJECT):
         fitted = peer().fit(X[train], Y[train])
@@ -93,24 +93,24 @@ def test_declared_steps_give_the_areas_of_the_libraries_in_every_fold(name):
         right = scores[Y[test] == "right"][:, None]
         wrong = scores[Y[test] == "left"][None]
         known.append((right > wrong).mean() + (right == wrong).mean() / 2)
-    np.testing.assert_allclose(found, known, atol=1e-12, rtol=0)
+    np.testing.assert_allclose(areas, known, atol=1e-12, rtol=0)
 
 
 @pytest.mark.slow
 def test_a_search_chooses_and_answers_as_scikit_learn_does():
     grid = {"csp.filters": [1, 2, 4], "svm.c": [0.1, 1.0], "svm.kernel": ["rbf", "linear"]}
     ours = declared(COV, {"name": "csp"}, {"name": "svm"}, search={"grid": grid})
-    found = nl.decode(ours, X, Y, groups=SUBJECT, metric="decoding_accuracy").samples.values[0]
+    fitted = nl.decode(ours, X, Y, groups=SUBJECT, metric="decoding_accuracy").samples.values[0]
     pipe = make_pipeline(estimation.Covariances("oas"), spatialfilters.CSP(6), SVC())
     known = {"csp__nfilter": [1, 2, 4], "svc__C": [0.1, 1.0], "svc__kernel": ["rbf", "linear"]}
     search = GridSearchCV(
         pipe, known, cv=StratifiedKFold(3, shuffle=True, random_state=42), scoring="roc_auc"
     )
     peer = nl.decode(search, X, Y, groups=SUBJECT, metric="decoding_accuracy").samples.values[0]
-    np.testing.assert_array_equal(found, peer)
+    np.testing.assert_array_equal(fitted, peer)
     for fold, (train, test) in enumerate(LeaveOneGroupOut().split(X, Y, SUBJECT)):
         assert search.fit(X[train], Y[train]).predict(X[test]).tolist().count("x") == 0
-        assert found[fold] == (search.predict(X[test]) == Y[test]).mean()
+        assert fitted[fold] == (search.predict(X[test]) == Y[test]).mean()
 
 
 def test_covariances_are_computed_once_for_folds_controls_and_pipelines(monkeypatch):
@@ -254,13 +254,15 @@ def test_published_definitions_are_kept_where_moabb_departs_from_them():
     # MOABB removes the mean over channels, which leaves TRCA no inverse, and takes the blocks of MsetCCA from another order.
     x, y = moabb_cases.flicker()
     for step in ({"name": "trca", "bands": 3}, {"name": "multiset_cca"}):
-        made = declared(step).make(_signature(x)).fit(x[:30], y[:30])
-        assert (made.predict(x[30:]) == y[30:]).mean() >= 0.9
+        fitted = declared(step).make(_signature(x)).fit(x[:30], y[:30])
+        assert (fitted.predict(x[30:]) == y[30:]).mean() >= 0.9
     with pytest.raises(ModelError, match="is not a frequency"):
         declared({"name": "cca"}).make(_signature(x)).fit(x, np.char.add("class", y))
-    named = declared({"name": "cca", "frequencies": {f"class{name}": float(name) for name in np.unique(y)}})
+    by_frequency = declared(
+        {"name": "cca", "frequencies": {f"class{name}": float(name) for name in np.unique(y)}}
+    )
     assert (
-        named.make(_signature(x)).fit(x, np.char.add("class", y)).predict(x) == np.char.add("class", y)
+        by_frequency.make(_signature(x)).fit(x, np.char.add("class", y)).predict(x) == np.char.add("class", y)
     ).mean() > 0.9
 
 

@@ -1,4 +1,4 @@
-"""Folders with a planted fault are stopped with the right words, in whatever format; the same folders without it are not."""
+"""Tests that folders with a planted fault are refused with the right message in any format, and clean ones are accepted."""
 
 from __future__ import annotations
 
@@ -136,9 +136,9 @@ def test_one_recording_under_two_names_is_refused_where_it_is_pinned(
     folder = written(tmp_path / "downloads", one, {("anna", "1"): (x, events), ("bela", "1"): (x, events)})
     place = place_of(tmp_path / "place", one, people=2)
     assert main(["--root", str(place), "pin", "Mine", "--from", str(folder)]) != 0
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     files = [one.ending.format(f"{who}_1") for who in ("anna", "bela")]
-    assert f"{files[0]} of anna and {files[1]} of bela contain the same bytes" in said, said
+    assert f"{files[0]} of anna and {files[1]} of bela contain the same bytes" in message, message
 
 
 @pytest.mark.parametrize("name", ["gdf", "cnt", "xdf", "parquet"])

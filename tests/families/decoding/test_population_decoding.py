@@ -1,4 +1,4 @@
-"""Population decoding: planted and absent information, real neurons, refusals."""
+"""Tests of population decoding: planted and absent information, real neurons, and refusals."""
 
 from __future__ import annotations
 

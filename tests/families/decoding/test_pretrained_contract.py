@@ -1,4 +1,4 @@
-"""A network with pretrained weights by its contract, on a small stand-in for braindecode: what breaks it is said, once."""
+"""Tests of contracts of pretrained weights, on a small stand-in for braindecode: all violations are one error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNSCALED = Laptop(epochs=1, scale="none", clamp=0.0)
 
 
 class Tiny(torch.nn.Module):
-    """Windows of up to eight moments of 50 samples; the first ones of its embedding of moments are added."""
+    """A network for windows of up to eight time steps of 50 samples, with an embedding of time steps."""
 
     def __init__(self, n_chans: int, n_times: int, n_outputs: int, sfreq: float) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Tiny(torch.nn.Module):
 
 
 class Named(Tiny):
-    """The same, told the names of its channels."""
+    """The same network, which receives the names of its channels."""
 
     def forward(self, windows: Any, ch_names: list[str]) -> Any:
         self.names = ch_names
@@ -59,7 +59,7 @@ def zoo(monkeypatch: pytest.MonkeyPatch) -> None:
 def checkpoint(
     folder: Path, *, channels: int = len(KNOWN), rename: dict[str, str] | None = None
 ) -> dict[str, Path]:
-    """Weights of a longer network, with a head of its pretraining, as they are published."""
+    """Weights of a network for longer windows, with the head of its pretraining, as in published files."""
     from safetensors.torch import save_file
 
     torch.manual_seed(5)
@@ -94,7 +94,7 @@ def network(weights: dict[str, Path], about: Signature | None = None, **how: Any
     return decoder.make(about or signature()).make(about or signature())
 
 
-def test_weights_find_their_places_and_windows_come_in_their_unit_and_order(tmp_path: Path) -> None:
+def test_weights_are_loaded_and_windows_have_the_unit_and_order_of_the_contract(tmp_path: Path) -> None:
     weights = checkpoint(tmp_path)
     mixed = ("Oz", "C4", "Fp1", "Cz", "C3")
     made = network(weights, signature(mixed))
@@ -131,13 +131,13 @@ def test_a_network_that_knows_names_receives_those_that_are_there(tmp_path: Path
         (signature(units="robust"), "amplitudes are in 'robust'"),
     ],
 )
-def test_windows_that_break_the_contract_are_refused(tmp_path: Path, about: Signature, said: str) -> None:
+def test_windows_that_violate_the_contract_are_refused(tmp_path: Path, about: Signature, said: str) -> None:
     with pytest.raises(ModelError, match=r"model 'tiny': the windows do not fit its weights") as refused:
         network(checkpoint(tmp_path), about)
     assert said in str(refused.value)
 
 
-def test_all_that_is_wrong_is_said_at_once_and_a_recipe_that_scales_is_refused(tmp_path: Path) -> None:
+def test_all_violations_are_one_error_and_a_recipe_that_scales_is_refused(tmp_path: Path) -> None:
     about = signature(("Fp1", "C3"), sampling_rate=128.0, units="robust")
     with pytest.raises(ModelError) as refused:
         network(checkpoint(tmp_path), about, recipe=Laptop())
@@ -145,7 +145,7 @@ def test_all_that_is_wrong_is_said_at_once_and_a_recipe_that_scales_is_refused(t
         assert part in str(refused.value)
 
 
-def test_tensors_that_find_no_place_and_places_without_a_tensor_are_named(tmp_path: Path) -> None:
+def test_tensors_without_a_counterpart_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"the module has no tensor 'pretext\.weight'"):
         network(checkpoint(tmp_path), contract=contract(unused=()))
     with pytest.raises(ModelError, match=r"'moments' is \(1, 9, 4\), but \(1, 3, 4\) in the module"):
@@ -165,7 +165,7 @@ def test_tensors_that_find_no_place_and_places_without_a_tensor_are_named(tmp_pa
         network({}, fresh=())
 
 
-def test_a_contract_is_kept_through_training_and_scoring(tmp_path: Path) -> None:
+def test_a_contract_applies_to_training_and_scoring(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.tile(["left", "right"], 20)
     values = rng.normal(0, 10, (40, 5, 100)) + 300.0 * (labels == "left")[:, None, None]

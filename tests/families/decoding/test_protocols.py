@@ -1,4 +1,4 @@
-"""One decoder for each person or session, and the folds of MOABB's protocols."""
+"""Tests of one decoder per subject or session, and of the folds of MOABB's protocols."""
 
 import json
 
@@ -40,29 +40,29 @@ def folds(name):
 @pytest.mark.parametrize("name", RULES)
 def test_folds_are_those_of_moabb(name):
     parts = ("train", "calibration", "test") if name == "calibration" else ("train", "test")
-    found = [[getattr(fold, part).tolist() for part in parts] for fold in folds(name)]
-    assert sorted(found) == sorted(KNOWN[name]) and len(found) > 1
+    actual = [[getattr(fold, part).tolist() for part in parts] for fold in folds(name)]
+    assert sorted(actual) == sorted(KNOWN[name]) and len(actual) > 1
 
 
 @pytest.mark.parametrize("name", ["within_session", "cross_session"])
-def test_each_person_has_a_decoder_of_their_own(name):
+def test_each_subject_has_its_own_decoder(name):
     estimator = make_pipeline(Covariances("oas"), MDM())
     score = nl.decode(estimator, X, Y, groups=FACTS, splits=RULES[name][0], train="each")
-    made = score.samples.attrs["predictions"]
+    trained = score.samples.attrs["predictions"]
     known = {}
     for train, test in KNOWN[name]:
         fitted = clone(estimator).fit(X[train], Y[train])
         known |= dict(zip(test, fitted.predict(X[test]).tolist(), strict=True))
         assert len(set(SUBJECT[[*train, *test]])) == 1
-    labels = made["choice"].values[made.values.argmax(axis=1)]
-    assert {int(row): str(label) for row, label in zip(made["row"].values, labels, strict=True)} == known
+    labels = trained["choice"].values[trained.values.argmax(axis=1)]
+    assert {int(row): str(label) for row, label in zip(trained["row"].values, labels, strict=True)} == known
     assert (
         f"one decoder for each {'subject and session' if name == 'within_session' else 'subject'}"
         in score.notes
     )
 
 
-def test_people_who_differ_are_read_by_their_own_decoders_and_not_by_a_pooled_one():
+def test_different_subjects_are_decoded_by_their_own_decoders_but_not_by_a_pooled_one():
     rng = np.random.default_rng(0)
     y = np.tile(["a", "b"], 40)
     person, session = np.repeat(["1", "2"], 40), np.tile(np.repeat(["x", "y"], 20), 2)
@@ -72,11 +72,11 @@ def test_people_who_differ_are_read_by_their_own_decoders_and_not_by_a_pooled_on
     assert nl.decode(LinearDiscriminantAnalysis(), x, y, **asked).value < 0.75
     each = nl.decode(LinearDiscriminantAnalysis(), x, y, train="each", **asked)
     assert each.value > 0.9
-    # People share no training data, so that the interval is not widened by what folds share.
+    # Subjects share no training data, so that the interval is not widened.
     assert not any("widened" in note for note in each.notes)
 
 
-def test_who_has_one_session_is_left_out_of_cross_session_and_named():
+def test_subjects_with_one_session_are_excluded_from_cross_session_and_named():
     keep = ~((SUBJECT == "2") & (SESSION == "1"))
     facts = {name: values[keep] for name, values in FACTS.items()}
     score = nl.decode(
@@ -100,7 +100,7 @@ def test_who_has_one_session_is_left_out_of_cross_session_and_named():
         )
 
 
-def test_a_rule_that_holds_people_out_has_no_decoder_for_each():
+def test_a_rule_that_holds_out_subjects_refuses_one_decoder_for_each():
     with pytest.raises(RequestError, match="tests subjects without training windows"):
         nl.decode("shrinkage_lda", X, Y, groups=FACTS, splits="cross_subject", train="each")
     with pytest.raises(RequestError, match="train: each needs a rule"):
@@ -109,7 +109,7 @@ def test_a_rule_that_holds_people_out_has_no_decoder_for_each():
         )
 
 
-def test_labelled_calibration_may_not_overlap_with_what_is_tested():
+def test_labelled_calibration_may_not_overlap_with_test_windows():
     facts = {**FACTS, "onset": np.tile(np.arange(20) * 0.1, 6)}
     rule = {"name": "cross_subject", "calibration": {"share": 0.5, "labels": True}}
     with pytest.raises(DataError, match="overlap in time"):

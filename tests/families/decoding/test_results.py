@@ -1,4 +1,4 @@
-"""The table of subject × session × pipeline, statistics as MOABB's, and figures whose numbers have a known answer."""
+"""Tests of the table of subject × session × pipeline, of statistics against MOABB, and of figures with known numbers."""
 
 import json
 
@@ -56,12 +56,12 @@ def test_a_learning_curve_has_a_row_for_each_size():
 def test_statistics_and_meta_analysis_are_those_of_moabb():
     known = json.loads(moabb_cases.GOLDEN.read_text())["statistics"]
     results = moabb_cases.results()
-    wanted = pd.DataFrame(known["datasets"]).set_index(["dataset", "pipe1", "pipe2"]).sort_index()
-    found = nl.decoding.statistics(results).set_index(["dataset", "pipe1", "pipe2"]).sort_index().fillna(-9)
-    pairs = [key for key in wanted.index if key[1] != key[2]]
-    wanted, found = wanted.loc[pairs], found.loc[pairs]
+    expected = pd.DataFrame(known["datasets"]).set_index(["dataset", "pipe1", "pipe2"]).sort_index()
+    actual = nl.decoding.statistics(results).set_index(["dataset", "pipe1", "pipe2"]).sort_index().fillna(-9)
+    pairs = [key for key in expected.index if key[1] != key[2]]
+    expected, actual = expected.loc[pairs], actual.loc[pairs]
     for column in ("p", "smd", "nsub"):
-        np.testing.assert_allclose(found[column], wanted[column], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(actual[column], expected[column], rtol=0, atol=1e-12)
     whole = nl.decoding.meta_analysis(results).set_index(["pipe1", "pipe2"])
     names = ["one", "three", "two"]
     for i, one in enumerate(names):
@@ -78,7 +78,7 @@ def test_statistics_and_meta_analysis_are_those_of_moabb():
         nl.plot.forest(results, "three", "four")
 
 
-def test_chance_is_rarely_called_better_and_missing_people_are_refused():
+def test_chance_is_rarely_significant_and_missing_subjects_are_refused():
     rng = np.random.default_rng(0)
     hits = []
     for _ in range(200):
@@ -102,7 +102,7 @@ def test_chance_is_rarely_called_better_and_missing_people_are_refused():
         nl.decoding.table({"a": nl.Score(value=0.5, scale="accuracy", direction="higher")})
 
 
-def test_patterns_show_the_source_and_not_the_noise_that_is_subtracted():
+def test_patterns_show_the_source_and_not_the_suppressed_noise():
     rng = np.random.default_rng(0)
     y = np.tile([0, 1], 400)
     noise = rng.standard_normal((800, 1)) * 3
@@ -143,9 +143,9 @@ def test_the_table_of_records_is_that_of_the_scores(tmp_path, monkeypatch):
     results = "neuroledger.families.decoding.results"
     monkeypatch.setattr(f"{results}.open_catalog", lambda: catalog)
     monkeypatch.setattr(f"{results}.read_all", lambda root: [Kept()])
-    found = nl.decoding.recorded("MotorImagery.simulated-cross_session").drop(columns="time")
+    recorded = nl.decoding.recorded("MotorImagery.simulated-cross_session").drop(columns="time")
     pd.testing.assert_frame_equal(
-        found, nl.decoding.table({"lda": score}, dataset="simulated").drop(columns="time")
+        recorded, nl.decoding.table({"lda": score}, dataset="simulated").drop(columns="time")
     )
     monkeypatch.setattr(f"{results}.read_all", lambda root: [])
     with pytest.raises(RequestError, match="no predictions of"):
@@ -165,13 +165,13 @@ def _compared(differences: np.ndarray, dataset: str = "x") -> pd.DataFrame:
     )
 
 
-def _first(found: pd.DataFrame) -> pd.Series:
-    return found[(found["pipe1"] == "one") & (found["pipe2"] == "other")].iloc[0]
+def _first(comparisons: pd.DataFrame) -> pd.Series:
+    return comparisons[(comparisons["pipe1"] == "one") & (comparisons["pipe2"] == "other")].iloc[0]
 
 
 @pytest.mark.parametrize("count", range(2, 31, 4))
 def test_paired_tests_are_those_of_scipy_with_ties_and_with_outliers(count: int) -> None:
-    """Shares of 24 trials tie often; one person who loses much turns the mean round, but not the ranks."""
+    """Shares of 24 trials tie often; one subject with a large loss reverses the mean, but not the ranks."""
     from scipy import stats
 
     rng = np.random.default_rng(count)
@@ -195,7 +195,7 @@ def test_paired_tests_are_those_of_scipy_with_ties_and_with_outliers(count: int)
             assert p == pytest.approx(min(exact.pvalue, 1 - 2.0**-count), abs=1e-12)
 
 
-def test_data_sets_of_one_person_and_of_equal_scores_have_a_stated_effect() -> None:
+def test_data_sets_of_one_subject_and_of_equal_scores_have_a_defined_effect() -> None:
     one = nl.decoding.statistics(_compared(np.array([0.1])))
     assert np.isnan(_first(one)["smd"]) and _first(one)["p"] == 0.5
     assert _first(nl.decoding.statistics(_compared(np.zeros(6))))["smd"] == 0.0

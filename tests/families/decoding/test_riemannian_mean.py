@@ -1,4 +1,4 @@
-"""The mean by Newton's method is the minimum that pyriemann descends to, for covariances of every kind."""
+"""Tests that the mean by Newton's method is pyriemann's minimum, for covariances of many kinds."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from neuroledger.families.decoding.protocols.array_cache import clear_cache
 def covariances(
     count: int, channels: int, *, spread: float = 1.0, condition: float = 1.0, seed: int = 0
 ) -> np.ndarray:
-    """Simulated covariances: `spread` deviates their logarithms, `condition` is in decades of the channels' amplitudes."""
+    """Simulated covariances: `spread` of their logarithms, and `condition` in decades of the channels' amplitudes."""
     rng = np.random.default_rng(seed)
     logs = rng.normal(0, spread, (count, channels, channels)) / np.sqrt(channels)
     values, vectors = np.linalg.eigh((logs + logs.swapaxes(1, 2)) / np.sqrt(2))
-    found = (vectors * np.exp(values)[:, None]) @ vectors.swapaxes(1, 2)
+    matrices = (vectors * np.exp(values)[:, None]) @ vectors.swapaxes(1, 2)
     scales = np.diag(np.logspace(-condition / 2, condition / 2, channels))
     turn = np.linalg.qr(rng.normal(size=(channels, channels)))[0]
-    return np.asarray((turn @ scales) @ found @ (turn @ scales).T)
+    return np.asarray((turn @ scales) @ matrices @ (turn @ scales).T)
 
 
 def gradient(mean: np.ndarray, x: np.ndarray, weights: np.ndarray) -> float:
@@ -46,25 +46,25 @@ def test_it_is_the_minimum_that_pyriemann_descends_to(
     count: int, channels: int, spread: float, condition: float
 ) -> None:
     x = covariances(count, channels, spread=spread, condition=condition)
-    found = mean_riemann(x)
+    mean = mean_riemann(x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exact = by_descent(x, tol=1e-13, maxiter=500)
     inverse = invsqrtm(exact)
-    apart = np.linalg.norm(logm(inverse @ found @ inverse))
-    # Channels whose powers differ by decades leave fewer digits.
+    apart = np.linalg.norm(logm(inverse @ mean @ inverse))
+    # Channels with very different powers have fewer accurate digits.
     most = 2e-8 * 10**condition if channels > 2 else 2e-7
     assert apart < most
-    assert gradient(found, x, np.full(count, 1 / count)) < most
-    np.testing.assert_allclose(found, found.T, rtol=1e-9, atol=1e-12 * found.max())
+    assert gradient(mean, x, np.full(count, 1 / count)) < most
+    np.testing.assert_allclose(mean, mean.T, rtol=1e-9, atol=1e-12 * mean.max())
 
 
 def test_where_rounding_limits_it_it_is_no_worse_than_descent() -> None:
     x, weights = covariances(50, 8, spread=2.0, condition=6.0), np.full(50, 0.02)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found, other = mean_riemann(x), by_descent(x)
-    assert gradient(found, x, weights) <= 2 * gradient(other, x, weights)
+        mean, other = mean_riemann(x), by_descent(x)
+    assert gradient(mean, x, weights) <= 2 * gradient(other, x, weights)
 
 
 def test_of_two_it_is_the_geometric_mean() -> None:
@@ -76,7 +76,7 @@ def test_of_two_it_is_the_geometric_mean() -> None:
 
 
 def test_it_moves_with_the_channels() -> None:
-    """Congruence with any matrix moves the mean with the covariances: units and mixing of channels do not matter."""
+    """The mean is equivariant under congruence: units and mixing of channels do not matter."""
     x = covariances(50, 6)
     mixing = np.random.default_rng(1).normal(size=(6, 6)) + 3 * np.eye(6)
     np.testing.assert_allclose(
@@ -134,8 +134,8 @@ def test_by_descent_it_is_where_pyriemann_stops(count: int, channels: int, sprea
     x = covariances(count, channels, spread=spread)
     np.testing.assert_allclose(mean_by_descent(x), by_descent(x), rtol=1e-11, atol=1e-13)
     weights = np.random.default_rng(1).uniform(0.5, 2.0, count)
-    found, theirs = (one(x, sample_weight=weights) for one in (mean_by_descent, by_descent))
-    np.testing.assert_allclose(found, theirs, rtol=1e-11, atol=1e-13)
+    mean, theirs = (one(x, sample_weight=weights) for one in (mean_by_descent, by_descent))
+    np.testing.assert_allclose(mean, theirs, rtol=1e-11, atol=1e-13)
 
 
 def test_by_descent_fewer_passes_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

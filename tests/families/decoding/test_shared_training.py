@@ -1,4 +1,4 @@
-"""Intervals of decoders allow for what folds share by training, as far as the training does not generalise."""
+"""Tests that intervals of decoders include the correlation of folds by shared training data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def experiment(run: int, subjects: int, trials: int, features: int, effect: float) -> tuple[Floats, ...]:
-    """Simulated windows (window, feature) of subjects whose class differs along a direction that most of them share."""
+    """Simulated windows (window, feature) of subjects; classes differ along a direction that most subjects share."""
     rng = np.random.default_rng([run, subjects, features])
     side = np.tile([-1.0, 1.0], (subjects, trials // 2))
     own = effect * (1 + 0.6 * rng.standard_normal((subjects, 1, features))) / np.sqrt(features)
@@ -29,7 +29,7 @@ def experiment(run: int, subjects: int, trials: int, features: int, effect: floa
 def two_models(
     run: int, subjects: int, trials: int, features: int, effect: float, more: float = 0
 ) -> list[Score]:
-    """Scores of two decoders that see the windows through noise of their own; ``more`` is added to that of the second."""
+    """Scores of two decoders with independent noise on the windows; ``more`` is added to the noise of the second."""
     x, y, names = experiment(run, subjects, trials, features, effect)
     rng = np.random.default_rng([7, run])
     seen = (x + (0.7 + extra) * rng.standard_normal(x.shape) for extra in (0.0, more))
@@ -40,7 +40,7 @@ def two_models(
 
 
 def shared_variance(score: Score) -> float:
-    """Variance of the interval over that of the scores of the subjects, less one."""
+    """Ratio of the variance of the interval to that of the subjects' scores, minus one."""
     each = score.samples.values[0]
     return float(score.spread.variance / (each.var(ddof=1) / len(each))) - 1
 

@@ -1,4 +1,4 @@
-"""Texts from signals: the published network, the CTC loss, reading, and typing that was planted and is found."""
+"""Tests of decoders of texts: the published network, the CTC loss, decoding, and simulated typing."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def count(module):
 
 
 def typing(windows=160, seed=0, keys="abc"):
-    """Windows of 1 s of 8 electrodes; each key is a burst of 50 ms on a pair of electrodes of its own."""
+    """Simulated windows of 1 s with 8 electrodes; each key is a burst of 50 ms on its own pair of electrodes."""
     rng = np.random.default_rng(seed)
     x = 0.1 * rng.standard_normal((windows, 8, RATE))
     texts = []
@@ -101,7 +101,7 @@ def test_what_does_not_fit_the_network_is_refused(shape, changes, words):
         typing_network(*shape, 99, **changes)
 
 
-def test_masks_are_there_only_while_it_is_trained():
+def test_masks_are_applied_only_in_training():
     import torch
 
     masks = typing_network(32, 10_000, 99)[0][1]
@@ -114,7 +114,7 @@ def test_masks_are_there_only_while_it_is_trained():
 
 
 @pytest.mark.slow
-def test_planted_typing_is_read_and_its_shuffle_is_not():
+def test_simulated_typing_is_decoded_and_its_shuffle_is_not():
     x, texts = typing()
     read = score(small(), x, texts)
     dummy = score("dummy", x, texts)
@@ -125,7 +125,7 @@ def test_planted_typing_is_read_and_its_shuffle_is_not():
     assert any("parameters" in note for note in read.notes)
 
 
-def test_the_same_seed_reads_the_same_bits_and_another_does_not():
+def test_results_are_reproducible_given_the_seed():
     x, texts = typing(60)
     signature = Signature("sequence", 8, RATE, 4, RATE, tuple("12345678"), 33, symbols=("a", "b", "c"))
     decoder = small(recipe=QUICK.model_copy(update={"epochs": 3}))
@@ -195,7 +195,7 @@ def test_steps_count_a_blank_between_two_that_are_alike():
 
 
 def brute_force(scores, blank):
-    """The most probable text by going through all paths."""
+    """The most probable text by enumeration of all paths."""
     chances = {}
     for path in itertools.product(range(scores.shape[1]), repeat=len(scores)):
         collapsed = [symbol for symbol, _ in itertools.groupby(path)]
@@ -234,18 +234,18 @@ def test_the_loss_is_minus_the_logarithm_of_all_ways_to_write_a_text():
     targets = texts.targets(np.array(["ab", "a"]))
     assert targets.tolist() == [[0, 1], [0, 2]]
     expected = []
-    for one, wanted in zip(scores, ((0, 1), (0,)), strict=True):
+    for window, text in zip(scores, ((0, 1), (0,)), strict=True):
         total = sum(
-            np.exp(sum(one[step, symbol] for step, symbol in enumerate(path)))
+            np.exp(sum(window[step, symbol] for step, symbol in enumerate(path)))
             for path in itertools.product(range(3), repeat=4)
-            if tuple(symbol for symbol, _ in itertools.groupby(path) if symbol != 2) == wanted
+            if tuple(symbol for symbol, _ in itertools.groupby(path) if symbol != 2) == text
         )
-        expected.append(-np.log(total) / len(wanted))
-    found = texts.loss(targets)(torch.from_numpy(scores), targets)
-    np.testing.assert_allclose(float(found), np.mean(expected), atol=1e-6)
+        expected.append(-np.log(total) / len(text))
+    loss = texts.loss(targets)(torch.from_numpy(scores), targets)
+    np.testing.assert_allclose(float(loss), np.mean(expected), atol=1e-6)
 
 
-def test_poses_are_answered_where_the_network_has_seen_enough():
+def test_poses_are_predicted_after_the_context():
     import torch
 
     network = pose_network(16, 11_790, 5_000, context=1_790)
@@ -260,7 +260,7 @@ def test_poses_are_answered_where_the_network_has_seen_enough():
         pose_network(16, 11_790, 5_000, context=11_790)
 
 
-def test_electrodes_are_turned_only_while_it_is_trained():
+def test_electrodes_are_rotated_only_in_training():
     import torch
 
     rolled = pose_network(16, 11_790, 5_000).encoder[1]

@@ -1,4 +1,4 @@
-"""What a benchmark asks of a training, and what recipes make of it: optimiser, schedule, sampling, what is watched."""
+"""Tests of training recipes of benchmarks: optimiser, schedule, sampling, and monitored values."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def signature(objective, outputs, recipe=None, channels=3, samples=64):
     return Signature(objective, channels, samples, outputs, 64.0, ids, 33, recipe=recipe)
 
 
-def test_only_a_recipe_that_follows_tasks_follows_them():
+def test_only_task_dependent_recipes_use_the_settings_of_tasks():
     task = TaskRecipe(patience=10, label_smoothing=0.0)
     assert NeuralBench().for_task(task).patience == 10
     assert NeuralBench().for_task(task).label_smoothing == 0.0
@@ -152,9 +152,9 @@ def test_a_balanced_sampler_draws_bins_equally_often_and_nothing_outside_them():
 
     numbers = torch.tensor([[-1.0]] * 5 + [[0.0]] * 60 + [[50.0]] * 30 + [[600.0]] * 10 + [[601.0]] * 5)
     recipe = Laptop(sampler="balanced", bins=(0, 40, 90, 600))
-    found = numbers.numpy()[drawn(numbers, recipe)]
-    assert {float(value) for value in np.unique(found)} == {0.0, 50.0, 600.0}
-    np.testing.assert_allclose(np.unique(found, return_counts=True)[1] / len(found), 1 / 3, atol=0.015)
+    counts = numbers.numpy()[drawn(numbers, recipe)]
+    assert {float(value) for value in np.unique(counts)} == {0.0, 50.0, 600.0}
+    np.testing.assert_allclose(np.unique(counts, return_counts=True)[1] / len(counts), 1 / 3, atol=0.015)
     with pytest.raises(ModelError, match="needs classes, or one number with `bins`"):
         sampling_weights(numbers, Laptop(sampler="balanced"))
     with pytest.raises(ModelError, match="within the bins"):
@@ -176,7 +176,7 @@ def test_labels_are_weighted_by_how_many_windows_lack_them():
     )
 
 
-def test_what_is_watched_is_the_headline():
+def test_the_headline_metric_is_monitored():
     from sklearn.metrics import balanced_accuracy_score
 
     rng = np.random.default_rng(0)
@@ -190,15 +190,20 @@ def test_what_is_watched_is_the_headline():
     expected = balanced_accuracy_score(names, np.array(["a", "b", "c", "d"])[scores.argmax(axis=1)])
     assert classes.monitor_value(scores, classes.targets(names)) == pytest.approx(expected)
 
-    wanted = rng.standard_normal((50, 4))
-    embeddings = Embeddings(signature("retrieval", 4), NeuralBench(batch=20), wanted)
+    embeddings_true = rng.standard_normal((50, 4))
+    embeddings = Embeddings(signature("retrieval", 4), NeuralBench(batch=20), embeddings_true)
     ranks = []
     for part in np.split(np.arange(50), (20, 40)):
-        unit = wanted[part] / np.linalg.norm(wanted[part], axis=1, keepdims=True)
+        unit = embeddings_true[part] / np.linalg.norm(embeddings_true[part], axis=1, keepdims=True)
         similar = scores[part].astype(float) @ unit.T
         ranks += [(similar[k] > similar[k, k]).sum() / (len(part) - 1) for k in range(len(part))]
-    assert embeddings.monitor_value(scores, embeddings.targets(wanted)) == pytest.approx(1 - np.mean(ranks))
-    assert embeddings.monitor_value(wanted.astype(np.float32) * 1, embeddings.targets(wanted)) > 0.8
+    assert embeddings.monitor_value(scores, embeddings.targets(embeddings_true)) == pytest.approx(
+        1 - np.mean(ranks)
+    )
+    assert (
+        embeddings.monitor_value(embeddings_true.astype(np.float32) * 1, embeddings.targets(embeddings_true))
+        > 0.8
+    )
 
 
 @pytest.mark.parametrize("scaled", ["standard", "none"])
@@ -225,16 +230,16 @@ def test_numbers_at_the_edges_are_watched_where_the_sampler_and_the_metric_have_
     )
 
 
-def test_labels_that_never_occur_count_as_zero_while_watched():
+def test_labels_that_never_occur_count_as_zero_in_the_monitored_value():
     y = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]])
     task = Labels(signature("multilabel", 3), NeuralBench(), y)
     scores = np.array([[1, -1, -1], [1, 1, -1], [1, 1, -1], [-1, -1, -1]], dtype=np.float32)
     for kept in (scores, np.abs(scores)):
-        wanted = f1_score(y, kept > 0, average="macro", zero_division=0)
-        assert task.monitor_value(kept, task.targets(y)) == pytest.approx(wanted)
+        expected = f1_score(y, kept > 0, average="macro", zero_division=0)
+        assert task.monitor_value(kept, task.targets(y)) == pytest.approx(expected)
 
 
-def test_an_error_that_is_watched_needs_numbers_and_bins():
+def test_a_monitored_error_needs_numbers_and_bins():
     with pytest.raises(ModelError, match="`monitor: mae` is an error of numbers"):
         objective_for(signature("multilabel", 2), NeuralBench(monitor="mae"), np.zeros((3, 2)))
     task = Numbers(signature("regression", 1), NeuralBench(monitor="binned_mae"), np.arange(3.0))
@@ -242,10 +247,10 @@ def test_an_error_that_is_watched_needs_numbers_and_bins():
         task.monitor_value(np.zeros((3, 1)), task.targets(np.arange(3.0)))
 
 
-def test_losses_of_numbers_are_those_that_are_asked_for():
+def test_losses_of_numbers_follow_the_recipe():
     import torch
 
-    found, wanted = torch.tensor([[1.0], [4.0]]), torch.tensor([[0.0], [2.0]])
+    predicted, target = torch.tensor([[1.0], [4.0]]), torch.tensor([[0.0], [2.0]])
     for recipe, expected in (
         (Laptop(), 2.5),
         (Laptop(loss="absolute"), 1.5),
@@ -253,10 +258,10 @@ def test_losses_of_numbers_are_those_that_are_asked_for():
         (Laptop(loss="absolute", loss_weight=0.5), 0.75),
     ):
         task = Numbers(signature("regression", 1), recipe, np.arange(2.0))
-        assert float(task.loss(wanted)(found, wanted)) == expected
+        assert float(task.loss(target)(predicted, target)) == expected
 
 
-def test_a_training_does_what_its_benchmark_asks():
+def test_a_training_follows_the_recipe_of_its_benchmark():
     rng = np.random.default_rng(0)
     y = np.tile(["a", "b"], 40)
     x = rng.standard_normal((80, 3, 64)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Every published set with labels states how many trials each has, or why that is not known."""
+"""Tests that every published data set with labels states the number of trials of each, or why it is unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def published(repository: Path) -> dict[str, dict[str, Any]]:
 
 
 def labels_of(spec: dict[str, Any]) -> set[str]:
-    """What is decoded, where a spec says it of events; a fact of people (age, diagnosis) is stated by its coordinate."""
+    """The labels of events in a spec; facts of subjects (age, diagnosis) are stated by their coordinate."""
     reader = spec.get("reader") or {}
     window = reader.get("window") or {}
     told = set((window.get("labels") or {}).values())
@@ -31,7 +31,7 @@ def labels_of(spec: dict[str, Any]) -> set[str]:
 
 
 def counted(spec: dict[str, Any]) -> set[str]:
-    """Labels of which an expectation states the number of windows."""
+    """Labels with an expectation for the number of windows."""
     checks = (spec.get("expectations") or {}).get("assembly") or []
     return {
         one["where"]["label"]
@@ -66,7 +66,7 @@ def test_a_reason_is_given_only_where_numbers_are_missing(repository: Path) -> N
 
 
 def test_stated_numbers_are_those_of_labels_that_exist(repository: Path) -> None:
-    """A number for a label that no event has would fail only once the recordings are read."""
+    """Otherwise, a number for a label without events would fail only when the recordings are read."""
     for id, spec in published(repository).items():
         labels = labels_of(spec)
         if labels and "a fact of people" not in labels:

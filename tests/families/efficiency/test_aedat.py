@@ -157,10 +157,10 @@ def zstd(data):
 
 
 def zstd_streamed(data):  # without the size of the content in the frame
-    buffer = io.BytesIO()
-    with pytest.importorskip("zstandard").ZstdCompressor().stream_writer(buffer, closefd=False) as file:
+    held = io.BytesIO()
+    with pytest.importorskip("zstandard").ZstdCompressor().stream_writer(held, closefd=False) as file:
         file.write(data)
-    return buffer.getvalue()
+    return held.getvalue()
 
 
 UNIX = 1_700_000_000_000_000

@@ -143,10 +143,10 @@ PRODUCTS = {
 
 
 def cell():
-    rnn_cell = nn.RNNCell(WIDTH, WIDTH, bias=False)
+    made = nn.RNNCell(WIDTH, WIDTH, bias=False)
     with torch.no_grad():
-        rnn_cell.weight_ih.copy_(weights(WIDTH, WIDTH))
-    return rnn_cell
+        made.weight_ih.copy_(weights(WIDTH, WIDTH))
+    return made
 
 
 def first_layer(x):
