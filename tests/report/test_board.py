@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from neuroledger.report.board import (
     as_text,
     leaderboard_text,
     number,
+    write_tracked,
 )
 from neuroledger.spec.suites import Group
 
@@ -99,7 +101,14 @@ def test_columns_that_do_not_fit_go_into_further_tables(width: int, tables: list
     heads = [line.split() for line in text.splitlines() if line.startswith("rank")]
     assert [len(head) for head in heads] == tables
     assert heads[0][:4] == ["rank", "model", "score", "V4"]
+    assert all(head[:2] == ["rank", "model"] for head in heads)
     assert [name for head in heads for name in head[2:]] == ["score", "V4", "[1]", "[2]", "[3]"]
+
+
+def test_an_empty_part_of_a_board_has_no_rule() -> None:
+    ranked = leaderboard_text(replace(BOARD, rows=BOARD.rows[:2]), 160)
+    rules = [i for i, line in enumerate(ranked.splitlines()) if line.startswith("──")]
+    assert rules == [3, 6], "below the head, and above the floor and ceiling"
 
 
 def test_board_as_markdown() -> None:
@@ -146,6 +155,47 @@ def test_csv_and_json_keep_every_digit() -> None:
         as_json(replace(BOARD, rows=(row("nan", [], Cell("scored", float("nan")), None),)))
 
 
+def test_json_contains_text_as_it_is() -> None:
+    assert '\n  "title": "Größe – μV"' in as_json(replace(BOARD, title="Größe – μV"))
+
+
+def test_a_board_prints_as_text_and_is_an_escaped_table_in_a_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert str(BOARD) == TEXT
+    board = replace(BOARD, rows=(replace(BOARD.rows[0], model="<b>one</b>"), *BOARD.rows[1:]))
+    table = board._repr_html_()
+    assert "<td>&lt;b&gt;one&lt;/b&gt;</td>" in table and "<b>one" not in table
+    assert "<td>0.610</td>" in table and "<td>–</td>" in table and "<th>0</th>" not in table
+
+
+def test_a_frame_needs_one_cell_per_column() -> None:
+    for broken in ({"cells": BOARD.rows[0].cells[:2]}, {"groups": ()}):
+        with pytest.raises(ValueError, match="argument"):
+            replace(BOARD, rows=(replace(BOARD.rows[0], **broken),)).to_frame()
+
+
+def test_the_files_of_dvc_have_the_scores_of_each_benchmark_and_no_others(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "metrics"
+    folder.mkdir(parents=True)
+    for name in ("gone.json", "lab.V4-ridge.json", "notes.txt"):
+        (folder / name).write_text("{}")
+    second = replace(
+        BOARD, suite="other", columns=(column("more"),), rows=(row("one", [GOOD], GOOD, (1, 1)),)
+    )
+    write_tracked(tmp_path, [BOARD, second])
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "lab.V4-ridge.json": '{\n  "noise": 0.02,\n  "one": 0.5,\n  "two_b": -0.0001\n}\n',
+        "lab.V4-cost.json": '{\n  "one": 123456.0,\n  "two_b": 1.23456\n}\n',
+        "other.choice.json": '{\n  "bad": 0.3,\n  "two_b": 0.1\n}\n',
+        "more.json": '{\n  "one": 0.5\n}\n',
+        "notes.txt": "{}",
+    }
+    boards = json.loads((tmp_path / "results" / "leaderboard.json").read_text())
+    assert [board["suite"] for board in boards] == ["tiny", "other"]
+
+
 def test_several_boards_are_joined() -> None:
     assert as_text("markdown", [BOARD, BOARD]) == as_markdown(BOARD) + "\n" + as_markdown(BOARD)
     assert json.loads(as_text("json", [BOARD, BOARD])) == [json.loads(as_json(BOARD))] * 2
@@ -171,7 +221,7 @@ def test_numbers_are_short_and_never_negative_zero(value: float | None, counts: 
 
 
 def test_the_short_name_of_a_benchmark_omits_its_data_set() -> None:
-    assert [one.short for one in BOARD.columns] == ["V4-ridge", "V4-cost", "other.choice"]
+    assert [column.short for column in BOARD.columns] == ["V4-ridge", "V4-cost", "other.choice"]
     assert column("lab").short == "lab"
 
 

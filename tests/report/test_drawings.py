@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from neuroledger.report import drawings
 from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 448.0, 14.0, 208.0  # of the plotted area, in units of the picture
@@ -187,6 +188,18 @@ def test_each_dimension_except_split_is_drawn_from_best_to_worst() -> None:
     text = str(found[0][1])
     assert "neuroid, from best to worst" in text and "explained variance, before the ceiling" in text
     assert "polyline" not in text
+
+
+def test_items_are_numbered_by_rank_and_time_bins_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    xs: list[list[float]] = []
+    monkeypatch.setattr(
+        drawings, "scatter", lambda points, *_, **__: xs.append([point.x for point in points])
+    )
+    details(xr.DataArray([0.1, 0.3, np.nan, 0.2], dims=("neuroid",)), "correlation")
+    details(xr.DataArray([0.1, 0.3, np.nan, 0.2], dims=("time_bin",)), "correlation")
+    details(xr.DataArray(np.arange(401.0), dims=("neuroid",)), "correlation")
+    assert xs[:2] == [[1.0, 2.0, 3.0], [0.0, 1.0, 3.0]]
+    assert xs[2] == [float(rank) for rank in range(1, 402, 2)]
 
 
 def test_time_bins_stay_in_their_order_and_are_joined() -> None:

@@ -38,6 +38,10 @@ def value(number: object, pad: str = "") -> str:
 def test_each_commit_that_changed_a_score_is_a_step(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "other.json").write_text(value(9))
+    elsewhere = tmp_path / "elsewhere" / "b" / "cat.json"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text(value(1.0))
+    git(tmp_path, "add", "elsewhere")
     first = commit(tmp_path, ant=value(0.5), bee=value(0.25))
     commit(tmp_path, ant=value(0.5, "another layout"))  # the same score
     commit(tmp_path)

@@ -55,6 +55,9 @@ def test_partial_costs_and_failed_scores_are_excluded(lab: Lab) -> None:
     assert table["model"].tolist() == ["eel"] and table["cost"].tolist() == [0.0]
     given = pareto(HERE, "size", records=records, costs={"bee": Score(2.0, unit="B")}, catalog=lab.open())
     assert given[["model", "cost", "unit"]].values.tolist() == [["eel", 0.0, "B"], ["bee", 2.0, "B"]]
+    assert given.index.tolist() == [0, 1]
+    bare = pareto(HERE, "size", records=records, costs={"bee": Score(2.0)}, catalog=lab.open())
+    assert bare["unit"].tolist() == ["B", ""]
     failed = costly("ant", ELSEWHERE, None, 1.0)
     with pytest.raises(RequestError):
         pareto(HERE, "size", records=[record("ant", HERE, 0.5), failed], costs={"x": 1.0}, catalog=lab.open())
@@ -73,6 +76,12 @@ def test_missing_scores_and_unknown_metrics_are_refused(lab: Lab) -> None:
         pareto(HERE, "nosuch", records=[], costs={"ant": 1.0}, catalog=catalog)
 
 
+def test_a_metric_with_overrides_is_named_by_its_id(lab: Lab) -> None:
+    lab.benchmark("lab.V4-folds", metric={"name": "ridge", "splits": {"folds": 2}})
+    with pytest.raises(RequestError, match=r"'lab.V4-folds' \(ridge\)"):
+        pareto("lab.V4-folds", "pls", records=[], catalog=lab.open())
+
+
 def test_lower_scores_may_be_better(lab: Lab) -> None:
     lower = [costly(model, HERE, value, 1.0) for model, value in (("ant", 0.5), ("bee", 0.4))]
     lower = [each.model_copy(update={"score": each.score | {"direction": "lower"}}) for each in lower]
@@ -85,6 +94,8 @@ def test_the_front_contains_the_models_that_no_other_dominates() -> None:
     assert front([0.5, 0.5], [1.0, 2.0]) == [True, False]
     assert front([0.5, 0.6], [1.0, 2.0]) == [True, True]
     assert front([0.5, 0.6], [1.0, 2.0], lower=True) == [True, False]
+    with pytest.raises(ValueError, match="argument"):
+        front([0.5, 0.6], [1.0])
     rng = np.random.default_rng(0)
     scores, costs = rng.integers(0, 6, 40).tolist(), rng.integers(0, 6, 40).tolist()
     best = {cost: max(s for s, c in zip(scores, costs, strict=True) if c <= cost) for cost in set(costs)}
@@ -127,6 +138,9 @@ def test_the_cost_axis_is_linear_below_the_smallest_positive_cost() -> None:
     ax: Any = pareto_figure(table([0.0, 2.0, 4.0], unit=["", "", ""]))
     assert ax.get_xscale() == "symlog" and ax.xaxis.get_transform().linthresh == 2.0
     assert ax.get_xlabel() == "cost"
+    drawn = table([1.0, 2.0, 4.0], unit=["", "", ""])
+    drawn.attrs = {"cost": "size"}
+    assert pareto_figure(drawn).get_xlabel() == "size"
     assert pareto_figure(table([0.0])).get_xscale() == "linear"
     from matplotlib.figure import Figure
 

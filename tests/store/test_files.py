@@ -48,6 +48,11 @@ def test_sweep_removes_only_temporary_files_of_ended_processes(tmp_path: Path, d
     sweep(tmp_path)
     assert (tmp_path / stale[0]).exists(), "a folder is swept once per process"
     sweep(tmp_path / "no such folder")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / stale[0]).write_text("x")
+    sweep(other)
+    assert not any(other.iterdir()), "each folder is swept"
 
 
 def test_a_process_is_alive_if_it_runs_here_or_wrote_elsewhere_within_a_day(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from threading import Barrier
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
@@ -49,6 +51,11 @@ def entry(store: Store) -> Iterator[Entry]:
 
 def test_an_entry_is_found_by_its_inputs(store: Store, entry: Entry) -> None:
     again = store.keep("things", dict(reversed(MADE_OF.items())), refuse)
+    assert again == store.get("things", MADE_OF)._replace(about=again.about)
+    assert again.sha256 == {
+        "values.bin": hashlib.sha256(b"0123456789").hexdigest(),
+        "more.txt": hashlib.sha256(b"labels").hexdigest(),
+    }
     assert (again.place / "values.bin").read_bytes() == b"0123456789"
     assert again.about["shape"] == [2, 5] and again.about["missing"] != again.about["missing"]
     assert store.get("things", {**MADE_OF, "seed": 2}) is None
@@ -83,16 +90,26 @@ def listed(place: Path) -> None:
     (place / "index.json").write_text("[]")
 
 
-@pytest.mark.parametrize("damage", [rolled, cut, lost, relabelled, emptied, listed])
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (rolled, "values.bin was changed"),
+        (cut, "values.bin was changed"),
+        (lost, "a file is missing"),
+        (relabelled, "its index was changed"),
+        (emptied, "Expecting value"),
+        (listed, ""),
+    ],
+)
 def test_a_damaged_entry_is_recomputed_with_one_warning(
-    damage, store: Store, entry: Entry, caplog: pytest.LogCaptureFixture
+    damage, reason: str, store: Store, entry: Entry, caplog: pytest.LogCaptureFixture
 ) -> None:
     damage(entry.place)
     with caplog.at_level(logging.WARNING, "neuroledger"):
         again = store.keep("things", MADE_OF, write)
     assert (again.place / "values.bin").read_bytes() == b"0123456789" and again.about["shape"] == [2, 5]
     (line,) = caplog.messages
-    assert "is damaged" in line and "recomputed" in line
+    assert line.startswith(f"{entry.place} is damaged ({reason}") and "recomputed" in line
     assert store.keep("things", MADE_OF, refuse).sha256 == again.sha256
 
 
@@ -214,6 +231,68 @@ def test_an_own_entry_is_found_by_this_process_only(store: Store) -> None:
     assert [entry.place for entry in store.entries()] == [mine.place]
 
 
+def test_an_existing_entry_is_returned_without_its_lock(
+    store: Store, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "lock", lambda *_: pytest.fail("the lock was requested"))
+    assert store.keep("things", MADE_OF, refuse).key == entry.key
+
+
+def test_entries_of_different_kinds_have_different_locks(store: Store, entry: Entry) -> None:
+    store.keep("others", MADE_OF, write)
+    assert len(list((store.folder / "locks").iterdir())) == 2
+
+
+def test_a_committed_folder_is_an_entry_for_every_process(store: Store) -> None:
+    folder = store.scratch()
+    folder.mkdir()
+    store.commit("things", MADE_OF, folder, write(folder))
+    assert store.get("things", MADE_OF) is not None and not folder.exists()
+
+
+def test_an_entry_is_not_removed_while_an_array_of_its_file_exists(store: Store, entry: Entry) -> None:
+    shutil.rmtree(store.folder / "processes")  # as in a process that has written nothing yet
+    full = Store(store.folder, limit=1)
+    array = np.zeros(2)
+    full.use_file(entry.place / "values.bin", array)
+    full.use_file(store.folder.parent / "elsewhere.bin", array)
+    opened = store.folder / "processes" / owner() / "open"
+    assert [path.name for path in opened.iterdir()] == [entry.key]
+    full.make_room(1)
+    assert store.get("things", MADE_OF) is not None
+    del array
+    assert not any(opened.iterdir())
+    full.make_room(1)
+    assert store.get("things", MADE_OF) is None
+
+
+def test_the_folder_of_a_process_is_removed_at_its_end_but_not_by_its_children(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    module._forget(folder, os.getpid() + 1)
+    assert folder.exists()
+    module._forget(folder, os.getpid())
+    assert not folder.exists()
+
+
+def test_the_size_of_a_store_is_counted_once_a_minute(
+    store: Store, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    sizes = module._Sizes(store.folder)
+    first = sizes.total()
+    assert first == store.entries()[0].size
+    store.keep("things", {"of": "that"}, write)
+    now += 59.0
+    assert sizes.total() == first
+    sizes.add(7)
+    sizes.add(-3)
+    assert sizes.total() == first + 4
+    now += 1.0
+    assert sizes.total() == sum(entry.size for entry in store.entries()) > first + 4
+
+
 def test_put_replaces_an_entry(store: Store, entry: Entry) -> None:
     def other(folder: Path) -> Written:
         (folder / "values.bin").write_bytes(b"later")
@@ -248,7 +327,11 @@ def test_make_room_respects_the_limit_and_the_disk(tmp_path: Path, monkeypatch: 
         os.utime(place / "index.json", (used, used))
     size = store.entries()[0].size
     assert store.make_room(2500) == 2500 and len(store.entries()) == 3
-    assert store.make_room(2501) == 2500 + size and [entry.place for entry in store.entries()] == places[1:]
+    assert store.make_room(2500) == 2500 and len(store.entries()) == 3
+    assert (
+        store.make_room(2500 + size) == 2500 + size
+        and [entry.place for entry in store.entries()] == places[1:]
+    )
     tight = Store(tmp_path / "b", limit=2 * size + 10)
     assert tight.make_room(10) == tight.limit and len(tight.entries()) == 2
     assert tight.make_room(11) == tight.limit and [entry.place for entry in tight.entries()] == places[2:]
@@ -278,10 +361,33 @@ def test_a_disk_error_names_the_folder_and_what_to_do(store: Store, monkeypatch:
 @pytest.mark.parametrize(
     ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1024**2 - 1, "1024.0 KiB"),
-     (1024**3, "1.0 GiB"), (1024**4, "1.0 TiB"), (3 * 1024**5, "3072.0 TiB")],
+     (1024**2, "1.0 MiB"), (1024**3, "1.0 GiB"), (1024**4, "1.0 TiB"), (3 * 1024**5, "3072.0 TiB")],
 )  # fmt: skip
 def test_sizes_are_in_units_of_1024(count: int, text: str) -> None:
     assert module.size_in_words(count) == text
+
+
+def test_a_file_is_hashed_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Recorded(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            sizes.append(-1 if size is None else size)
+            return super().read(size)
+
+    (tmp_path / "a").write_bytes(b"0123456789")
+    monkeypatch.setattr(hashes, "BLOCK", 4)
+    monkeypatch.setattr(Path, "open", lambda path, mode: Recorded(b"0123456789"))
+    assert hashes.hashed(tmp_path / "a") == hashlib.sha256(b"0123456789").hexdigest()
+    assert sizes == [4] * 4, "three blocks and the end"
+
+
+def test_a_single_hash_is_shared_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, memory = tmp_path / "a.bin", tmp_path / "memory"
+    path.write_bytes(b"abc")
+    hashes.remember(path, "0" * 64, memory)
+    monkeypatch.setattr(hashes, "_KNOWN", {})
+    assert hashes.recalled(path, memory) == "0" * 64
 
 
 def test_hashes_are_shared_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,28 +38,28 @@ def _numbers(file: Any, name: str | None, values: np.ndarray) -> Any:
     place = name or f"#refs#/{len(file.get('#refs#', ()))}"
     values = np.asarray(values, dtype=np.float64)
     empty = values.size == 0
-    held = file.create_dataset(place, data=np.array(values.shape, dtype=np.uint64) if empty else values.T)
-    held.attrs["MATLAB_class"] = np.bytes_("double")
+    dataset = file.create_dataset(place, data=np.array(values.shape, dtype=np.uint64) if empty else values.T)
+    dataset.attrs["MATLAB_class"] = np.bytes_("double")
     if empty:
-        held.attrs["MATLAB_empty"] = np.uint8(1)
-    return held.ref
+        dataset.attrs["MATLAB_empty"] = np.uint8(1)
+    return dataset.ref
 
 
 def _text(file: Any, text: str) -> Any:
-    held = file.create_dataset(
+    dataset = file.create_dataset(
         f"#refs#/{len(file['#refs#'])}", data=np.array([list(map(ord, text))], np.uint16).T
     )
-    held.attrs["MATLAB_class"] = np.bytes_("char")
-    held.attrs["MATLAB_int_decode"] = np.int32(2)
-    return held.ref
+    dataset.attrs["MATLAB_class"] = np.bytes_("char")
+    dataset.attrs["MATLAB_int_decode"] = np.int32(2)
+    return dataset.ref
 
 
 def _cells(file: Any, name: str, references: Sequence[Sequence[Any]]) -> None:
     values = np.array(references, dtype=object).T
-    held = file.create_dataset(name, shape=values.shape, dtype=h5py.ref_dtype)
+    dataset = file.create_dataset(name, shape=values.shape, dtype=h5py.ref_dtype)
     for place in np.ndindex(values.shape):
-        held[place] = values[place]
-    held.attrs["MATLAB_class"] = np.bytes_("cell")
+        dataset[place] = values[place]
+    dataset.attrs["MATLAB_class"] = np.bytes_("cell")
 
 
 def write_trains(
@@ -73,9 +73,9 @@ def write_trains(
     """Labelled spike trains as in the Spiking Heidelberg Digits: times in s of 16 bits, units, labels, speakers, names."""
     with h5py.File(path, "w") as file:
         for name, kind, rows in (("times", np.float16, times), ("units", np.uint16, units)):
-            held = file.create_dataset(f"spikes/{name}", (len(rows),), dtype=h5py.vlen_dtype(kind))
+            dataset = file.create_dataset(f"spikes/{name}", (len(rows),), dtype=h5py.vlen_dtype(kind))
             for number, row in enumerate(rows):
-                held[number] = np.asarray(row, dtype=kind)
+                dataset[number] = np.asarray(row, dtype=kind)
         file["labels"] = np.asarray(labels, dtype=np.uint16)
         file["extra/speaker"] = np.asarray(speakers, dtype=np.uint16)
         file["extra/keys"] = np.array([key.encode() for key in keys])

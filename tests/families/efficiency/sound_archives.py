@@ -31,30 +31,30 @@ def tone(pitch: float, rate: int, seconds: float, seed: int) -> np.ndarray:
 
 def wav(sound: np.ndarray, rate: int = 16000, channels: int = 1, width: int = 2) -> bytes:
     """A WAV file of integers."""
-    held = io.BytesIO()
-    with wave.open(held, "wb") as file:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
         file.setnchannels(channels)
         file.setsampwidth(width)
         file.setframerate(rate)
         kind = "<i2" if width == 2 else "u1"
         scaled = np.clip(sound * 32767, -32768, 32767) if width == 2 else sound * 127 + 128
         file.writeframes(np.repeat(scaled, channels).astype(kind).tobytes())
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 def opus(sound: np.ndarray, rate: int = 48000) -> bytes:
     """An Ogg file with Opus, as in Common Voice."""
     import soundfile
 
-    held = io.BytesIO()
-    soundfile.write(held, sound, rate, format="OGG", subtype="OPUS")
-    return held.getvalue()
+    buffer = io.BytesIO()
+    soundfile.write(buffer, sound, rate, format="OGG", subtype="OPUS")
+    return buffer.getvalue()
 
 
 def tar(path: Path, members: Mapping[str, bytes], links: Mapping[str, str] | None = None) -> Path:
     """Write a .tar.gz (or .tar) of members, and of links."""
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -63,7 +63,7 @@ def tar(path: Path, members: Mapping[str, bytes], links: Mapping[str, str] | Non
             info = tarfile.TarInfo(name)
             info.type, info.linkname = tarfile.SYMTYPE, target
             archive.addfile(info)
-    whole = held.getvalue()
+    whole = buffer.getvalue()
     path.write_bytes(gzip.compress(whole, 1, mtime=0) if path.suffix == ".gz" else whole)
     return path
 

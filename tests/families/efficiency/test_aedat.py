@@ -157,10 +157,10 @@ def zstd(data):
 
 
 def zstd_streamed(data):  # without the size of the content in the frame
-    held = io.BytesIO()
-    with pytest.importorskip("zstandard").ZstdCompressor().stream_writer(held, closefd=False) as file:
+    buffer = io.BytesIO()
+    with pytest.importorskip("zstandard").ZstdCompressor().stream_writer(buffer, closefd=False) as file:
         file.write(data)
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 UNIX = 1_700_000_000_000_000

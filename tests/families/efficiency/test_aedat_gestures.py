@@ -117,18 +117,18 @@ def test_events_without_a_neighbour_are_removed_as_noise():
     rng = np.random.default_rng(1)
     t = np.sort(rng.integers(0, 5000, 400))
     x, y = rng.integers(0, 12, (2, 400))
-    made = Events(t, x, y, rng.integers(0, 2, 400).astype(bool))
+    noisy = Events(t, x, y, rng.integers(0, 2, 400).astype(bool))
     last = np.full((14, 14), -(10**9))
-    kept = []
+    selected = []
     for k in range(400):
         a, b = x[k] + 1, y[k] + 1
         around = (last[a - 1, b], last[a + 1, b], last[a, b - 1], last[a, b + 1])
-        kept.append(any(t[k] - before < 300 for before in around))
+        selected.append(any(t[k] - before < 300 for before in around))
         last[a, b] = t[k]
-    kept_events = denoised(made, 300, 12)
-    np.testing.assert_array_equal(kept_events.t, t[kept])
-    np.testing.assert_array_equal(kept_events.x, x[kept])
-    np.testing.assert_array_equal(kept_events.y, y[kept])
+    kept_events = denoised(noisy, 300, 12)
+    np.testing.assert_array_equal(kept_events.t, t[selected])
+    np.testing.assert_array_equal(kept_events.x, x[selected])
+    np.testing.assert_array_equal(kept_events.y, y[selected])
     assert 50 < len(kept_events.t) < 350
 
 
@@ -142,8 +142,8 @@ def test_counts_equal_those_of_neurobenchs_library(repository, tmp_path):
     (tmp_path / "user01_lab_labels.csv").write_text(labels([(4, some[0][0], some[-1][0] + 1)]))
     (tmp_path / "trials_to_train.txt").write_text("user01_lab.aedat\n")
     (tmp_path / "trials_to_test.txt").write_text("")
-    made = {path.name: path for path in tmp_path.iterdir() if path.is_file()}
-    counts = aedat_gestures(made, denoise=2.0).assembly.values[0]
+    files_by_name = {path.name: path for path in tmp_path.iterdir() if path.is_file()}
+    counts = aedat_gestures(files_by_name, denoise=2.0).assembly.values[0]
     assert len(denoised(polarity_events(aedat(some), "a", 128, 128), 2000, 128).t) == golden["kept"] < 6000
     assert (counts.sum(), counts.sum(axis=0).tolist()) == (golden["counted"], golden["by_bin"])
     assert hashlib.sha256(np.ascontiguousarray(counts).tobytes()).hexdigest() == golden["sha256"]
@@ -163,18 +163,18 @@ def test_denoised_gestures_have_fewer_events(files):
 
 
 def test_events_marked_invalid_by_the_camera_are_left_out():
-    made = [(t - START, x, y, p) for t, x, y, p in events(0)]
-    kept_events = polarity_events(aedat(made, together=100, valid=False), "a", 128, 128)
+    all_events = [(t - START, x, y, p) for t, x, y, p in events(0)]
+    kept_events = polarity_events(aedat(all_events, together=100, valid=False), "a", 128, 128)
     assert len(kept_events.t) == 891
-    kept = [event for number, event in enumerate(made) if number % 100]
-    assert kept_events.t.tolist() == [t for t, _, _, _ in kept]
-    assert kept_events.x.tolist() == [x for _, x, _, _ in kept]
+    valid = [event for number, event in enumerate(all_events) if number % 100]
+    assert kept_events.t.tolist() == [t for t, _, _, _ in valid]
+    assert kept_events.x.tolist() == [x for _, x, _, _ in valid]
 
 
 def test_events_out_of_order_are_sorted():
-    made = events(0)
-    kept_events = polarity_events(aedat(made[450:] + made[:450], together=450), "a", 128, 128)
-    assert kept_events.t.tolist() == [t for t, _, _, _ in made]
+    ordered = events(0)
+    kept_events = polarity_events(aedat(ordered[450:] + ordered[:450], together=450), "a", 128, 128)
+    assert kept_events.t.tolist() == [t for t, _, _, _ in ordered]
 
 
 GOOD = aedat(events(0))

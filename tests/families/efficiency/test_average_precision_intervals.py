@@ -61,12 +61,12 @@ def coco_of(run: int) -> Score:
 def test_ranked_scores_without_each_image(ties: bool) -> None:
     source, target = ranked(0, ties=ties)
     bound = nl.metric("mean_average_precision")
-    kept = np.arange(len(target))
+    rows = np.arange(len(target))
     left = [
-        bound(source.isel(presentation=kept != i), target.isel(presentation=kept != i)).value for i in kept
+        bound(source.isel(presentation=rows != i), target.isel(presentation=rows != i)).value for i in rows
     ]
     own = bound(source, target).influence().factors["stimulus"].deviation
-    n = len(kept)
+    n = len(rows)
     np.testing.assert_allclose(own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12)
 
 

@@ -24,11 +24,11 @@ def here(monkeypatch, repository):
 
 def network():
     torch.manual_seed(0)
-    made = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in module.parameters():
             parameter.fill_(1.0)
-    return made
+    return module
 
 
 def test_every_metric_has_a_number_with_its_unit_and_direction():

@@ -24,9 +24,9 @@ def events(seed: int) -> np.ndarray:
 
 
 def npy(array: np.ndarray) -> bytes:
-    held = io.BytesIO()
-    np.save(held, array)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
 
 
 MEMBERS = {

@@ -33,14 +33,14 @@ ROWS = [
 
 @pytest.fixture
 def files(tmp_path):
-    held = {}
+    paths = {}
     for part in ("train", "val", "test"):
         (tmp_path / part).mkdir()
         name = f"{part}/moorea_{part}_01_000_0_60000000"
         tensor(tmp_path / f"{name}.h5", FRAMES, 30, camera=(64, 36))
         (tmp_path / f"{name}_bbox.npy").write_bytes(boxes(ROWS, old=part == "val"))
-        held |= {f"{name}{end}": tmp_path / f"{name}{end}" for end in (".h5", "_bbox.npy")}
-    return held
+        paths |= {f"{name}{end}": tmp_path / f"{name}{end}" for end in (".h5", "_bbox.npy")}
+    return paths
 
 
 def one(files, part="train"):

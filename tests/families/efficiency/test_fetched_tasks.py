@@ -170,9 +170,9 @@ def test_pre_segmented_gestures(place, repository, tmp_path):
                 times = np.sort(rng.integers(0, 800, 300))
                 x, y = 10 * kind + rng.integers(0, 6, 300), 60 + rng.integers(0, 6, 300)
                 twice = [np.column_stack([x + step, y, rng.integers(0, 2, 300), times]) for step in (0, 1)]
-                held = io.BytesIO()
-                np.save(held, np.concatenate(twice).astype(np.float64))
-                members[f"ibmGesture{part}/user{person:02d}_lab/{kind}.npy"] = held.getvalue()
+                buffer = io.BytesIO()
+                np.save(buffer, np.concatenate(twice).astype(np.float64))
+                members[f"ibmGesture{part}/user{person:02d}_lab/{kind}.npy"] = buffer.getvalue()
         tar_gz(folder / f"ibmGesture{part}.tar.gz", members)
     task = "NeuroBench.dvs_gesture.cut-accuracy"
     tasks = {task: "perceptron.fitted"}

@@ -84,12 +84,12 @@ def test_boxes_are_detected_in_frames_of_two_channels():
     rows, columns, shapes = 40, 60, {"tall": (6, 14), "wide": (16, 8)}
     values, texts = np.zeros((40, 2, rows, columns), np.float32), []
     for frame in values:
-        held = []
+        boxes = []
         for number, (label, (width, height)) in enumerate(shapes.items()):
             x, y = 5 + 28 * number + int(RNG.integers(0, 6)), int(RNG.integers(4, 20))
             frame[RNG.integers(0, 2), y : y + height, x : x + width] = 0.5
-            held.append([label, x, y, x + width, y + height])
-        texts.append(json.dumps(held))
+            boxes.append([label, x, y, x + width, y + height])
+        texts.append(json.dumps(boxes))
     assembly = xr.DataArray(
         values.reshape(40, -1, 1),
         dims=("presentation", "neuroid", "time_bin"),

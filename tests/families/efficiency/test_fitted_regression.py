@@ -25,21 +25,23 @@ def planted(number: int = 3000, bins: int = 5) -> Examples:
 def test_a_planted_code_is_found_in_its_units(architecture):
     every = planted()
     model = fitted_regression(id="m", architecture=architecture, units=(32, 16), steps=150, rate=5e-3)
-    made = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
+    network = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
     with torch.no_grad():
-        values = made(torch.from_numpy(every.inputs[2500:])).numpy()
+        values = network(torch.from_numpy(every.inputs[2500:])).numpy()
     true = every.truth[2500:]
     spread = ((true - true.mean(axis=0)) ** 2).sum(axis=0)
     assert (1 - ((values - true) ** 2).sum(axis=0) / spread > 0.8).all()
     again = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
-    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), again.parameters(), strict=True))
     assert model.tasks == ("regression",)
 
 
 def test_networks_are_sized_by_the_data_and_global_state_is_unchanged():
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    made = fitted_regression(id="m", architecture="perceptron", units=(32, 48), steps=1).ready(planted(64, 7))
-    shapes = [tuple(p.shape) for p in made.parameters()]
+    model = fitted_regression(id="m", architecture="perceptron", units=(32, 48), steps=1).ready(
+        planted(64, 7)
+    )
+    shapes = [tuple(p.shape) for p in model.parameters()]
     assert shapes == [(32, 84), (32,), (48, 32), (48,), (2, 48), (2,)]
     assert torch.equal(before, torch.get_rng_state()) and threads == torch.get_num_threads()
 

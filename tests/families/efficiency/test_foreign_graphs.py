@@ -78,23 +78,23 @@ def test_a_crafted_nir_file_is_one_error_that_names_it(name: str, tmp_path: Path
 
 
 def model(weight: TensorProto, kind: str = "Gemm") -> onnx.ModelProto:
-    made = helper.make_graph(
+    graph = helper.make_graph(
         [helper.make_node(kind, ["x", "w"], ["y"], transB=1)], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])], [weight],
     )  # fmt: skip
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
 def weight(**fields: object) -> TensorProto:
-    made = numpy_helper.from_array(np.ones((2, 4), np.float32), "w")
+    tensor = numpy_helper.from_array(np.ones((2, 4), np.float32), "w")
     for name, value in fields.items():
-        made.ClearField(name)
+        tensor.ClearField(name)
         if isinstance(value, list):
-            getattr(made, name).extend(value)
+            getattr(tensor, name).extend(value)
         else:
-            setattr(made, name, value)
-    return made
+            setattr(tensor, name, value)
+    return tensor
 
 
 def written(path: Path, one: onnx.ModelProto) -> Path:
@@ -142,10 +142,10 @@ def test_a_pinned_graph_must_not_store_values_in_an_unpinned_file(tmp_path: Path
 def test_a_crash_of_the_graph_parser_is_an_error_and_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = {"a.onnx": written(tmp_path / "a.onnx", model(weight())), "a.nir": graph(tmp_path / "a.nir")}
+    files = {"a.onnx": written(tmp_path / "a.onnx", model(weight())), "a.nir": graph(tmp_path / "a.nir")}
     for package, name, path in (
-        (onnx.checker, "check_model", made["a.onnx"]),
-        (nir, "dict2NIRNode", made["a.nir"]),
+        (onnx.checker, "check_model", files["a.onnx"]),
+        (nir, "dict2NIRNode", files["a.nir"]),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(package, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGSEGV))

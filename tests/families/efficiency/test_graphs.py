@@ -101,19 +101,19 @@ class Instant(Lif):
 
 
 def test_a_nir_file_costs_what_the_same_network_costs_by_hand(tmp_path):
-    graph, given = spiking_graph(), spikes(6, 10, 12)
+    graph, inputs = spiking_graph(), spikes(6, 10, 12)
     nir.write(tmp_path / "net.nir", graph)
     for source in (tmp_path / "net.nir", str(tmp_path / "net.nir"), graph):
-        costs = nl.cost(source, [given], METRICS)
+        costs = nl.cost(source, [inputs], METRICS)
         assert all(score.status == "scored" for score in costs.values())
-        assert values(costs) == pytest.approx(values(nl.cost(Stepped(graph), [given], METRICS)))
+        assert values(costs) == pytest.approx(values(nl.cost(Stepped(graph), [inputs], METRICS)))
         assert costs["dense_operations"].value == 10 * (12 * 20 + 20 * 5)
         assert costs["membrane_updates"].n["samples"] == 6
         assert costs["effective_acs"].n["time_steps"] == 10
         assert any("time steps of 0.0001 s" in note for note in costs["spikes"].notes)
-    torch.testing.assert_close(from_nir(graph)(given), Stepped(graph)(given))
-    one = values(nl.cost(graph, [x[None] for x in given], METRICS))
-    assert one == pytest.approx(values(nl.cost(graph, [given], METRICS)))  # batches of 1 and of 6
+    torch.testing.assert_close(from_nir(graph)(inputs), Stepped(graph)(inputs))
+    one = values(nl.cost(graph, [x[None] for x in inputs], METRICS))
+    assert one == pytest.approx(values(nl.cost(graph, [inputs], METRICS)))  # batches of 1 and of 6
 
 
 def test_a_graph_costs_the_same_as_the_snntorch_network():
@@ -124,8 +124,10 @@ def test_a_graph_costs_the_same_as_the_snntorch_network():
         layer.weight.data = torch.as_tensor(graph.nodes[name].weight)
     first.bias.data = torch.as_tensor(graph.nodes["affine"].bias)
     leaky = {"beta": 0.9, "reset_mechanism": "zero", "reset_delay": False, "init_hidden": True}
-    made = nn.Sequential(first, snntorch.Leaky(**leaky), second, snntorch.Leaky(**leaky, output=True))
-    assert values(nl.cost(made, [given], METRICS)) == pytest.approx(values(nl.cost(graph, [given], METRICS)))
+    network = nn.Sequential(first, snntorch.Leaky(**leaky), second, snntorch.Leaky(**leaky, output=True))
+    assert values(nl.cost(network, [given], METRICS)) == pytest.approx(
+        values(nl.cost(graph, [given], METRICS))
+    )
 
 
 def test_recurrent_graphs_delays_and_synaptic_currents_follow_their_equations():
@@ -143,12 +145,12 @@ def test_recurrent_graphs_delays_and_synaptic_currents_follow_their_equations():
     }  # fmt: skip
     edges = [("in", "neuron"), ("neuron", "recurrent"), ("recurrent", "neuron"), ("neuron", "late"), ("late", "scale"),
              ("scale", "out")]  # fmt: skip
-    given = torch.rand(3, 8, units) * 4
-    result = from_nir(nir.NIRGraph(nodes, edges), time_step=1e-3)(given).numpy()
+    inputs = torch.rand(3, 8, units) * 4
+    result = from_nir(nir.NIRGraph(nodes, edges), time_step=1e-3)(inputs).numpy()
     v, current, fired = (np.zeros((3, units)) for _ in range(3))
     history = []
     for step in range(8):
-        drive = given[:, step].numpy() + fired @ w.T
+        drive = inputs[:, step].numpy() + fired @ w.T
         current = current + (2.0 * drive - current)
         v = v + 0.5 * (0 - v + 3 * current)
         fired = (v > 1).astype(float)
@@ -159,7 +161,7 @@ def test_recurrent_graphs_delays_and_synaptic_currents_follow_their_equations():
         )
         np.testing.assert_allclose(result[:, step], late * np.arange(1.0, 5.0))
     assert 0 < np.mean(history) < 1
-    costs = nl.cost(nir.NIRGraph(nodes, edges), [given], ["dense_operations"])
+    costs = nl.cost(nir.NIRGraph(nodes, edges), [inputs], ["dense_operations"])
     assert costs["dense_operations"].value == 8 * 16
 
 
@@ -301,36 +303,38 @@ def test_a_bad_onnx_graph_is_one_clear_error():
 
 
 def test_external_weights_of_an_onnx_file_must_be_in_its_folder(tmp_path):
-    made = model(
+    onnx_model = model(
         [node("Gemm", "x w", "y", transB=1)], {"x": ["n", 4]}, 2, {"w": np.ones((300, 4), np.float32)}
     )
     path = tmp_path / "net.onnx"
-    onnx.save_model(made, path, save_as_external_data=True, location="net.bin", size_threshold=0)
+    onnx.save_model(onnx_model, path, save_as_external_data=True, location="net.bin", size_threshold=0)
     assert nl.cost(path, [torch.ones(2, 4)], METRICS)["dense_operations"].value == 1200
-    held = onnx.load(path, load_external_data=False)
+    loaded = onnx.load(path, load_external_data=False)
     (tmp_path / "inner").mkdir()
     for place in ("/etc/passwd", "../net.bin"):
-        next(x for x in held.graph.initializer[0].external_data if x.key == "location").value = place
-        (tmp_path / "inner" / "net.onnx").write_bytes(held.SerializeToString())
+        next(x for x in loaded.graph.initializer[0].external_data if x.key == "location").value = place
+        (tmp_path / "inner" / "net.onnx").write_bytes(loaded.SerializeToString())
         with pytest.raises(ModelError, match="not a valid ONNX model"):
             nl.cost(tmp_path / "inner" / "net.onnx", [])
 
 
-def model(nodes, inputs, rank, held, output="y", opset=17):
-    held = [numpy_helper.from_array(value, name) for name, value in held.items()]
+def model(nodes, inputs, rank, initialisers, output="y", opset=17):
+    initialisers = [numpy_helper.from_array(value, name) for name, value in initialisers.items()]
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, [*"abcd"][:rank])], held,
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, [*"abcd"][:rank])], initialisers,
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def node(kind, given, made, **options):
-    return helper.make_node(kind, given.split(), made.split(), name=f"{kind}.{made.split()[0]}", **options)
+def node(kind, inputs, outputs, **options):
+    return helper.make_node(
+        kind, inputs.split(), outputs.split(), name=f"{kind}.{outputs.split()[0]}", **options
+    )
 
 
 def image_model():
-    held = {"w1": weights(4, 2, 3, 3), "b1": weights(4), "s": weights(4), "b": weights(4), "m": weights(4),
+    initialisers = {"w1": weights(4, 2, 3, 3), "b1": weights(4), "s": weights(4), "b": weights(4), "m": weights(4),
             "v": np.ones(4, np.float32), "w2": weights(3, 64), "b2": weights(3)}  # fmt: skip
     nodes = [
         node("Conv", "x w1 b1", "c", pads=[1, 1, 1, 1]), node("BatchNormalization", "c s b m v", "n"),
@@ -338,19 +342,19 @@ def image_model():
         node("MaxPool", "r", "p", kernel_shape=[2, 2], strides=[2, 2]), node("Flatten", "p", "f"),
         node("Gemm", "f w2 b2", "y", transB=1),
     ]  # fmt: skip
-    return model(nodes, {"x": ["n", 2, 8, 8]}, 2, held), held
+    return model(nodes, {"x": ["n", 2, 8, 8]}, 2, initialisers), initialisers
 
 
 def test_an_onnx_file_costs_what_the_same_modules_cost(tmp_path):
-    made, held = image_model()
-    onnx.save(made, tmp_path / "net.onnx")
+    onnx_model, initialisers = image_model()
+    onnx.save(onnx_model, tmp_path / "net.onnx")
     same = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                          nn.Linear(64, 3)).eval()  # fmt: skip
     for tensor, name in zip((*same[0].parameters(), *same[1].parameters(), same[1].running_mean, same[1].running_var,
                              *same[5].parameters()), ("w1", "b1", "s", "b", "m", "v", "w2", "b2"), strict=True):  # fmt: skip
-        tensor.data.copy_(torch.as_tensor(held[name]))
+        tensor.data.copy_(torch.as_tensor(initialisers[name]))
     x = torch.rand(5, 2, 8, 8)
-    torch.testing.assert_close(from_onnx(made)(x), same(x))
+    torch.testing.assert_close(from_onnx(onnx_model)(x), same(x))
     metrics = (
         "effective_macs",
         "effective_acs",
@@ -413,26 +417,28 @@ RANKS = {"attention": 3, "lstm": 3, "gru": 3, "transposed": 4}
 
 @pytest.mark.parametrize("name", CASES)
 def test_operators_equal_onnxs_reference_implementation(name):
-    nodes, inputs, held = CASES[name]
-    made = model(nodes, inputs, RANKS.get(name, 2), held)
-    onnx.checker.check_model(made)
+    nodes, inputs, initialisers = CASES[name]
+    onnx_model = model(nodes, inputs, RANKS.get(name, 2), initialisers)
+    onnx.checker.check_model(onnx_model)
     given = {key: RNG.normal(0, 1, shape).astype(np.float32) for key, shape in inputs.items()}
     if name == "lstm":  # the reference evaluator has one direction only
-        expected = _lstm(given["x"], held)
+        expected = _lstm(given["x"], initialisers)
     else:
-        expected = ReferenceEvaluator(made).run(None, given)[0]
-    actual = from_onnx(made)(*(torch.as_tensor(x) for x in given.values()))
+        expected = ReferenceEvaluator(onnx_model).run(None, given)[0]
+    actual = from_onnx(onnx_model)(*(torch.as_tensor(x) for x in given.values()))
     np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-def _lstm(x, held):
+def _lstm(x, initialisers):
     """Last hidden states of both directions, from the equations of the ONNX standard (gates i, o, f, c)."""
     last = []
     for way, steps in enumerate((range(len(x)), reversed(range(len(x))))):
         h = c = np.zeros((x.shape[1], 4))
         for t in steps:
-            b = held["b"][way]
-            i, o, f, g = np.split(x[t] @ held["w"][way].T + h @ held["r"][way].T + b[:16] + b[16:], 4, axis=1)
+            b = initialisers["b"][way]
+            i, o, f, g = np.split(
+                x[t] @ initialisers["w"][way].T + h @ initialisers["r"][way].T + b[:16] + b[16:], 4, axis=1
+            )
             i, o, f = (1 / (1 + np.exp(-gate)) for gate in (i, o, f))
             c = f * c + i * np.tanh(g)
             h = o * np.tanh(c)
@@ -441,17 +447,17 @@ def _lstm(x, held):
 
 
 def test_an_onnx_gru_that_torch_does_not_compute_is_refused():
-    _, inputs, held = CASES["gru"]
+    _, inputs, initialisers = CASES["gru"]
     other = helper.make_node("GRU", ["x", "w", "r", "b"], ["seq", "last"], hidden_size=4)
     with pytest.raises(ModelError, match="linear_before_reset = 0"):
-        from_onnx(model([other], inputs, 3, held, "last"))
+        from_onnx(model([other], inputs, 3, initialisers, "last"))
 
 
 def test_builders_answer_presentations(tmp_path):
-    graph, given = spiking_graph(), spikes(6, 12, 10)
+    graph, inputs = spiking_graph(), spikes(6, 12, 10)
     nir.write(tmp_path / "net.nir", graph)
     learner = build_nir(id="stranger", weights={"net.nir": tmp_path / "net.nir"})
-    torch.testing.assert_close(learner.ready(None)(given), Stepped(graph)(given.transpose(1, 2)).sum(1))
+    torch.testing.assert_close(learner.ready(None)(inputs), Stepped(graph)(inputs.transpose(1, 2)).sum(1))
     onnx.save(image_model()[0], tmp_path / "net.onnx")
     network = build_onnx(id="stranger", shape=(2, 8, 8), weights={"net.onnx": tmp_path / "net.onnx"}).ready(
         None
@@ -461,6 +467,6 @@ def test_builders_answer_presentations(tmp_path):
         network(shown), from_onnx(tmp_path / "net.onnx")(shown.mean(2).reshape(3, 2, 8, 8))
     )
     with pytest.raises(ModelError, match="12 neuroids in 10 time bins"):
-        network(given)
+        network(inputs)
     with pytest.raises(ModelError, match="one file"):
         build_onnx(id="stranger", shape=(1,))

@@ -39,8 +39,8 @@ def test_filters_are_triangles_evenly_spaced_on_the_mel_scale():
     for band in range(20):
         inside = (frequencies > corners[band]) & (frequencies < corners[band + 2])
         assert np.array_equal(filters[band] > 0, inside)
-        wanted = np.interp(frequencies, corners[band : band + 3], [0, 1, 0], left=0, right=0)
-        assert np.allclose(filters[band], wanted, atol=1e-12)
+        expected = np.interp(frequencies, corners[band : band + 3], [0, 1, 0], left=0, right=0)
+        assert np.allclose(filters[band], expected, atol=1e-12)
 
 
 def test_energies_are_those_of_scipys_transform():
@@ -54,8 +54,8 @@ def test_energies_are_those_of_scipys_transform():
         np.searchsorted(transform.t(padded.shape[1]) * RATE, 256 - 1e-6)
     )  # centred on the first sample
     power = power[:, :, first : first + 251]
-    wanted = np.log(np.einsum("bf,cft->cbt", band_filters(RATE, 512, 20, 20.0, 4000.0), power) + 1e-6)
-    assert representation.shape == (3, 20, 251) and np.allclose(representation, wanted, atol=1e-9)
+    expected = np.log(np.einsum("bf,cft->cbt", band_filters(RATE, 512, 20, 20.0, 4000.0), power) + 1e-6)
+    assert representation.shape == (3, 20, 251) and np.allclose(representation, expected, atol=1e-9)
 
 
 def test_a_tone_is_loudest_in_the_band_around_its_pitch():

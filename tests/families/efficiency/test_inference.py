@@ -119,13 +119,13 @@ def test_the_series_are_reproduced_to_the_last_byte(repository):
     path = repository / "data" / "MackeyGlass" / "responses.nc"
     from data.generate.temporal import DELAYS, mackey_glass
 
-    kept = assembly.read(path)
-    assert kept["delay"].values.tolist() == list(DELAYS)
+    stored = assembly.read(path)
+    assert stored["delay"].values.tolist() == list(DELAYS)
     for delay in (17, 24):
         row = list(DELAYS).index(delay)
-        assert (mackey_glass(delay) == kept.values[row, 0]).all()
+        assert (mackey_glass(delay) == stored.values[row, 0]).all()
     # reference points of another program of the same method
-    series = kept.values[0, 0]
+    series = stored.values[0, 0]
     assert series[[0, 1, 2, 750]].tolist() == [
         0.7206597,
         0.8750114824892571,

@@ -59,12 +59,12 @@ def classes(count=120):
 
 
 def test_sessions_equal_nearest_class_means_of_the_examples_shown():
-    given = classes()
+    assembly = classes()
     measurement = inference(
-        prototypes(id="p"), given, task="incremental", increments=(("d",), ("e",)), shots=4
+        prototypes(id="p"), assembly, task="incremental", increments=(("d",), ("e",)), shots=4
     )
-    rates = given.assembly.values.astype(np.float32).mean(axis=2)
-    label, train = given.assembly["label"].values, given.assembly["split"].values == "train"
+    rates = assembly.assembly.values.astype(np.float32).mean(axis=2)
+    label, train = assembly.assembly["label"].values, assembly.assembly["split"].values == "train"
     expected = []
     for known in ("abc", "abcd", "abcde"):
         rows = [np.flatnonzero(train & (label == name))[: 4 if name in "de" else None] for name in known]
@@ -103,21 +103,21 @@ def test_the_floor_of_incremental_learning_is_the_commonest_class_so_far():
 
 
 def test_invalid_incremental_learning_is_refused():
-    given = classes()
+    assembly = classes()
     with pytest.raises(DataError, match="'z'"):
-        inference(prototypes(id="p"), given, task="incremental", increments=(("z",),))
+        inference(prototypes(id="p"), assembly, task="incremental", increments=(("z",),))
     with pytest.raises(DataError, match="several"):
-        inference(prototypes(id="p"), given, task="incremental", increments=(("d",), ("d",)))
+        inference(prototypes(id="p"), assembly, task="incremental", increments=(("d",), ("d",)))
     with pytest.raises(DataError, match="13"):
-        inference(prototypes(id="p"), given, task="incremental", increments=(("d",),), shots=13)
+        inference(prototypes(id="p"), assembly, task="incremental", increments=(("d",),), shots=13)
     with pytest.raises(DataError, match="'when'"):
-        inference(prototypes(id="p"), given, task="incremental", session="when")
+        inference(prototypes(id="p"), assembly, task="incremental", session="when")
     with pytest.raises(ModelError, match="does not support"):
-        inference(last_value(id="l"), given, task="incremental")
+        inference(last_value(id="l"), assembly, task="incremental")
     plain = Learner(id="n", tasks=("incremental",), ready=prototypes(id="p").ready)
     with pytest.raises(ModelError, match="learn"):
-        inference(plain, given, task="incremental")
-    labelled = inference(prototypes(id="p"), given)
+        inference(plain, assembly, task="incremental")
+    labelled = inference(prototypes(id="p"), assembly)
     with pytest.raises(MetricError, match="incremental"):
         session_accuracy(labelled.source, labelled.target)
 
@@ -127,9 +127,9 @@ def test_several_outputs_are_regressed_at_once_and_r2_is_their_mean():
     x = rng.normal(size=(90, 5, 2))
     y = x.reshape(90, -1) @ rng.normal(size=(10, 2)) + rng.normal(size=(90, 2))
     split = np.select([np.arange(90) < 45, np.arange(90) < 65], ["train", "validate"], "test")
-    given = data(x, vx=y[:, 0], vy=y[:, 1], split=split)
+    assembly = data(x, vx=y[:, 0], vy=y[:, 1], split=split)
     measurement = inference(
-        linear_readout(id="r", penalty=2.0), given, task="regression", target=("vx", "vy")
+        linear_readout(id="r", penalty=2.0), assembly, task="regression", target=("vx", "vy")
     )
     fitted = Ridge(alpha=2.0).fit(x[:45].reshape(45, -1), y[:45])
     expected = fitted.predict(x[65:].reshape(25, -1))
@@ -142,10 +142,10 @@ def test_several_outputs_are_regressed_at_once_and_r2_is_their_mean():
     np.testing.assert_allclose(measurement.source.values, expected, atol=1e-4)
     score = nl.metric("r2")(measurement.source, measurement.target).value
     assert score == pytest.approx(r2_score(y[65:], expected), abs=1e-4)
-    one = inference(linear_readout(id="r"), given, task="regression", target="vx")
+    one = inference(linear_readout(id="r"), assembly, task="regression", target="vx")
     assert one.source.dims == ("presentation",)
     with pytest.raises(DataError, match="one target"):
-        inference(constant(id="c"), given, task="classification", target=("vx", "vy"))
+        inference(constant(id="c"), assembly, task="classification", target=("vx", "vy"))
 
 
 def scene(*boxes):
@@ -161,14 +161,14 @@ def test_boxes_are_found_where_they_are():
         scene(),
     ]  # fmt: skip
     values, texts = zip(*scenes, scenes[2], scenes[3], strict=True)
-    given = data(np.stack(values), boxes=list(texts), split=["train"] * 4 + ["test"] * 2)
-    measurement = inference(shape_detector(id="d", side=16), given, task="detection", target="boxes")
+    assembly = data(np.stack(values), boxes=list(texts), split=["train"] * 4 + ["test"] * 2)
+    measurement = inference(shape_detector(id="d", side=16), assembly, task="detection", target="boxes")
     assert measurement.source.values.tolist() == [[2, 2, 7, 4], [11, 8, 13, 13]] or measurement.source.values.tolist() == [
         [11, 8, 13, 13], [2, 2, 7, 4],
     ]  # fmt: skip
     assert set(measurement.source["scene"].values) == {"s4"} and measurement.target.sizes["presentation"] == 2
     assert nl.metric("coco_map")(measurement.source, measurement.target).value == pytest.approx(1)
-    floor = inference(constant(id="c"), given, task="detection", target="boxes")
+    floor = inference(constant(id="c"), assembly, task="detection", target="boxes")
     assert nl.metric("coco_map")(floor.source, floor.target).value < 0.5
 
 

@@ -43,12 +43,12 @@ def test_smape_is_200_times_the_difference_over_the_sum():
 def test_zeros_and_infinities_do_not_affect_other_predictions():
     perfect = numbers([0.0, 1.0, 2.0, 0.0])
     assert float(prediction_error(perfect, perfect, measure="smape")[0]) == 0.0
-    given = numbers([np.inf, 1.0, np.nan, 4.0])
-    score = prediction_error(given, numbers([5.0, 1.0, 2.0, 4.0]), measure="smape")
+    predicted = numbers([np.inf, 1.0, np.nan, 4.0])
+    score = prediction_error(predicted, numbers([5.0, 1.0, 2.0, 4.0]), measure="smape")
     assert float(score[0]) == 100.0
     assert "2 predictions are not finite" in score.attrs["notes"][0]
     with pytest.raises(MetricError, match="not finite"):
-        prediction_error(given, perfect, measure="mse")
+        prediction_error(predicted, perfect, measure="mse")
 
 
 @given(st.integers(1, 30), st.integers(1, 4))
@@ -61,10 +61,10 @@ def test_smape_is_between_0_and_200(rows, outputs):
 
 def test_series_are_scored_separately_up_to_the_horizon():
     truth = numbers([1.0, 1.0, 1.0, 1.0], series=["a", "a", "b", "b"], horizon=[0.5, 1.0, 0.5, 2.0])
-    given = numbers([1.0, 2.0, 3.0, 9.0])
-    whole = prediction_error(given, truth, measure="mse", series="series")
+    predicted = numbers([1.0, 2.0, 3.0, 9.0])
+    whole = prediction_error(predicted, truth, measure="mse", series="series")
     assert whole.values.tolist() == [0.5, 34.0]
-    near = prediction_error(given, truth, measure="mse", series="series", horizon="horizon", within=1.0)
+    near = prediction_error(predicted, truth, measure="mse", series="series", horizon="horizon", within=1.0)
     assert near.values.tolist() == [0.5, 4.0]
 
 

@@ -97,9 +97,9 @@ def test_an_array_that_does_not_fit_into_memory_is_refused(sound, monkeypatch):
 
 
 def test_scores_from_disk_equal_those_from_memory_and_only_the_network_is_counted(sound, monkeypatch):
-    held = sound.copy(data=(sound.values / 32768).astype(np.float32))
+    in_memory = sound.copy(data=(sound.values / 32768).astype(np.float32))
     model = prototypes(id="prototypes")
-    usual = inference(model, Dataset(None, held))
+    usual = inference(model, Dataset(None, in_memory))
     monkeypatch.setattr(trainable_model, "WHOLE", 10)
     mapped = inference(model, Dataset(None, sound))
     assert np.allclose(usual.source.values, mapped.source.values, atol=1e-7)

@@ -37,50 +37,50 @@ def test_sizes_and_dense_operations_are_the_published_ones(name):
         assert costs["dense_operations"].value == dense
 
 
-def firing(made):
+def firing(module):
     """With weights large enough that outputs spike."""
     with torch.no_grad():
-        for weight in (made.fc1.weight, made.fc2.weight, made.fc3.weight):
+        for weight in (module.fc1.weight, module.fc2.weight, module.fc3.weight):
             weight *= 4
-    return made.eval()
+    return module.eval()
 
 
 def test_imagery_equals_neurobenchs_network_step_by_step():
     torch.manual_seed(0)
-    made = firing(network("imagery"))
+    module = firing(network("imagery"))
     x = 3 * torch.randn(4, 62, 9)
     membranes, counts = [torch.zeros(1)] * 3, torch.zeros(4, 2)
     with torch.no_grad():
         for t in range(9):
             now = x[:, :, t]
-            for number, (linear, size) in enumerate(((made.fc1, 256), (made.fc2, 128), (made.fc3, 2))):
+            for number, (linear, size) in enumerate(((module.fc1, 256), (module.fc2, 128), (module.fc3, 2))):
                 before = membranes[number].expand(4, size)
                 membranes[number] = 0.9 * before + linear(now) - (before > 1).float()
                 now = (membranes[number] > 1).float()
             counts += now
-        assert torch.equal(made(x), counts) and counts.sum() > 0
-        assert torch.equal(made(x), counts)  # from rest, each time
+        assert torch.equal(module(x), counts) and counts.sum() > 0
+        assert torch.equal(module(x), counts)  # from rest, each time
 
 
-def weights_of(made, folder):
+def weights_of(module, folder):
     path = folder / "model.safetensors"
-    save_file({name: value.contiguous() for name, value in made.state_dict().items()}, path)
+    save_file({name: value.contiguous() for name, value in module.state_dict().items()}, path)
     return {"model.safetensors": path}
 
 
 def test_outputs_are_in_the_order_of_the_datas_classes(tmp_path):
     torch.manual_seed(1)
-    made = firing(network("imagery"))
+    module = firing(network("imagery"))
     model = published_network(
         id="m",
         architecture="imagery",
         classes=("right_hand", "left_hand"),
-        weights=weights_of(made, tmp_path),
+        weights=weights_of(module, tmp_path),
     )
     x = 3 * np.random.default_rng(0).normal(size=(5, 62, 20)).astype(np.float32)
     learnt = fit(model, "answers:classification", Examples(x, np.zeros(5), ["left_hand", "right_hand"]))
     with torch.no_grad():
-        expected = made(torch.from_numpy(x))
+        expected = module(torch.from_numpy(x))
         assert torch.equal(learnt(torch.from_numpy(x)), expected[:, [1, 0]]) and not torch.equal(*expected.T)
     with pytest.raises(ModelError, match="has no output for class 'feet'"):
         fit(model, "answers:classification", Examples(x, np.zeros(5), ["feet", "left_hand"]))
@@ -90,16 +90,16 @@ def test_outputs_are_in_the_order_of_the_datas_classes(tmp_path):
 
 def arrays(folder, **changed):
     rng = np.random.default_rng(2)
-    held = {
+    arrays_by_name = {
         "train_X.npy": rng.normal(size=(6, 20, 62)),
         "train_y.npy": np.array([0, 1, 1, 0, 1, 0]),
         "val_X.npy": rng.normal(size=(4, 20, 62)).astype(np.float32),
         "val_y.npy": np.array([1, 0, 1, 1]),
     } | changed
     folder.mkdir(exist_ok=True)
-    for name, value in held.items():
+    for name, value in arrays_by_name.items():
         np.save(folder / name, value)
-    return {name: folder / name for name in held}, held
+    return {name: folder / name for name in arrays_by_name}, arrays_by_name
 
 
 PARTS = {

@@ -41,13 +41,15 @@ def read(path: Path, **options):
     return reaching_sessions({path.name: path}, **options).assembly
 
 
-def plainly(made: dict, sample: int, back: int, width: int, *, presence: bool) -> list[int]:
+def plainly(recording: dict, sample: int, back: int, width: int, *, presence: bool) -> list[int]:
     """Count spikes of each channel in `width` steps of 4 ms that end `back` steps before a sample, spike by spike."""
     result = []
-    for row in made["spikes"]:
+    for row in recording["spikes"]:
         spikes, total = np.concatenate(row), 0
         for k in range(sample - back - width, sample - back):  # the step from sample k to sample k + 1
-            begin, end = (made["times"][0] + STEP * i if i < 0 else made["times"][i] for i in (k, k + 1))
+            begin, end = (
+                recording["times"][0] + STEP * i if i < 0 else recording["times"][i] for i in (k, k + 1)
+            )
             n = sum(1 for s in spikes if begin <= s < end)
             total += min(n, 1) if presence else n
         result.append(total)
@@ -57,14 +59,14 @@ def plainly(made: dict, sample: int, back: int, width: int, *, presence: bool) -
 @pytest.mark.parametrize("count", ["presence", "spikes"])
 def test_windows_contain_the_spikes_before_each_sample(path, count):
     assembly = read(path, bin_width=28, bins=7, lag=8, count=count)
-    made = session()
+    recording = session()
     assert assembly.dims == ("presentation", "neuroid", "time_bin") and assembly.shape == (900, 3, 7)
     assert assembly.dtype == np.uint8
     assert assembly["time_bin_end"].values.tolist() == [-8 - 28 * k for k in range(6, -1, -1)]
     assert assembly["time_bin_start"].values.tolist() == [-36 - 28 * k for k in range(6, -1, -1)]
     for sample in (0, 1, 5, 51, 60, 103, 105, 899):
         for place in range(7):
-            expected = plainly(made, sample, 2 + 7 * (6 - place), 7, presence=count == "presence")
+            expected = plainly(recording, sample, 2 + 7 * (6 - place), 7, presence=count == "presence")
             assert assembly.values[sample, :, place].tolist() == expected, (sample, place)
 
 
@@ -76,11 +78,11 @@ def test_windows_are_views_of_one_array(path):
 
 
 def test_velocity_is_a_central_difference_in_millimetres_per_second(path):
-    made, result = session(), read(path)
-    expected = [(made["cursor"][i + 1] - made["cursor"][i - 1]) / 0.008 for i in range(1, 899)]
-    given = np.c_[result["velocity_x"].values, result["velocity_y"].values]
-    np.testing.assert_allclose(given[1:-1], expected)
-    np.testing.assert_allclose(given[0], (made["cursor"][1] - made["cursor"][0]) / 0.004)
+    recording, result = session(), read(path)
+    expected = [(recording["cursor"][i + 1] - recording["cursor"][i - 1]) / 0.008 for i in range(1, 899)]
+    velocity = np.c_[result["velocity_x"].values, result["velocity_y"].values]
+    np.testing.assert_allclose(velocity[1:-1], expected)
+    np.testing.assert_allclose(velocity[0], (recording["cursor"][1] - recording["cursor"][0]) / 0.004)
 
 
 def test_reaches_begin_at_target_changes_and_are_split_in_order(path):
@@ -109,8 +111,8 @@ def test_long_reaches_are_left_out_of_their_part(path):
     assert np.unique(assembly["reach"].values[assembly["split"].values == "left out"]).tolist() == [
         3
     ]  # 190 samples
-    kept = read(path)["split"].values
-    assert (assembly["split"].values == kept)[assembly["reach"].values != 3].all()
+    split = read(path)["split"].values
+    assert (assembly["split"].values == split)[assembly["reach"].values != 3].all()
     with pytest.raises(DataError, match="a part has no reach shorter than 40 ms"):
         read(path, longest_reach=40.0)
 
@@ -124,38 +126,38 @@ def test_a_stride_restarts_with_each_reach(path):
 
 
 def test_units_sorted_and_unsorted(path):
-    made = session()
+    recording = session()
     sorted_ = read(path, units="sorted")
     assert sorted_["neuroid_id"].values.tolist() == ["M1 001 unit 1", "M1 001 unit 2", "S1 001 unit 1"]
     every = read(path, units="all", count="spikes")
     assert every["neuroid_id"].values.tolist() == [
         "M1 001 unsorted", "M1 001 unit 1", "M1 001 unit 2", "M1 002 unsorted", "S1 001 unit 1",
     ]  # fmt: skip
-    first, last = made["times"][0] - STEP, made["times"][-1]  # a window of one bin
-    expected = [((s >= first) & (s < last)).sum() for row in made["spikes"] for s in row if len(s)]
+    first, last = recording["times"][0] - STEP, recording["times"][-1]  # a window of one bin
+    expected = [((s >= first) & (s < last)).sum() for row in recording["spikes"] for s in row if len(s)]
     assert every.values.sum(axis=(0, 2)).tolist() == expected
     merged = read(path, count="spikes")
     assert np.array_equal(merged.values[:, 0], every.values[:, :3].sum(axis=1))
 
 
 def neurobench(
-    made: dict, ratio: int, steps: int, train: float
+    recording: dict, ratio: int, steps: int, train: float
 ) -> tuple[np.ndarray, np.ndarray, list[list[int]]]:
     """Return NeuroBench 2.3.0's samples of a session, from its description: windows, labels, and rows of the three parts."""
-    times, n = made["times"], len(made["times"])
+    times, n = recording["times"], len(recording["times"])
     edges = np.arange(times[0] - ratio * STEP, times[-1], STEP)
-    fired = np.zeros((len(made["spikes"]), len(edges)))
-    for channel, row in enumerate(made["spikes"]):
+    fired = np.zeros((len(recording["spikes"]), len(edges)))
+    for channel, row in enumerate(recording["spikes"]):
         for s in np.concatenate(row):
             for i in range(len(edges) - 1):
                 if edges[i] <= s < edges[i + 1]:
                     fired[channel, i + 1] = 1
     sums = np.array([fired[:, i : i + ratio].sum(axis=1) for i in range(len(edges) - ratio + 1)])
     inputs = np.array([[sums[i - k * ratio] for k in range(steps)] for i in range(n)])
-    cursor = made["cursor"].astype(np.float32)
+    cursor = recording["cursor"].astype(np.float32)
     labels = np.array([cursor[min(i + 1, n - 1)] - cursor[max(i - 1, 0)] for i in range(n)])
     labels[1:-1] /= 2
-    changed = [i for i in range(n - 1) if (made["target"][i + 1] != made["target"][i]).any()]
+    changed = [i for i in range(n - 1) if (recording["target"][i + 1] != recording["target"][i]).any()]
     reaches = list(zip([0, *changed], [*changed, n], strict=True))
     learnt = math.floor(train * len(reaches))
     checked = math.floor((len(reaches) - learnt) / 2)
@@ -168,8 +170,8 @@ def test_neurobenchs_samples_are_reproduced(path, ratio, steps):
     inputs, labels, parts = neurobench(session(), ratio, steps, 0.5)
     assembly = read(path, bin_width=4 * ratio, bins=steps, mode="neurobench-2.3")
     assert np.array_equal(assembly.values, inputs.transpose(0, 2, 1))
-    given = np.c_[assembly["velocity_x"].values, assembly["velocity_y"].values]
-    np.testing.assert_allclose(given, labels, rtol=1e-6)
+    velocity = np.c_[assembly["velocity_x"].values, assembly["velocity_y"].values]
+    np.testing.assert_allclose(velocity, labels, rtol=1e-6)
     for part, rows in zip(("train", "validate", "test"), parts, strict=True):
         assert np.flatnonzero(assembly["split"].values == part).tolist() == rows
     assert assembly["time_bin_end"].values[0] == -4
@@ -186,37 +188,39 @@ def broken(tmp_path: Path, **changes) -> Path:
 
 
 def test_times_out_of_order_and_gaps_are_refused(tmp_path):
-    made = session()
-    swapped = made["times"].copy()
+    recording = session()
+    swapped = recording["times"].copy()
     swapped[[10, 11]] = swapped[[11, 10]]
     with pytest.raises(
         DataError, match=r"loco_1.mat: times are not at intervals of 4 ms: sample 9 .*3 such intervals"
     ):
         read(broken(tmp_path, times=swapped))
-    gap = made["times"] + 1.0 * (np.arange(900) > 400)
+    gap = recording["times"] + 1.0 * (np.arange(900) > 400)
     with pytest.raises(DataError, match="sample 400 is at"):
         read(broken(tmp_path, times=gap))
 
 
 def test_no_reaches_or_too_few_are_refused(tmp_path):
-    made = session()
+    recording = session()
     with pytest.raises(DataError, match="has no reaches: 'target_pos' never changes"):
         read(broken(tmp_path, target=np.ones((900, 2))))
     with pytest.raises(DataError, match="2 reaches cannot be divided"):
         read(broken(tmp_path, target=np.where(np.arange(900) < 50, 0.0, 1.0)[:, None] * np.ones(2)))
-    lost = made["cursor"].copy()
+    lost = recording["cursor"].copy()
     lost[5, 1] = np.nan
     with pytest.raises(DataError, match="'cursor_pos' is not finite at 1 of 900 samples"):
         read(broken(tmp_path, cursor=lost))
     with pytest.raises(DataError, match=r"'cursor_pos' is \(899, 2\) in MATLAB's order, not \(900, 2\)"):
-        read(broken(tmp_path, cursor=made["cursor"][1:]))
+        read(broken(tmp_path, cursor=recording["cursor"][1:]))
     with pytest.raises(DataError, match="2 names for 3 channels"):
         read(broken(tmp_path, names=NAMES[:2]))
     with pytest.raises(DataError, match=r"channel 'M1 002' has spike times that are not finite"):
         read(
             broken(
                 tmp_path,
-                spikes=[row if i != 1 else [np.array([np.nan])] * 3 for i, row in enumerate(made["spikes"])],
+                spikes=[
+                    row if i != 1 else [np.array([np.nan])] * 3 for i, row in enumerate(recording["spikes"])
+                ],
             )
         )
 

@@ -52,9 +52,9 @@ def test_words_are_read_from_the_archive_without_unpacking(tmp_path, words):
     assert np.allclose(np.diff(assembly["time_bin_start"].values), 1 / 16)
     for name, sound in list(words.items())[2:20:5]:
         row = ids.index(name.removeprefix("./").removesuffix(".wav"))
-        held = np.frombuffer(sound[44:], "<i2")
-        assert np.array_equal(assembly.values[row, 0, : len(held)], held)
-        assert not assembly.values[row, 0, len(held) :].any()
+        samples = np.frombuffer(sound[44:], "<i2")
+        assert np.array_equal(assembly.values[row, 0, : len(samples)], samples)
+        assert not assembly.values[row, 0, len(samples) :].any()
 
 
 def test_an_enclosing_folder_and_compression_make_no_difference(tmp_path, words):

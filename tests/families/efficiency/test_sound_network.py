@@ -75,8 +75,8 @@ def test_m5_costs_what_the_published_baselines_cost(shape, made, footprint, dens
 def test_a_network_learns_to_classify_sounds_reproducibly():
     model = small()
     measurement = inference(model, sounds())
-    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
-    assert (named == measurement.target.values).mean() > 0.9
+    predicted = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (predicted == measurement.target.values).mean() > 0.9
     drawn, threads = torch.get_rng_state(), torch.get_num_threads()
     again = inference(small(), sounds())
     assert np.array_equal(measurement.source.values, again.source.values)
@@ -89,8 +89,8 @@ def test_new_words_are_learnt_from_examples_without_changing_the_others():
     model = small(last_layer="prototypes")
     data = sounds(classes=5, each=18)
     measurement = inference(model, data, task="incremental", shots=5)
-    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
-    assert (named == measurement.target.values).mean() > 0.8
+    predicted = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (predicted == measurement.target.values).mean() > 0.8
     base = inference(model, sounds(classes=5, each=18), task="incremental", shots=5)
     first = measurement.source["session"].values == 0
     last = measurement.source["session"].values == 3
@@ -142,8 +142,8 @@ def test_a_spiking_network_of_the_published_size_costs_what_was_published_and_le
         learning_rate=0.02,
     )
     measurement = inference(model, sounds(each=36, swelling=True))
-    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
-    assert (named == measurement.target.values).mean() > 0.7
+    predicted = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (predicted == measurement.target.values).mean() > 0.7
     operations = sum(layer.dense for layer in measurement.trace.layers.values())
     assert operations / measurement.trace.samples == 50 * (12 * 32 + 32 * 32 * 2 + 32 * 4)
     assert sum(layer.macs for layer in measurement.trace.layers.values()) == 0
@@ -157,6 +157,6 @@ def test_a_spiking_network_of_the_published_size_costs_what_was_published_and_le
 
 def test_prototypes_support_hearing():
     measurement = inference(prototypes(id="p", hearing=BANDS), sounds())
-    named = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
-    assert (named == measurement.target.values).mean() > 0.9
+    predicted = measurement.source["choice"].values[measurement.source.values.argmax(axis=1)]
+    assert (predicted == measurement.target.values).mean() > 0.9
     assert measurement.trace.weights.parameters == 4 * 12 + 4

@@ -133,10 +133,10 @@ def test_opus_of_another_format_is_refused(tmp_path, sessions):
     import soundfile
 
     name = "MSWC/pt/clips/pt-one/common_voice_pt_0.opus"
-    held = io.BytesIO()
-    soundfile.write(held, np.zeros((4800, 2)), 48000, format="OGG", subtype="OPUS")
+    buffer = io.BytesIO()
+    soundfile.write(buffer, np.zeros((4800, 2)), 48000, format="OGG", subtype="OPUS")
     with pytest.raises(DataError, match="has 2 channels, not one"):
-        read_sessions(tar(tmp_path / "stereo.tar", {**sessions, name: held.getvalue()}))
+        read_sessions(tar(tmp_path / "stereo.tar", {**sessions, name: buffer.getvalue()}))
     with pytest.raises(DataError, match="has 16000 samples per second, but the spec's reader declares 48000"):
         read_sessions(tar(tmp_path / "slow.tar", {**sessions, name: opus(np.zeros(1600), 16000)}))
     with pytest.raises(DataError, match=r"lasts 1\.\d+ s, longer than 1 s"):

@@ -82,10 +82,10 @@ def test_commands_are_pinned_validated_and_scored(
     assert set(result) == {(benchmark, model) for benchmark in BENCHMARKS[1:] for model in models}
     for benchmark in BENCHMARKS[1:]:
         path = repository / "specs" / "benchmarks" / f"{benchmark}.yaml"
-        wanted = yaml.safe_load(path.read_text(encoding="utf-8"))["metrics"]
+        metrics = yaml.safe_load(path.read_text(encoding="utf-8"))["metrics"]
         for model in models:
             record = result[benchmark, model]
-            assert record["status"] == "scored" and sorted(record["scores"]) == sorted(wanted)
+            assert record["status"] == "scored" and sorted(record["scores"]) == sorted(metrics)
         constant = result[benchmark, "constant"]["scores"]["accuracy"]
         assert constant["value"] == pytest.approx(0) and constant["raw"] == pytest.approx(1 / 12)
         for model in ("prototypes.bands", "bands.commands"):

@@ -48,7 +48,7 @@ def by_hand(module, x):
     """Count effective operations sample by sample, from the formula of attention."""
     a, total = module.attention, 0.0
     for item in x:
-        q, k, v = (given[0] for given in module.given(item[None]))
+        q, k, v = (arguments[0] for arguments in module.given(item[None]))
         if a.in_proj_weight is None:
             weights = (a.q_proj_weight, a.k_proj_weight, a.v_proj_weight)
         else:
@@ -192,8 +192,8 @@ def test_layers_of_transformers_are_the_sum_of_their_parts(kind):
     torch.manual_seed(0)
     layer = kind(WIDE, HEADS, 12, batch_first=True).eval()
     x = sparse(3)
-    given = {"src": x} if kind is nn.TransformerEncoderLayer else {"tgt": x, "memory": x}
-    looks = len(given)
-    _, _, dense = counted(layer, [given])
+    arguments = {"src": x} if kind is nn.TransformerEncoderLayer else {"tgt": x, "memory": x}
+    looks = len(arguments)
+    _, _, dense = counted(layer, [arguments])
     assert dense == looks * (4 * LENGTH * WIDE**2 + 2 * LENGTH**2 * WIDE) + 2 * LENGTH * WIDE * 12
-    assert list(itertools.chain(given)) and counted(layer, [given]) == counted(layer, [given])
+    assert list(itertools.chain(arguments)) and counted(layer, [arguments]) == counted(layer, [arguments])

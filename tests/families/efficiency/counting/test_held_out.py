@@ -256,8 +256,8 @@ def test_activations_are_named_after_the_calling_module():
             return torch.relu(self.inner(x))
 
     trace = counted(Mixed(), torch.rand(2, 3, 4))
-    named = {name for name, layer in trace.layers.items() if layer.elements}
-    assert named == {"inner.0", "inner.1", "inner.2", "inner.3", "functional.relu"}
+    active = {name for name, layer in trace.layers.items() if layer.elements}
+    assert active == {"inner.0", "inner.1", "inner.2", "inner.3", "functional.relu"}
 
 
 def test_strides_may_be_lists():

@@ -249,9 +249,11 @@ def test_sequences_as_long_as_their_batch_are_classified_by_sample(kind):
     class Whole(nn.Module):
         def __init__(self):
             super().__init__()
-            made = getattr(nn, kind)
+            layer_class = getattr(nn, kind)
             self.layer = (
-                made(8, 2, batch_first=True) if kind == "MultiheadAttention" else made(8, 5, batch_first=True)
+                layer_class(8, 2, batch_first=True)
+                if kind == "MultiheadAttention"
+                else layer_class(8, 5, batch_first=True)
             )
 
         def forward(self, x):

@@ -62,10 +62,13 @@ def forgets(net, x):
 @pytest.mark.parametrize("metrics", [["effective_macs"], ["latency", "peak_memory", "effective_macs"]])
 def test_everything_a_network_writes_to_is_restored(mode, function, metrics):
     network, x = nn.Sequential(Net(function), nn.Linear(3, 2)), torch.rand(6, 8)
-    given, held = x.clone(), {name: value.clone() for name, value in network.state_dict().items()}
+    inputs_before, state_before = (
+        x.clone(),
+        {name: value.clone() for name, value in network.state_dict().items()},
+    )
     first = nl.cost(network, [x, x], metrics, mode)["effective_macs"]
-    assert torch.equal(x, given)
-    assert all(torch.equal(value, held[name]) for name, value in network.state_dict().items())
+    assert torch.equal(x, inputs_before)
+    assert all(torch.equal(value, state_before[name]) for name, value in network.state_dict().items())
     again = nl.cost(network, [x, x], ["effective_macs"], mode)["effective_macs"]
     assert first.value == again.value > 0
 

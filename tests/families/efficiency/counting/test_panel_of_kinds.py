@@ -49,9 +49,9 @@ class Counted:
         self.note(layer, x, done, x.shape[0] * w.size if places is None else places)
 
     def note(self, layer, x, done, dense):
-        held = self._layers.setdefault(layer, [True, 0])
-        held[0] &= bool(np.isin(x, (-1, 0, 1)).all())
-        held[1] += done
+        entry = self._layers.setdefault(layer, [True, 0])
+        entry[0] &= bool(np.isin(x, (-1, 0, 1)).all())
+        entry[1] += done
         self.dense += dense
 
     def gates(self, *pairs):

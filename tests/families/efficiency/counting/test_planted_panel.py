@@ -143,10 +143,10 @@ PRODUCTS = {
 
 
 def cell():
-    made = nn.RNNCell(WIDTH, WIDTH, bias=False)
+    rnn_cell = nn.RNNCell(WIDTH, WIDTH, bias=False)
     with torch.no_grad():
-        made.weight_ih.copy_(weights(WIDTH, WIDTH))
-    return made
+        rnn_cell.weight_ih.copy_(weights(WIDTH, WIDTH))
+    return rnn_cell
 
 
 def first_layer(x):

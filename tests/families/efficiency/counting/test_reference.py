@@ -95,10 +95,12 @@ def oracle(reference):
     finally:
         sys.path.remove(str(folder))
         sys.dont_write_bytecode = write
-    held = np.load(folder / "data_digits_test.npz")
-    shape = held["spikes_shape"]
-    x, y = torch.from_numpy(held["X"]), torch.from_numpy(held["y"])
-    spikes = torch.from_numpy(np.unpackbits(held["spikes_packed"])[: np.prod(shape)].reshape(shape)).float()
+    archive = np.load(folder / "data_digits_test.npz")
+    shape = archive["spikes_shape"]
+    x, y = torch.from_numpy(archive["X"]), torch.from_numpy(archive["y"])
+    spikes = torch.from_numpy(
+        np.unpackbits(archive["spikes_packed"])[: np.prod(shape)].reshape(shape)
+    ).float()
     special = {
         "snn_leaky_analog_input": x[:, None, :].repeat(1, 10, 1),
         "mlp_relu_binary_input": (x > 0.5).float(),

@@ -124,9 +124,9 @@ def test_state_of_nested_snntorch_layers_is_reset_and_not_in_the_footprint():
     trace = counted(net, needs=("weights",)).weights
     assert trace.buffer_bytes == bare.buffer_bytes == 20
     assert trace.state_bytes == 7 * 5 * 4
-    kept = net[0][1].mem
+    membrane = net[0][1].mem
     counted(net, torch.rand(3, 6))
-    assert net[0][1].mem is kept
+    assert net[0][1].mem is membrane
 
 
 def test_neuron_operations_are_updates_times_operations_per_update():

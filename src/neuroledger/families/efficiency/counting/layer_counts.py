@@ -338,7 +338,7 @@ class Tally:
         elif entry is None or entry[1].fan_out is not fan_out:
             if entry is not None:
                 entry[1].flush(None)
-                self._book(*entry)
+                self._add_totals(*entry)
             entry = self._row_buffers[name, role] = (self.layer(name), RowBuffer(fan_out, self.scratch))
         return entry[1]
 
@@ -455,7 +455,7 @@ class Tally:
             for layer, row_buffer in self._row_buffers.values():
                 if last:
                     row_buffer.flush(None)
-                self._book(layer, row_buffer)
+                self._add_totals(layer, row_buffer)
         if not self._pending and not last:
             return
         for (layer, count, _), amount in zip(self._pending, self._fetch(), strict=True):
@@ -467,7 +467,7 @@ class Tally:
             self.scratch.release()
 
     @staticmethod
-    def _book(layer: Layer, row_buffer: RowBuffer) -> None:
+    def _add_totals(layer: Layer, row_buffer: RowBuffer) -> None:
         total, ternary = row_buffer.fetch()
         layer.acs += ternary
         layer.macs += total - ternary

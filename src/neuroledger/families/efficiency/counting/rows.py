@@ -377,7 +377,7 @@ class RowBuffer:
         if 4 * count > self._room or not rows.is_cpu:
             if self._filled:
                 self.flush(batch)
-            self._weigh(batch, size, leading, rows)
+            self._count_rows(batch, size, leading, rows)
             return
         if self._buffer is None or self._buffer.dtype != rows.dtype or self._filled + count > self._room:
             rows = self._make_room(rows, batch)
@@ -395,7 +395,7 @@ class RowBuffer:
         """Add an input whose rows have the given shape: like ``add``, but faster if few rows are pending."""
         count = shape[0]
         if IN_PLACE <= count * shape[1] <= PIECE and count == size and len(leading) == 1:
-            if not self._in_place(x, shape, batch):
+            if not self._sum_in_place(x, shape, batch):
                 self.add(x.reshape(shape), leading, batch, size)
             return
         filled = self._filled + count
@@ -411,7 +411,7 @@ class RowBuffer:
         array[self._filled : filled] = values.reshape(shape)
         self._note(batch, size, leading, count)
 
-    def _in_place(self, x: Tensor, shape: tuple[int, int], batch: int) -> bool:
+    def _sum_in_place(self, x: Tensor, shape: tuple[int, int], batch: int) -> bool:
         """Sum rows of zeros and ones, one per sample, without copying; return whether they are such rows.
 
         This runs at every step of a spiking layer, whose weights have filled the cache: all objects that it needs are
@@ -420,7 +420,7 @@ class RowBuffer:
         spikes = self._spikes
         if spikes is None or spikes.batch != batch:
             self._add_spikes()
-            spikes = self._opened(x, shape, batch)
+            spikes = self._start_spikes(x, shape, batch)
             if spikes is None:
                 return False
         rows = x if x.dim() == 2 else x.reshape(shape)
@@ -436,7 +436,7 @@ class RowBuffer:
         np.add(spikes.sums, spikes.added, out=spikes.sums)
         return True
 
-    def _opened(self, x: Tensor, shape: tuple[int, int], batch: int) -> _Spikes | None:
+    def _start_spikes(self, x: Tensor, shape: tuple[int, int], batch: int) -> _Spikes | None:
         """Return the sums of spikes of this batch; None if some rows are not spikes or sums would not be exact."""
         if batch in (self._analogue, self._mixed) or not x.is_cpu or x.dtype not in FLOATS:
             return None
@@ -489,9 +489,9 @@ class RowBuffer:
             if self._single and whole and self._segments[-1][0] != batch:
                 if isinstance(ternary, bool):
                     total = self._scratch.total(rows, self.fan_out)
-                    self._book(total, total if ternary else 0.0)
+                    self._add_totals(total, total if ternary else 0.0)
                 else:
-                    self._emit(self._scratch.operations_per_row(rows, self.fan_out), ternary)
+                    self._add_operations(self._scratch.operations_per_row(rows, self.fan_out), ternary)
             else:
                 amounts, start = self._scratch.operations_per_row(rows, self.fan_out, binary=binary), 0
                 for of, size, leading, count in self._segments:
@@ -506,18 +506,18 @@ class RowBuffer:
                     start += count
             self._segments.clear()
             self._filled, self._single = 0, True
-        self._close(batch)
+        self._complete_batch(batch)
 
-    def _close(self, batch: int | None) -> None:
+    def _complete_batch(self, batch: int | None) -> None:
         """Complete the samples of any batch other than ``batch``."""
         if self._open is not None and self._open[0] != batch:
             _, amounts, ternary = self._open
             self._open = None
-            self._emit(amounts, ternary)
+            self._add_operations(amounts, ternary)
 
-    def _weigh(self, batch: int, size: int, leading: Sequence[int], rows: Tensor) -> None:
+    def _count_rows(self, batch: int, size: int, leading: Sequence[int], rows: Tensor) -> None:
         """Count rows of one batch."""
-        self._close(batch)
+        self._complete_batch(batch)
         if rows.is_cpu and rows.numel() <= PIECE and not rows.is_contiguous():
             rows = rows.contiguous()  # they are read several times
         has_samples = _has_samples(size, leading)
@@ -533,7 +533,7 @@ class RowBuffer:
         ternary, binary = (False, False) if analogue else self._scratch.classify(rows)
         if ternary is False and has_samples and self._open is None:
             self._analogue = batch
-            self._book(self._scratch.total(rows, self.fan_out), 0.0)
+            self._add_totals(self._scratch.total(rows, self.fan_out), 0.0)
         else:
             self.fold(
                 batch,
@@ -547,17 +547,17 @@ class RowBuffer:
         self, batch: int, size: int, leading: Sequence[int], per_row: Tensor, ternary: Tensor | bool
     ) -> None:
         """Add operations given by row to their samples."""
-        self._close(batch)
+        self._complete_batch(batch)
         has_samples = _has_samples(size, leading)
         if has_samples and (ternary is False or self._analogue == batch):
             # No sample of this batch is ternary, and none can become so again.
             if self._open is not None:
-                self._emit(self._open[1], False)
+                self._add_operations(self._open[1], False)
             self._open, self._analogue = None, batch
-            self._emit(per_row, False)
+            self._add_operations(per_row, False)
             return
         if not has_samples:
-            self._emit(per_row, ternary)
+            self._add_operations(per_row, ternary)
             return
         if len(leading) != 1 or leading[0] != size:
             first = leading[0] == size
@@ -575,23 +575,23 @@ class RowBuffer:
             ternary = so_far
         self._open = (batch, amounts + per_row, ternary)
 
-    def _emit(self, amounts: Tensor, ternary: Tensor | bool) -> None:
+    def _add_operations(self, amounts: Tensor, ternary: Tensor | bool) -> None:
         if amounts.is_cpu:
             numbers = amounts.numpy()
             total = float(numbers.sum(dtype=np.float64))
             if isinstance(ternary, bool):
-                self._book(total, total if ternary else 0.0)
+                self._add_totals(total, total if ternary else 0.0)
             else:
-                self._book(total, float(numbers.sum(dtype=np.float64, where=ternary.numpy())))
+                self._add_totals(total, float(numbers.sum(dtype=np.float64, where=ternary.numpy())))
             return
         amounts = amounts.to(torch.float64)
         every = amounts.sum()
         if isinstance(ternary, bool):
-            self._book(every, every if ternary else torch.zeros_like(every))
+            self._add_totals(every, every if ternary else torch.zeros_like(every))
         else:
-            self._book(every, torch.dot(amounts, ternary.to(torch.float64)))
+            self._add_totals(every, torch.dot(amounts, ternary.to(torch.float64)))
 
-    def _book(self, total: Tensor | float, ternary: Tensor | float) -> None:
+    def _add_totals(self, total: Tensor | float, ternary: Tensor | float) -> None:
         if isinstance(total, torch.Tensor):
             self._scratch.due = True
             self.due.append(
