@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from neuroledger.data.file_names import expression, fields_of, matching, tail, written
+from neuroledger.data.file_names import Pattern, expression, fields_of, matching, tail, written
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,16 @@ def test_a_star_of_a_list_means_folders_too_and_the_order_stays() -> None:
         and matching("c*", names) == []
         and matching("x?y*", names) == ["x/y/a.zip"]
     )
+
+
+@pytest.mark.parametrize("pattern", ["a.fif", "{subject}_{run:2}*?.fif", "{session_label}"])
+def test_well_formed_placeholders_are_accepted(pattern: str) -> None:
+    assert TypeAdapter(Pattern).validate_python(pattern) == pattern
+
+
+@pytest.mark.parametrize("pattern", ["{Subject}", "{subject", "subject}", "{subject:x}", "{}", "{a1}"])
+def test_malformed_placeholders_are_refused(pattern: str) -> None:
+    with pytest.raises(
+        ValidationError, match=r"write a placeholder as \{name\} or \{name:2\}, with the name in"
+    ):
+        TypeAdapter(Pattern).validate_python(pattern)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from neuroledger.data import screen
 from neuroledger.data.images import decode
-from neuroledger.data.screen import place, place_image, placement, shown, spanning
+from neuroledger.data.screen import place, place_image, placement, shown, shown_as, spanning
+from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, RequestError
 from tests.models.drawn_stimuli import drawn
 
@@ -128,3 +134,88 @@ def test_degrees_are_said_once_or_alike() -> None:
     assert spanning(drawn(1, columns={"degrees": [4.0]}), 8).degrees is None
     with pytest.raises(RequestError, match="spans 8 degrees, the benchmark states 4: correct one of them"):
         spanning(drawn(1, degrees=8.0), 4)
+
+
+@pytest.mark.parametrize(("source", "target"), [(0, 8), (8, 0), (-8, 8), (8, -8)])
+def test_visual_angles_are_positive(source: float, target: float) -> None:
+    with pytest.raises(ValueError, match=f"^visual degrees must be positive, got {source} and {target}$"):
+        placement((4, 4), source, target)
+
+
+def test_the_box_is_centred_on_larger_equal_and_smaller_screens() -> None:
+    assert placement((4, 6), 4, 8) == ((8, 12), (2, 3, 6, 9), True)
+    assert placement((5, 3), 8, 8) == ((5, 3), (0, 0, 5, 3), True)
+    assert placement((8, 12), 8, 4) == ((4, 6), (2, 3, 6, 9), False)
+
+
+def test_stimuli_that_need_no_placement_are_returned_unchanged() -> None:
+    drawing = drawn(1, degrees=4.0)
+    words = StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"]}))
+    as_is = spanning(drawn(1), None, "as_is")
+    assert place(drawing, None) is drawing and place(drawing, 4) is drawing
+    assert place(words, 8) is words
+    assert as_is.as_is and place(as_is, 8) is as_is
+    with pytest.raises(RequestError, match=r"^`screen: as_is` places no stimulus: remove `visual_degrees`$"):
+        spanning(drawn(1), 8, "as_is")
+
+
+def test_a_set_is_placed_once_on_a_positive_screen() -> None:
+    placed = place(drawn(1, degrees=4.0), 8)
+    with pytest.raises(RequestError, match=r"is on a screen already$"):
+        place(placed, 16)
+    for degrees in (0, -1):
+        with pytest.raises(
+            RequestError, match=f"^the model's screen has {degrees} degrees: visual degrees must be positive$"
+        ):
+            place(drawn(1, degrees=4.0), degrees)
+
+
+def test_the_number_of_stimuli_with_invalid_degrees_is_reported() -> None:
+    for degrees, suffix in (([0.0, 4.0, 4.0], ""), ([0.0, -1.0, float("inf")], ", nor of 2 more")):
+        with pytest.raises(DataError) as caught:
+            place(drawn(3, columns={"degrees": degrees}), 8)
+        assert str(caught.value) == (
+            f"stimulus set 'drawn': `degrees` of 's000' is not a positive number{suffix}"
+        )
+
+
+def test_the_largest_screen_is_allowed_and_one_pixel_more_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen, "MAX_PIXELS", 16 * 24)
+    screen._check_size((8, 12), "x", 4, 8)
+    monkeypatch.setattr(screen, "MAX_PIXELS", 16 * 24 - 1)
+    with pytest.raises(DataError) as caught:
+        screen._check_size((8, 12), "x", 4, 8)
+    assert str(caught.value) == (
+        "image of 'x', 8 x 12 pixels for 4 degrees, needs a screen of 16 x 24 pixels for 8 degrees, "
+        "the limit is 383: check the degrees"
+    )
+    with pytest.raises(DataError) as caught:
+        screen._check_size((8, 12), "x", 80, 2)
+    assert str(caught.value) == (
+        "image of 'x', 8 x 12 pixels for 80 degrees, has no pixels on a screen of 2 degrees: check the degrees"
+    )
+
+
+class _Immediate:
+    """An executor that computes at once, so that the number of computed images is known."""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments))
+        return future
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 4, 9])
+def test_images_come_in_order_and_at_most_so_many_ahead(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stimuli, computed = drawn(5, size=(4, 4)), list[bytes]()
+
+    def make(image: Image.Image) -> bytes:
+        computed.append(image.tobytes())
+        return image.tobytes()
+
+    monkeypatch.setattr(screen, "pool", _Immediate)
+    images = shown_as(stimuli, stimuli.ids, make, ahead=ahead)
+    results = [next(images)]
+    assert len(computed) == min(ahead, 5)
+    results += images
+    assert results == computed == [image.tobytes() for image in shown(stimuli, stimuli.ids)]

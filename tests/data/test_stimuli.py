@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from PIL import Image
 
 from neuroledger.data import stimuli as module
 from neuroledger.data.stimuli import StimulusFiles, StimulusSet, further_sets, read_table, safe_members
@@ -76,7 +80,10 @@ def test_the_content_of_a_set_is_hashed_as_it_always_was() -> None:
 
 
 def test_a_notebook_shows_some_of_the_pictures_and_what_is_known() -> None:
+    (encoded, *_) = re.findall(r'src="data:image/png;base64,([^"]+)"', drawn(1, size=(100, 50))._repr_html_())
+    assert Image.open(io.BytesIO(base64.b64decode(encoded))).size == (64, 32)
     page = drawn(14, degrees=8.0, size=(4, 4))._repr_html_()
+    assert "size on the screen" in page and "8°" in page and "stimulus_id, filename" in page
     assert page.count("<img ") == 12 and 'title="s000"' in page and 'title="s012"' not in page
     assert "14" in page and "stimulus_id, filename" in page and "8°" in page and "size on the screen" in page
     assert 'src="data:image/png;base64,' in page
