@@ -37,10 +37,7 @@ OPERATIONS: Final = {
     "effective_acs": "Effective_ACs",
     "dense_operations": "Dense",
 }
-NEURONS: Final = {
-    "neuron_operations": "Effective Neuron Ops",
-    "dense_neuron_operations": "Neuron Dense Ops",
-}
+NEURONS: Final = {"neuron_operations": "Effective Neuron Ops", "dense_neuron_operations": "Neuron Dense Ops"}
 COUNTS: Final = frozenset({"parameter_count", "footprint"})
 
 

@@ -212,13 +212,7 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
 
 
 def boxes_by_frame(
-    boxes: Array,
-    rules: BoxRules,
-    *,
-    frame_us: int,
-    camera: Sequence[int],
-    frame: Sequence[int],
-    pool: int,
+    boxes: Array, rules: BoxRules, *, frame_us: int, camera: Sequence[int], frame: Sequence[int], pool: int
 ) -> Mapping[int, str]:
     """Return for every labelled frame the boxes that count as JSON, ``[[label, x1, y1, x2, y2], …]``.
 

@@ -42,11 +42,7 @@ def nir(
 
 @builder("onnx", version=1, takes=TAKES, gives=answering("classification", "regression"))
 def onnx(
-    *,
-    id: str,
-    shape: tuple[Positive, ...],
-    weights: Mapping[str, Path] | None = None,
-    device: str = "cpu",
+    *, id: str, shape: tuple[Positive, ...], weights: Mapping[str, Path] | None = None, device: str = "cpu"
 ) -> Learner:
     """An ONNX graph with one input (sample, ``shape``), whose file ``weights`` name."""
     require("onnx", "onnx")

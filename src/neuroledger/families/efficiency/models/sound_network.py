@@ -85,10 +85,7 @@ def _tasks(last_layer: str) -> tuple[Task, ...]:
 
 
 @builder(
-    "sound_network",
-    version=1,
-    takes=TAKES,
-    gives=lambda values: answering(*_tasks(values["last_layer"])),
+    "sound_network", version=1, takes=TAKES, gives=lambda values: answering(*_tasks(values["last_layer"]))
 )
 def sound_network(
     *,

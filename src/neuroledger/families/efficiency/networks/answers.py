@@ -115,11 +115,7 @@ def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict
 
 
 def run_network(
-    model: Learner,
-    module: nn.Module,
-    inputs: Singles | Presentations,
-    count: tuple[Need, ...],
-    mode: Mode,
+    model: Learner, module: nn.Module, inputs: Singles | Presentations, count: tuple[Need, ...], mode: Mode
 ) -> tuple[Array, Trace]:
     """Run the module on all inputs in batches; return its outputs and the trace of costs."""
     import torch
