@@ -1,7 +1,7 @@
-"""Runs in an environment of Brain-Score's language side: its benchmarks, with packages made here in the place of its buckets.
+"""Runs in the environment of Brain-Score's language benchmarks: scores them on simulated packages.
 
-``python -m tests.parity.language_peer FOLDER [SECONDS]``: as :mod:`tests.parity.peer`, into ``FOLDER/language.json``. The
-suites of SyntaxGym are the real ones, which its package carries; recordings and reading times are simulated.
+``python -m tests.parity.language_peer FOLDER [SECONDS]`` works like :mod:`tests.parity.peer`, and writes
+``FOLDER/language.json``. The suites of SyntaxGym are real, from its package; recordings and reading times are simulated.
 """
 
 import json
@@ -26,13 +26,13 @@ from tests.parity.stored_reader import FEATURES, features_of, time_of, word_of
 
 warnings.filterwarnings("ignore")
 NOUNS = ["cat", "dog", "house", "road", "river", "king", "song", "stone", "tree", "wind"]
-# Keys of the registry that its released package has under a longer name.
+# Keys of the registry with a longer name in the released package.
 RELEASED = {f"{name}-linear": f"{name}-linear-shuffle" for name in ("Blank2014", "Fedorenko2016")}
 VERBS = ["sees", "finds", "follows", "leaves", "builds", "hears"]
 
 
 class Reader:
-    """The made-up subject on their interface."""
+    """The simulated reader with Brain-Score's interface."""
 
     def __init__(self):
         self.recorded, self.task = False, None
@@ -71,7 +71,7 @@ def sentences(rng, count):
 
 
 def responses(rng, texts, passages, neuroids, noise=1.5):
-    """Recordings that mix what the subject responds with, in the context of the passage."""
+    """Recordings as mixtures of the reader's responses in the context of the passage."""
     read, seen = [], {}
     for text, passage in zip(texts, passages):
         seen.setdefault(passage, []).append(text)
@@ -92,13 +92,13 @@ def write(folder, name, values, coords, dims=("presentation", "neuroid"), cls=Ne
 
 
 def packages(folder, seed):
-    """Every assembly of the registry that a benchmark uses, and running text."""
+    """Write every assembly of the registry that a benchmark uses, and continuous text."""
     rng = np.random.default_rng([seed, 1])
     texts = sentences(rng, 120)
     experiment = ["243sentences"] * 60 + ["384sentences"] * 60
     labels = [f"passage {n // 4 % 15}" if n < 60 else f"text {n // 4}" for n in range(120)]
     values = responses(rng, texts, labels, 8)
-    values[:60, :2] = np.nan  # not everybody took part in both experiments
+    values[:60, :2] = np.nan  # some subjects took part in one experiment only
     values[60:, -2:] = np.nan
     coords = {"stimulus_id": [f"{experiment[n]}.{n}" for n in range(120)], "stimulus": texts, "experiment": experiment,
               "passage_label": labels, "passage_index": [n // 4 for n in range(120)], "story": labels}  # fmt: skip
@@ -149,7 +149,7 @@ def packages(folder, seed):
 
 
 def in_place(folder):
-    """Files of the folder in the place of the buckets and sites that their loaders ask."""
+    """Let the peer's loaders read files of the folder instead of buckets and web sites."""
     import requests
     from brainscore_language.utils import s3
 
@@ -167,7 +167,7 @@ def in_place(folder):
 
 
 def scored(key):
-    """Raw score, ceiling and score of one benchmark; ceilings that they fetch are computed by the code they were made by."""
+    """Raw score, ceiling and score of one benchmark; stored ceilings are recomputed by the code that produced them."""
     import brainscore_language
     from brainscore_language.benchmarks.blank2014.ceiling import ExtrapolationCeiling
     from brainscore_language.benchmarks.pereira2018 import benchmark as pereira
@@ -184,7 +184,7 @@ def scored(key):
 
 
 def main(folder, seconds):
-    """Packages, then every benchmark."""
+    """Write the packages, then score every benchmark."""
     began = time.monotonic()
     asked = json.loads((folder / "jobs.json").read_text())
     files = folder / "texts"

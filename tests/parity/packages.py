@@ -1,7 +1,7 @@
-"""Runs in Brain-Score's own environment: packages from a seed, in the layouts of its packaging scripts, by its own library.
+"""Runs in Brain-Score's own environment: writes simulated packages from a seed, in its layouts, by its own library.
 
-One rule for each family of data sets. What the files hold is simulated: responses are mixtures of what the stored features of
-the model hold, plus noise, and people answer rightly more often where a stimulus is easy.
+There is one function for each family of data sets. Responses are mixtures of the stored features of the model, plus noise,
+and simulated subjects answer correctly more often for easy stimuli.
 """
 
 import zipfile
@@ -25,7 +25,7 @@ from PIL import Image
 from tests.parity.forms import shaped
 
 HIDDEN, FEATURES = 6, 40
-# Where the features of the model lie: ten maps of four places.
+# Positions of the model's features: ten maps with four positions each.
 PLACES = dict(
     zip(("channel", "channel_x", "channel_y"), np.indices((10, 2, 2)).reshape(3, FEATURES), strict=True)
 )
@@ -42,7 +42,7 @@ REGIONS = ["V1", "V2", "V4", "IT"]
 
 
 class Packages:
-    """What has been written so far, and the model that answers about all of it."""
+    """The packages written so far, and the model's features and labels for all stimuli."""
 
     def __init__(self, folder, listed, seed, odd=False, forms=()):
         self.folder, self.listed, self.seed, self.odd, self.forms = folder, listed, seed, odd, forms
@@ -51,16 +51,16 @@ class Packages:
         self.hidden, self.features, self.labels, self.tables, self.written = {}, {}, {}, {}, []
 
     def some(self, number):
-        """So many, with oddities a seventh more; in the form of few a tenth less."""
+        """The number; a seventh larger with `odd`, and a tenth smaller in the form `few`."""
         number = number + number // 7 if self.odd else number
         return number - number // 10 if "few" in self.forms else number
 
     def begin(self, key):
-        """What is drawn for a data set does not depend on those before it."""
+        """Seed the generator for a data set, independently of the previous ones."""
         self.rng = np.random.default_rng([self.seed, zlib.crc32(key.encode())])
 
     def table(self, key, columns, said=None, decides="truth", numbered=False, legacy=False):
-        """Stimuli with the columns of their layout and an image each; ``said`` are the labels that the model gives."""
+        """Write stimuli with the columns of their layout and images; ``said`` are the labels that the model predicts."""
         names = self.listed["stimuli"][key]
         if names["csv"] in self.tables:
             return self.tables[names["csv"]]
@@ -69,7 +69,7 @@ class Packages:
         ids = [f"{stem.replace('_', '').replace('-', '')}{n:04d}" for n in range(count)]
         if self.odd:
             ids = [f"{one[:4]}é β,{one[4:]} {'x' * (n % 3)}" for n, one in enumerate(ids)]
-        if numbered:  # a stimulus is called by the number of its row
+        if numbered:  # the id of a stimulus is its row number
             ids = [str(n) for n in range(count)]
         rows = pd.DataFrame({"stimulus_id": ids, **columns, "filename": [f"{one}.png" for one in ids]})
         classes = columns.get(decides)
@@ -100,19 +100,19 @@ class Packages:
         return self.tables[self.listed["stimuli"][key]["csv"]]
 
     def wrong(self, truth, choices, easy=0.6):
-        """Answers that are the truth with some probability, and any choice otherwise."""
+        """Answers that are correct with some probability, and random otherwise."""
         right = self.rng.random(len(truth)) < easy
         return [t if r else choices[self.rng.integers(len(choices))] for t, r in zip(truth, right)]
 
     def recorded(self, ids, neuroids, repetitions, noise=1.0):
-        """Responses ``(presentation, neuroid)``, the repetitions of a stimulus together."""
+        """Responses ``(presentation, neuroid)``, grouped by stimulus."""
         signal = np.stack([self.hidden[id] for id in ids]) @ self.rng.normal(size=(HIDDEN, neuroids))
         signal /= signal.std(axis=0)
         shape = (len(ids) * repetitions, neuroids)
         return np.repeat(signal, repetitions, axis=0) + noise * self.rng.normal(size=shape)
 
     def write(self, key, assembly, **attrs):
-        """The assembly under the registry's file name."""
+        """Write the assembly with the registry's file name."""
         assembly = shaped(oddly(self, assembly) if self.odd else assembly, self.forms)
         assembly.attrs.update(attrs)
         name = self.listed["assemblies"][key]
@@ -121,7 +121,7 @@ class Packages:
 
 
 def oddly(make, assembly):
-    """The same with a coordinate more, some last repetitions missing, and presentations in no order."""
+    """The assembly with an additional coordinate, some last repetitions missing, and presentations in random order."""
     if list(assembly.dims).count("presentation") != 1 or "stimulus_id" not in assembly.coords:
         return assembly
     cls, ids = type(assembly), assembly["stimulus_id"].values.astype(str)
@@ -162,12 +162,12 @@ def binned(starts, width):
 
 
 def cycle(values, count):
-    """The values in turn."""
+    """The values, repeated cyclically."""
     return [values[n % len(values)] for n in range(count)]
 
 
 def units(regions, per, **more):
-    """Coordinates of neuroids of several regions, some of each animal."""
+    """Coordinates of neuroids of several regions and animals."""
     count = per * len(regions)
     coords = {
         "neuroid_id": ("neuroid", [f"n{n}" for n in range(count)]), "region": ("neuroid", np.repeat(regions, per)),
@@ -176,7 +176,7 @@ def units(regions, per, **more):
 
 
 def majajhong(make, key):
-    """Neuroid first, repeated presentations, one bin; or bins of ten milliseconds."""
+    """Neuroids as the first dimension, repeated presentations, one time bin or bins of 10 ms."""
     stimuli = "hvm-public" if key.endswith("public") else "hvm-private"
     count = make.some(60)
     columns = {
@@ -197,7 +197,7 @@ def majajhong(make, key):
 
 
 def freeman(make, key):
-    """Bins of one millisecond, textures and noise."""
+    """Time bins of 1 ms, textures and noise."""
     access = key.rsplit(".", 1)[1]
     columns = {"texture_type": cycle(["noise", "texture"], 40), "texture_family": [n // 4 for n in range(40)]}
     rows = make.table(f"FreemanZiemba2013.aperture-{access}", columns)
@@ -211,7 +211,7 @@ def freeman(make, key):
 
 
 def cadena(make, key):
-    """Repetitions under another name, a running number, presentations without a response."""
+    """Repetitions with another name, a running number, and presentations without responses."""
     rows = make.table("Cadena2017", {"image_type": ["original"] * 60, "image_number": list(range(60))})
     values = make.recorded(rows["stimulus_id"], 6, 4)
     values[:8] = np.nan
@@ -229,7 +229,7 @@ REPEATED = {"Sanghavi2020": 28, "SanghaviJozwik2020": 37, "SanghaviMurty2020": 5
 
 
 def sanghavi(make, key):
-    """Numbered bins; as many repetitions as the benchmark asks for."""
+    """Numbered time bins, and as many repetitions as the benchmark needs."""
     columns = {"object_name": cycle(OBJECTS, make.some(60))}
     own = make.listed["sets"][key]
     rows = make.table(own, columns, decides="object_name")
@@ -245,7 +245,7 @@ def sanghavi(make, key):
 
 
 def solution_times(make, key):
-    """Times at which two decoders solve each image; two images are there twice."""
+    """Solution times of two decoders for each image; two images occur twice."""
     columns = {"image_label": cycle(OBJECTS, 60), "image_num": list(range(60))}
     rows = make.table("Kar2019", columns, decides="image_label")
     order = [*range(60), 3, 7]
@@ -277,7 +277,7 @@ def discrimination(make, key):
 
 
 def named(make, key, rows, choices, people=5, **more):
-    """People who name every image."""
+    """Subjects who name every image."""
     count = len(rows)
     truth = np.tile(rows["truth"].values, people)
     hard = np.tile(make.rng.uniform(0.2, 0.95, count), people)
@@ -303,7 +303,7 @@ CONDITIONS = {
 
 
 def geirhos(make, key):
-    """Sixteen categories in conditions; the table has the older name of the ids."""
+    """Sixteen categories in several conditions; the table has the older name of the ids."""
     conditions = CONDITIONS.get(key.removeprefix("Geirhos2021_"), ["0", "1"])
     count = 16 * max(6, len(conditions))
     truth = cycle(SIXTEEN, count)
@@ -321,7 +321,7 @@ KITCHEN = ["banana", "beanie", "binoculars", "boot", "bowl", "cup", "glasses", "
 
 
 def labelled(make, key):
-    """People who name images of one condition."""
+    """Subjects who name images of one condition."""
     choices = SIXTEEN[:10] if key.startswith("BMD") else KITCHEN
     count = 8 * len(choices)
     columns = {"truth": cycle(choices, count), "condition": ["c"] * count}
@@ -333,7 +333,7 @@ def labelled(make, key):
 
 
 def triplets(make, key):
-    """The odd one of three objects."""
+    """Odd-one-out choices among three objects."""
     make.table("Hebart2023", {"unique_id": [f"u{n}" for n in range(40)]}, numbered=True)
     ids = np.arange(40)
     shown = np.array([make.rng.choice(40, 3, replace=False) for _ in range(300)])
@@ -343,7 +343,7 @@ def triplets(make, key):
     )
     odd = np.where(
         make.rng.random(300) < 0.6, pairs.argmax(axis=0), 2
-    )  # people often see what the features say
+    )  # subjects often choose by the features
     rest = np.array([[n for n in range(3) if n != one] for one in odd])
     shown = np.take_along_axis(shown, np.concatenate([rest, odd[:, None]], axis=1), axis=1)
     coords = {"stimulus_id": ids[shown[:, 2]], "triplet_id": [f"triplet_{n}" for n in range(300)]}
@@ -353,7 +353,7 @@ def triplets(make, key):
 
 
 def baker(make, key):
-    """Animals whole, in fragments or put together wrongly; right or wrong for each person."""
+    """Whole, fragmented and scrambled animals; correct or not for each subject."""
     count = 9 * 3 * 6
     kinds = [["w", "f", "o"][n // 9 % 3] for n in range(count)]
     orientation = key.split("_")[1]
@@ -372,7 +372,7 @@ def baker(make, key):
 
 
 def thresholds(make, key):
-    """One threshold for each person; a condition lacks some."""
+    """One threshold for each subject; some are missing in a condition."""
     for one, count in ((key, 50), (f"{key}_fit", 80), ("Malania2007.vernier_only", 50)):
         if one in make.listed["stimuli"]:
             sides = cycle(["l", "r"], count)
@@ -425,7 +425,7 @@ SPANS = {
 
 
 def gratings(make, stimuli):
-    """Gratings with every combination of their parameters, in the order that the benchmarks ask for."""
+    """Gratings with every combination of parameters, in the order that the benchmarks need."""
     varied = GRATINGS[stimuli]
     fixed = {"position_x": [0.0], "position_y": [0.0], "contrast": [1.0], "radius": [1.0],
              "spatial_frequency": [1.0], "orientation": [0.0], "phase": [0.0]}  # fmt: skip
@@ -465,7 +465,7 @@ def properties(make, key):
 
 
 def tune(make):
-    """Features that respond to gratings as neurons of V1 do: in a place, to an orientation, frequency and size."""
+    """Features tuned like V1 neurons to position, orientation, frequency and size of gratings."""
     rng = np.random.default_rng([make.seed, 7])
     place, prefers = rng.normal(0, 0.1, (FEATURES, 2)), rng.uniform(0, 180, FEATURES)
     frequency, size, gain = (
@@ -493,11 +493,11 @@ def tune(make):
 
 
 def coggan_fmri(make, key):
-    """Matrices of similarity for each subject and region, in two dimensions of the same name."""
+    """Similarity matrices for each subject and region, with two dimensions of the same name."""
     columns = {"object_name": cycle(OBJECTS, 24), "occlusion_condition": [["none", "top", "bottom"][n // 8] for n in range(24)]}  # fmt: skip
     rows = make.table("Coggan2024_fMRI", columns)
     shown = np.stack([make.hidden[id] for id in rows["stimulus_id"]])
-    for id in rows["stimulus_id"]:  # some units respond to every image, as those that the benchmark keeps
+    for id in rows["stimulus_id"]:  # some units respond to every image, since the benchmark selects these
         make.features[id][:3] += 40.0
     held = [np.corrcoef(shown + make.rng.normal(size=shown.shape)) for _ in range(12)]
     coords = {name: ("presentation", rows[name].values) for name in ("stimulus_id", "object_name")}
@@ -509,7 +509,7 @@ def coggan_fmri(make, key):
 
 
 def coggan_behaviour(make, key):
-    """Each person names other occluded objects; whether rightly is stored."""
+    """Each subject names different occluded objects; correctness is stored."""
     kinds, colours, people = ["bars", "mud", "dots"], ["black", "white"], 5
     cells = [(k, c, v, o) for k in kinds for c in colours for v in (0.2, 0.6, 1.0) for o in OBJECTS]
     count = len(cells) * people
@@ -601,7 +601,7 @@ TASKS = {
 
 
 def maniquet(make, key):
-    """Objects in several tasks; the trials of people are of other images."""
+    """Objects in several tasks; the subjects' trials have other images."""
     names = list(TASKS)
     for stimuli, count in (("Maniquet2024-test", 140), ("Maniquet2024-train", 100), ("Maniquet2024", 140)):
         each = [TASKS[names[n // 5 % len(names)]] for n in range(count)]
@@ -622,7 +622,7 @@ def maniquet(make, key):
 
 
 def curves(make, key):
-    """Whether a curve is connected: people and a readout."""
+    """Judgements whether a curve is connected, by subjects and a readout."""
     sides = ["connected", "disconnected"]
     for stimuli, count in (("Lonnqvist2024_test", 80), ("Lonnqvist2024_train", 81)):
         columns = {"truth": cycle(sides, count), "image_label": cycle(sides, count), "curve_length": [n % 4 for n in range(count)]}  # fmt: skip
@@ -657,7 +657,7 @@ def search(make, key):
 def nsd(make, key):
     """Units with stored reliabilities, one presentation of each image."""
     rows = make.table(make.listed["sets"][key], {"nsd_id": list(range(make.some(60)))})
-    each = 18  # so many in each region that no animal's patterns are of two units
+    each = 18  # enough in each region that no animal has patterns of only two units
     count = each * len(REGIONS)
     values = make.recorded(rows["stimulus_id"], count, 1)[:, :, None].astype(np.float32)
     reliable = np.where(np.arange(count) % 6 == 5, 0.3, make.rng.uniform(0.5, 0.9, count)).astype(np.float32)
@@ -670,7 +670,7 @@ def nsd(make, key):
 
 
 def laion(make, key):
-    """A file for each subject, written by xarray; images and their division are beside."""
+    """A file for each subject, written by xarray; images and their division are in separate files."""
     subject = key.rsplit("_", 1)[1]
     own = "persubject" in key
     if "Zerbe2026" not in make.tables:
@@ -715,7 +715,7 @@ def laion(make, key):
 
 
 def images(make, key):
-    """Images of classes, without people."""
+    """Images of classes, without subjects."""
     count = 60
     columns = {"synset": cycle(SYNSETS, count)}
     if key.startswith("imagenet_c"):

@@ -1,8 +1,8 @@
-"""Runs in Brain-Score's own environment: its benchmarks, with packages made by its library in the place of its buckets.
+"""Runs in Brain-Score's own environment: scores its benchmarks on simulated packages instead of those in its buckets.
 
-``python -m tests.parity.peer FOLDER [SECONDS]``: reads ``FOLDER/jobs.json``; writes packages, ``FOLDER/model.npz`` and
-``FOLDER/peer.json``: raw score, ceiling and score of each benchmark as its own object gives them, loading included. What is
-already in ``peer.json`` is not asked again; after SECONDS no further benchmark is begun.
+``python -m tests.parity.peer FOLDER [SECONDS]`` reads ``FOLDER/jobs.json``, and writes packages, ``FOLDER/model.npz`` and
+``FOLDER/peer.json``: raw score, ceiling and score of each benchmark, computed by its own object, including loading.
+Benchmarks in an existing ``peer.json`` are skipped; after SECONDS, no further benchmark is started.
 """
 
 import functools
@@ -39,7 +39,7 @@ PERSON = "brainscore_vision.model_helpers.brain_transformation.behavior"
 
 
 class Stored:
-    """The stored features as their model: readouts are theirs, labels are stored."""
+    """The stored features as a Brain-Score model: with Brain-Score's readouts and stored labels."""
 
     identifier = "stored"
 
@@ -101,7 +101,7 @@ def s3_walk(assembly):
 
 
 def division(folder):
-    """The package that divides the images of LAION-fMRI, as a table beside them does."""
+    """A stand-in for the package that divides the images of LAION-fMRI, by a table next to them."""
     module = types.ModuleType("laion_fmri.splits")
 
     def masks(trials, split, pool="shared", **_):
@@ -122,7 +122,7 @@ def division(folder):
 
 
 def seeded():
-    """Their draws of properties have no seed; here each call begins at 0."""
+    """Seed the draws of properties, which have no seed at the peer, with 0 in each call."""
     from brainscore_vision.metrics.distribution_similarity import metric
 
     for cls in (metric.BootstrapDistributionSimilarity,):
@@ -173,7 +173,7 @@ def scored(key, model):
 
 
 def written(folder, packages, asked):
-    """Every package whose layout is known, then what the model answers."""
+    """Write every package with a known layout, then the model's features and labels."""
     make = Packages(packages, asked, asked["seed"], asked["odd"], asked["forms"])
     failed = {}
     for key in asked["packages"]:
@@ -195,7 +195,7 @@ def written(folder, packages, asked):
 
 
 def main(folder, seconds):
-    """Packages, then every benchmark that has all of its files."""
+    """Write the packages, then score every benchmark with complete files."""
     began = time.monotonic()
     asked = json.loads((folder / "jobs.json").read_text())
     packages = folder / "packages"

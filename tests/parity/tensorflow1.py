@@ -1,8 +1,8 @@
-"""Runs in Brain-Score's own environment: the operations of tensorflow 1 that its mask regression calls, by numpy.
+"""Runs in Brain-Score's own environment: the operations of tensorflow 1 that its mask regression uses, in numpy.
 
-Tensorflow 1 cannot be installed beside its other packages. Here is a graph of these operations in double precision, with
-the slope of each by the chain rule, and Adam as its documentation states it; the loop of training, the loss, the draws
-and the predictions are Brain-Score's own code. ``install()`` puts it in the place of ``tensorflow``.
+Tensorflow 1 cannot be installed together with its other packages. This is a graph of these operations in double precision,
+with gradients by the chain rule, and Adam by its documentation; the training loop, the loss, the random draws
+and the predictions are Brain-Score's own code. ``install()`` installs it as ``tensorflow``.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ COLLECTIONS = {"trainable": [], "global": []}
 
 
 def summed_to(slope, shape):
-    """The slope of an array that was stretched to another shape."""
+    """The gradient of an array that was broadcast to another shape."""
     slope = slope.sum(axis=tuple(range(slope.ndim - len(shape))))
     stretched = tuple(n for n, size in enumerate(shape) if size == 1 and slope.shape[n] != 1)
     return slope.sum(axis=stretched, keepdims=True)
 
 
 class Tensor:
-    """A node: its value from those of its parents, and their slopes from its own."""
+    """A node: its value from those of its parents, and their gradients from its own."""
 
     def __init__(self, parents=(), value=None, slopes=None, shape=None):
         self.parents, self.value, self.slopes, self.shape = parents, value, slopes, shape
@@ -40,7 +40,7 @@ class Tensor:
 
 
 class Variable(Tensor):
-    """A node that holds an array."""
+    """A node with a stored array."""
 
     def __init__(self, initial_value, dtype=None):
         super().__init__()
@@ -51,12 +51,12 @@ class Variable(Tensor):
 
 
 def tensor(value):
-    """A node, of a plain number or array too."""
+    """A node from a node, a number or an array."""
     return value if isinstance(value, Tensor) else Tensor((), lambda: np.asarray(value, dtype=np.float64))
 
 
 def placeholder(dtype=None, shape=None):
-    """A node that is given a value with each run."""
+    """A node whose value is passed with each run."""
     return Tensor(shape=None if shape is None else tuple(shape))
 
 
@@ -87,12 +87,12 @@ def power(value, exponent):
 
 
 def squeeze(input, axis):
-    """Without axes of one."""
+    """Remove axes of length one."""
     return Tensor((input,), lambda a: np.squeeze(a, tuple(axis)), lambda g, a: (g.reshape(a.shape),))
 
 
 def concat(values, axis):
-    """Side by side."""
+    """Concatenation of nodes."""
 
     def slopes(g, *parts):
         return np.split(g, np.cumsum([part.shape[axis] for part in parts])[:-1], axis=axis)
@@ -101,13 +101,13 @@ def concat(values, axis):
 
 
 def windows(a, high, wide):
-    """Every window of a map with zeros around it: (row, y, x, channel, window's y, window's x)."""
+    """All windows of a zero-padded map: (row, y, x, channel, window's y, window's x)."""
     around = [(0, 0), (high // 2, high // 2), (wide // 2, wide // 2), (0, 0)]
     return np.lib.stride_tricks.sliding_window_view(np.pad(a, around), (high, wide), axis=(1, 2))
 
 
 def conv2d(input, filters, strides, padding):
-    """Maps (row, y, x, channel) read by filters (y, x, channel, filter) of odd sides, with zeros around."""
+    """Convolution of zero-padded maps (row, y, x, channel) with filters (y, x, channel, filter) of odd size."""
     assert strides == [1, 1, 1, 1] and padding == "SAME"
 
     def value(a, f):
@@ -128,13 +128,13 @@ class AdamOptimizer:
         self.step, self.moments = 0, {}
 
     def minimize(self, loss, var_list, global_step=None):
-        """A node whose run takes one step."""
+        """A node that takes one training step when it is run."""
         step = Tensor()
         step.update = lambda known: self.descend(loss, var_list, known)
         return step
 
     def descend(self, loss, variables, known):
-        """Change the variables by the slopes of the loss."""
+        """Update the variables by the gradient of the loss."""
         evaluate(loss, known)
         rate, slopes = float(evaluate(self.rate, known)), gradient(loss, known)
         self.step += 1
@@ -150,7 +150,7 @@ class AdamOptimizer:
 
 
 def evaluate(node, known):
-    """The value of a node, each computed once in a run."""
+    """The value of a node; each node is computed once in a run."""
     if id(node) not in known:
         if isinstance(node, Variable):
             known[id(node)] = node.held
@@ -160,7 +160,7 @@ def evaluate(node, known):
 
 
 def gradient(loss, known):
-    """Slopes of a loss by the identity of every node that it is computed from."""
+    """Gradients of a loss, by the identity of the nodes from which it is computed."""
     order, seen = [], set()
 
     def visit(node):
@@ -182,13 +182,13 @@ def gradient(loss, known):
 
 
 class Session:
-    """Runs nodes; steps of training last, on what was read before."""
+    """Runs nodes; training steps are run last, with the values computed before."""
 
     def __init__(self, config=None):
         pass
 
     def run(self, fetches, feed_dict=None):
-        """Values of the nodes, None of a step."""
+        """Values of the nodes; None for a training step."""
         if not isinstance(fetches, list):
             return self.run([fetches], feed_dict)[0]
         known = {id(node): np.asarray(value, dtype=np.float64) for node, value in (feed_dict or {}).items()}
@@ -199,11 +199,11 @@ class Session:
         return found
 
     def close(self):
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 def initializer(variables):
-    """A node whose run puts variables to their first values."""
+    """A node that sets variables to their initial values when it is run."""
 
     def begin(_):
         for one in variables:
@@ -215,7 +215,7 @@ def initializer(variables):
 
 
 class Graph:
-    """A new graph: collections begin empty when it is made."""
+    """A new graph, which clears the collections."""
 
     def __init__(self):
         COLLECTIONS.clear()
@@ -223,7 +223,7 @@ class Graph:
 
     @contextlib.contextmanager
     def as_default(self):
-        """The only one."""
+        """The context of the only graph."""
         yield self
 
 
@@ -255,5 +255,5 @@ def module():
 
 
 def install():
-    """Put the operations in the place of ``tensorflow``."""
+    """Install the operations as the module ``tensorflow``."""
     sys.modules["tensorflow"] = module()
