@@ -388,12 +388,9 @@ def _score(
     n: dict[str, float] = {}
     dims = getattr(rows, "dims", ())  # thresholds and single values have no dims
     if "presentation" in dims and "stimuli" not in samples.attrs.get("n", {}):
-        ids = (
-            rows["stimulus_id"].values
-            if "stimulus_id" in rows.coords
-            else np.arange(rows.sizes["presentation"])
-        )
-        n["stimuli"] = len(encode(ids).labels)
+        n["stimuli"] = rows.sizes["presentation"]
+        if "stimulus_id" in rows.coords:
+            n["stimuli"] = len(encode(rows["stimulus_id"].values).labels)
     elif "stimulus" in dims:
         n["stimuli"] = rows.sizes["stimulus"]
     n |= {str(dim): size for dim, size in samples.sizes.items()}

@@ -143,9 +143,8 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     for function in (*simulators, *(part.function for part in parts)):
         files.append(Path(inspect.getfile(function)))
         modules = {inspect.getmodule(value) for value in vars(inspect.getmodule(function)).values()}
-        files += sorted(
-            Path(str(module.__file__)) for module in modules if module and ".families." in module.__name__
-        )
+        families = [module for module in modules if module and ".families." in module.__name__]
+        files += sorted(Path(str(module.__file__)) for module in families)
     digest = hashlib.sha256()
     for path in dict.fromkeys(files):
         digest.update(_statements(path.read_text(encoding="utf-8")).encode())

@@ -75,15 +75,12 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
         options = []
         for name in registry.names(component_kind, plugins=plugins):
             registered = registry.get(component_kind, name)
-            option, parts = _component(
-                component_kind, name, registered.parameters, registered.function.__doc__
-            )
+            doc = registered.function.__doc__
+            option, parts = _component(component_kind, name, registered.parameters, doc)
             options.append(option)
             definitions |= parts
-        chosen: dict[str, Any] = {
-            "oneOf": options,
-            "description": f"A registered {component_kind} and its parameters",
-        }
+        description = f"A registered {component_kind} and its parameters"
+        chosen: dict[str, Any] = {"oneOf": options, "description": description}
         if kind == "models":
             chosen = {"anyOf": [chosen, {"type": "null"}]}
         schema["properties"][field] = chosen

@@ -123,9 +123,8 @@ def _of_scores(
         second = dict(zip(first, second.values(), strict=True))
     shared = [name for name in first if name in second]
     if not shared:
-        raise RequestError(
-            f"the scores share no benchmark: A has {', '.join(first)}, B has {', '.join(second)}"
-        )
+        ids = f"A has {', '.join(first)}, B has {', '.join(second)}"
+        raise RequestError(f"the scores share no benchmark: {ids}")
     differences = corrected([difference(name, first[name], second[name]) for name in shared])
     pairs = [((first[name], second[name]), 1 / len(shared)) for name in shared]
     return Comparison(name_a, name_b, "", 0, differences, _overall(pairs))
@@ -173,19 +172,13 @@ class _Scorer:
             return Difference(spec.id, reason=str(error)), None
 
     def _pair(self, spec: BenchmarkSpec, a: Subject, b: Subject) -> tuple[Score, Score]:
-        records = [
-            _record(self.catalog, spec.id, subject) if isinstance(subject, str) else None
-            for subject in (a, b)
-        ]
+        sides = (a, b)
+        records = [_record(self.catalog, spec.id, side) if isinstance(side, str) else None for side in sides]
         seeds = {int(record.request.get("seed", 0)) for record in records if record is not None}
         if len(seeds) > 1:
-            raise DataError(
-                f"the records have different seeds ({min(seeds)} and {max(seeds)}) and cannot be paired; rerun one"
-            )
+            raise DataError(f"records with seeds {min(seeds)} and {max(seeds)} cannot be paired; rerun one")
         seed = next(iter(seeds), 0)
-        scores = [
-            self._score(spec, subject, record, seed) for subject, record in zip((a, b), records, strict=True)
-        ]
+        scores = [self._score(spec, side, record, seed) for side, record in zip(sides, records, strict=True)]
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
@@ -228,7 +221,7 @@ def _record(catalog: Catalog, benchmark: str, model: str) -> Record:
     if record.status != "scored" or not record.intact:
         state = record.status if record.intact else "edited"
         raise DataError(
-            f"the record of {model} on {benchmark} is {state} and cannot be compared; run it again"
+            f"the record of {model} on {benchmark} is {state}: it cannot be compared; run it again"
         )
     return record
 

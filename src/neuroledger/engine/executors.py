@@ -30,17 +30,11 @@ def execute(
 ) -> Done[T]:
     """Yield each job with the result of ``work``, in the order in which jobs finish.
 
-    Parameters
-    ----------
-    executor
-        ``local``: in this process, one after the other. ``processes`` or ``processes:N``: N processes on this machine
-        (default: one per processor, or per GPU for ``cuda``), which share processors and GPUs evenly. ``dask``: a Dask
-        cluster on this machine. ``dask:ADDRESS``: the scheduler at that address, whose workers must have access to the
-        same repository folder.
-    work
-        Computes a job; must be picklable unless ``executor`` is ``local``.
-    failed
-        Returns the result of a job whose ``work`` raised in a worker, or whose process died twice.
+    Executors are ``local`` (this process, one job after the other), ``processes`` or ``processes:N`` (N processes on this
+    machine, which share processors and GPUs evenly; by default one per processor, or per GPU for ``cuda``), ``dask`` (a
+    Dask cluster on this machine) and ``dask:ADDRESS`` (a scheduler whose workers have access to the same repository
+    folder). Except for ``local``, ``work`` must be picklable. If it raises in a worker, or a process dies twice, the
+    result of the job is ``failed(job, error)``.
 
     Raises
     ------

@@ -93,12 +93,8 @@ def run(
     by data set and then by model. A job whose data or weights are missing, or whose data are not validated, has no
     outcome: one line states the reason and the fix, and an existing record is not changed.
 
-    Parameters
-    ----------
-    retry_failed, force
-        Also compute jobs whose record is failed; compute all jobs.
-    executor
-        Where jobs are computed (:func:`neuroledger.engine.executors.execute`).
+    ``retry_failed`` also computes jobs with a failed record, ``force`` all jobs; for ``executor`` see
+    :func:`neuroledger.engine.executors.execute`.
 
     Raises
     ------
@@ -156,12 +152,8 @@ def not_ready(catalog: Catalog, kind: str, id: str) -> str | None:
     """
     problem = absent(catalog, kind, id)
     if kind == "datasets":
-        refusal_of_gate = refusal(catalog, id)
-        problem = (
-            refusal_of_gate
-            if refusal_of_gate is not None and refusal_of_gate.code != "data.invalid"
-            else problem
-        )
+        refused = refusal(catalog, id)
+        problem = problem if refused is None or refused.code == "data.invalid" else refused
     return None if problem is None else f"{problem.where}: {problem.what}; {problem.fix}"
 
 

@@ -42,6 +42,8 @@ HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95
 TEXT_TOLERANCE: Final = 2e-3  # texts of controls show three decimals
 NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 HASH: Final = re.compile(r"(?<=sha256 )[0-9a-f]{12,64}")
+# The difference as text, and its distance in units of rounding, or None if it is not allowed.
+Change = tuple[str, float | None]
 AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
@@ -94,9 +96,8 @@ def _signed(path: Path, finding: Finding, signers: Path | None, key: Path | None
         finding = replace(finding, what=f"{finding.what}; signed with {key.name}")
     signer = None if signers is None else signer_of(path, record, signers)
     if signer is not None:
-        return replace(
-            finding, code="record.signed", what=f"recomputed and signed by {signer}; {finding.what}"
-        )
+        words = f"recomputed and signed by {signer}; {finding.what}"
+        return replace(finding, code="record.signed", what=words)
     if signers is not None and signature_path(path).is_file():
         words = "the signature does not match the record, or its signer is not among the allowed signers"
         return Finding("record.signature", "error", finding.where, words, "remove it and sign again")
@@ -180,20 +181,16 @@ def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
     return {name: whole[name] for name in PAYLOAD}
 
 
-def _differences(
-    was: Any, now: Any, at: tuple[str, ...], allowed: float
-) -> Iterator[tuple[str, float | None]]:
+def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[Change]:
     """Yield every differing leaf as text, with its distance in units of rounding, or None if the distance is not allowed."""
     if isinstance(was, dict) and isinstance(now, dict):
         if "value" in now and (error := _standard_error(now)):
             # The allowed distance depends on the recomputed score only, never on the record.
             allowed = max(TOLERANCE, SHARE * error)
-        numbers = list[tuple[str, float | None]]()
+        numbers = list[Change]()
         if at[-1] == "spread":
             yield from _draw_differences(was, now, at)
-            was, now = (
-                {name: part for name, part in spread.items() if name != "draws"} for spread in (was, now)
-            )
+            was, now = ({name: part for name, part in s.items() if name != "draws"} for s in (was, now))
         for name in sorted({*was, *now}):
             # The raw score has other units, so its allowed distance is scaled.
             limit = allowed * _ratio(now) if name == "raw" else allowed
@@ -211,12 +208,8 @@ def _differences(
         if not numeric:
             alike = at[-1] == "says" and NUMBER.sub("", str(was)) == NUMBER.sub("", str(now))
             pairs = zip(*(map(float, NUMBER.findall(str(text))) for text in (was, now)), strict=True)
-            yield (
-                words,
-                0.0
-                if alike and all(abs(a - b) <= TEXT_TOLERANCE * max(1.0, abs(b)) for a, b in pairs)
-                else None,
-            )
+            close = alike and all(abs(a - b) <= TEXT_TOLERANCE * max(1.0, abs(b)) for a, b in pairs)
+            yield words, 0.0 if close else None
             return
         distance = abs(was - now)
         if distance > max(allowed, TOLERANCE * abs(was)):
@@ -227,7 +220,7 @@ def _differences(
 
 def _draw_differences(
     was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]
-) -> Iterator[tuple[str, float | None]]:
+) -> Iterator[Change]:
     """Yield joint draws that differ by more than half precision."""
     first, second = unpack(was), unpack(now)
     if first is None or second is None or set(first.draws) != set(second.draws):

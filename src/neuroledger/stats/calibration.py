@@ -138,12 +138,7 @@ def calibrate(
 ) -> dict[str, Calibration | str]:
     """Calibrate each score in ``runs`` simulated experiments; a score that cannot be calibrated gets the reason instead.
 
-    Parameters
-    ----------
-    score
-        Returns the scores of a measurement by metric id.
-    draw
-        Draws an experiment with the given number of equal models.
+    ``score`` returns scores by metric id; ``draw`` draws an experiment with the given number of equal models.
 
     Raises
     ------

@@ -20,14 +20,9 @@ def of_all(r: Floats, first: Floats, second: Floats) -> Floats:
     Parameters
     ----------
     r
-        Correlations ``(split, …)``; negative values use the same formula, and -1 gives NaN.
+        Correlations ``(split, …)``, the shape of the result; negative values use the same formula, and -1 gives NaN.
     first, second
         Repetitions of each stimulus in the two parts ``(split, stimulus)``; stimuli missing in one part are ignored.
-
-    Returns
-    -------
-    array
-        Reliabilities ``(split, …)``, the shape of ``r``.
     """
     shape = (len(r),) + (1,) * (r.ndim - 1)
     both = (first > 0) & (second > 0)

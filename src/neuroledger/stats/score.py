@@ -380,16 +380,9 @@ NAMED: Mapping[str, Callable[[Any, Any], Any]] = {
 def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula: str = "scales") -> Score:
     """Normalise a score by its ceiling; value, error and replicates are transformed by the formula of the two scales.
 
-    Values above 1 are kept, with a note.
-
-    Parameters
-    ----------
-    compat
-        ``"brainscore"`` gives the peer's numbers: squares without a sign; and the mean over halves of r/√ρ½, with their
-        standard deviation as error.
-    formula
-        ``scales`` for the formula of the two scales, or ``ratio`` (r/c), ``square`` ((r/c)²) or ``explained`` (r²/c), all
-        with the sign of r.
+    Values above 1 are kept, with a note. ``formula`` names another formula: ``ratio`` (r/c), ``square`` ((r/c)²) or
+    ``explained`` (r²/c), all with the sign of r. ``compat="brainscore"`` gives the peer's numbers: squares without a sign,
+    and the mean over halves of r/√ρ½, with their standard deviation as error.
 
     Raises
     ------
