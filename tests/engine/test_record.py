@@ -135,9 +135,9 @@ def test_an_equal_record_is_not_written_again_and_an_edited_one_is(tmp_path: Pat
 def test_paths_in_texts_are_relative_to_the_repository_or_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
     root = tmp_path / "repository"
-    text = f"{root}/data/a.nc and {tmp_path}/home/b.nc and {tmp_path}/c.nc"
+    text = f"{root}/data/a.nc and {tmp_path}/person/b.nc and {tmp_path}/c.nc"
     expected = f"data/a.nc and ~/b.nc and {tmp_path}/c.nc"
     assert relative({"a": [text, 3], "b": (text, None)}, root) == {"a": [expected, 3], "b": [expected, None]}
     assert relative(0.5, root) == 0.5
