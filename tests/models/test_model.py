@@ -109,7 +109,7 @@ def test_regions_without_commitment_are_refused() -> None:
 
 
 def broken(change: Callable[[Array], Array], *, after: int = 0) -> Any:
-    """Answers that ``change`` spoils from the call number ``after`` on."""
+    """Answers to which ``change`` is applied from the call number ``after`` on."""
     calls = iter(range(1000))
 
     def extract(
@@ -128,22 +128,26 @@ def spoilt(values: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("extract", "words"),
+    ("change", "after", "words"),
     [
-        (broken(spoilt), "NaN or infinite activations for 1 of 2 stimuli, first 's001'"),
-        (broken(spoilt, after=2), "NaN or infinite activations"),
-        (broken(lambda a: a[:1]), r"expected an array \(2 stimuli, features\), got \(1, 5\)"),
-        (broken(lambda a: a[:, 0]), "expected an array"),
-        (broken(lambda a: a.astype(str)), "not real numbers"),
-        (broken(lambda a: a[:, :-1], after=2), "preprocessing that makes all images the same size"),
-        (broken(lambda a: a + 1, after=1), "answered the same stimuli differently"),
-        (broken(lambda a: a + 1, after=3), "answered the same stimuli differently"),
-        (lambda *_: {"other": np.ones((2, 2))}, "returned no layer 'units', only other"),
+        (spoilt, 0, "NaN or infinite activations for 1 of 2 stimuli, first 's001'"),
+        (spoilt, 2, "NaN or infinite activations"),
+        (lambda a: a[:1], 0, r"expected an array \(2 stimuli, features\), got \(1, 5\)"),
+        (lambda a: a[:, 0], 0, "expected an array"),
+        (lambda a: a.astype(str), 0, "not real numbers"),
+        (lambda a: a[:, :-1], 2, "preprocessing that makes all images the same size"),
+        (lambda a: a + 1, 1, "answered the same stimuli differently"),
+        (lambda a: a + 1, 3, "answered the same stimuli differently"),
     ],
 )
-def test_unusable_answers_are_refused(extract: Any, words: str) -> None:
+def test_unusable_answers_are_refused(change: Callable[[Array], Array], after: int, words: str) -> None:
     with pytest.raises(ModelError, match=words):
-        layered(extract).record(drawn(3), "IT")
+        layered(broken(change, after=after)).record(drawn(3), "IT")
+
+
+def test_an_answer_without_the_layer_is_refused() -> None:
+    with pytest.raises(ModelError, match="returned no layer 'units', only other"):
+        layered(lambda *_: {"other": np.ones((2, 2))}).record(drawn(3), "IT")
 
 
 def test_stochastic_models_answer_once_per_trial() -> None:

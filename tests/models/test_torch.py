@@ -349,6 +349,7 @@ def test_activations_of_changed_code_are_computed_again(
     (package / "__init__.py").write_text("from torch.nn import Conv2d\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "being_written")
+    monkeypatch.delitem(sys.modules, "being_written", raising=False)
 
     def identity() -> str:
         shape = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
