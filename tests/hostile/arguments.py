@@ -39,10 +39,7 @@ LIBRARIES = (
 BYTES = 6 << 30
 # Options that open a browser or serve forever.
 LEFT_OUT = {("report", "--serve"), ("report", "--open")}
-FAILED = {
-    -signal.SIGALRM: f"no answer in {SECONDS} s",
-    70: "a traceback",
-}
+FAILED = {-signal.SIGALRM: f"no answer in {SECONDS} s", 70: "a traceback"}
 
 
 @dataclass(frozen=True)

@@ -252,11 +252,7 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
             continue
         top = None if here.ceiling is None else here.ceiling.value
         by_ceiling = top is not None or catalog.benchmark(key).normalise != "none"
-        found[key] = {
-            "raw": here.raw if by_ceiling else here.value,
-            "ceiling": top,
-            "score": here.value,
-        }
+        found[key] = {"raw": here.raw if by_ceiling else here.value, "ceiling": top, "score": here.value}
     return found
 
 

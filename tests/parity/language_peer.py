@@ -16,10 +16,7 @@ from pathlib import Path
 os.environ |= {"BS_INSTALL_DEPENDENCIES": "no", "RESULTCACHING_DISABLE": "1"}
 
 import numpy as np
-from brainscore_core.supported_data_standards.brainio.assemblies import (
-    BehavioralAssembly,
-    NeuroidAssembly,
-)
+from brainscore_core.supported_data_standards.brainio.assemblies import BehavioralAssembly, NeuroidAssembly
 from brainscore_core.supported_data_standards.brainio.packaging import write_netcdf
 
 from tests.parity.stored_reader import FEATURES, features_of, time_of, word_of

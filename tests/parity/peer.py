@@ -26,10 +26,7 @@ os.environ |= {
 import numpy as np
 import pandas as pd
 from brainscore_core.supported_data_standards.brainio import s3
-from brainscore_core.supported_data_standards.brainio.assemblies import (
-    BehavioralAssembly,
-    NeuroidAssembly,
-)
+from brainscore_core.supported_data_standards.brainio.assemblies import BehavioralAssembly, NeuroidAssembly
 
 from tests.parity import tensorflow1
 from tests.parity.packages import LAYOUTS, PLACES, Packages

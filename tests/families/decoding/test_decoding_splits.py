@@ -174,10 +174,7 @@ def test_equal_content_under_other_names_is_found():
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    onsets=st.lists(st.floats(0, 30), min_size=4, max_size=14),
-    cut=st.integers(1, 3),
-)
+@given(onsets=st.lists(st.floats(0, 30), min_size=4, max_size=14), cut=st.integers(1, 3))
 def test_overlap_agrees_with_comparing_every_pair(onsets, cut):
     assembly = windows(subjects=1, trials=len(onsets) // 2 * 2)
     onset = np.array(onsets[: assembly.sizes["presentation"]])

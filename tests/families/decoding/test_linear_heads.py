@@ -45,11 +45,7 @@ def published_one_vs_rest(x, y, tested):
     from sklearn.preprocessing import StandardScaler
 
     last = LogisticRegressionCV(
-        Cs=[10.0**k for k in range(-3, 4)],
-        cv=5,
-        max_iter=1000,
-        class_weight="balanced",
-        scoring="accuracy",
+        Cs=[10.0**k for k in range(-3, 4)], cv=5, max_iter=1000, class_weight="balanced", scoring="accuracy"
     )
     chain = make_pipeline(
         Covariances("oas"),

@@ -13,9 +13,7 @@ from pyriemann.tangentspace import TangentSpace
 from sklearn.svm import SVC
 
 from neuroledger.families.decoding.pipelines import riemannian_mean
-from neuroledger.families.decoding.pipelines.riemannian_mean import (
-    by_descent as stopping_there,
-)
+from neuroledger.families.decoding.pipelines.riemannian_mean import by_descent as stopping_there
 from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton, mean_by_descent, mean_riemann
 from neuroledger.families.decoding.pipelines.transforms import tangent
 from neuroledger.families.decoding.protocols.array_cache import clear_cache

@@ -216,11 +216,7 @@ def ctc_decoder(
         return TrainedNetwork(make, signature, recipe, device, breadth=breadth)
 
     return Decoder(
-        id=id,
-        make=estimator,
-        stochastic=True,
-        objectives=("sequence",),
-        shuffles_labels=shuffles_labels,
+        id=id, make=estimator, stochastic=True, objectives=("sequence",), shuffles_labels=shuffles_labels
     )
 
 

@@ -363,12 +363,7 @@ def _common_samples(assembly: xr.DataArray, hits: Indices) -> list[str]:
 
 
 def _overlapping_windows(
-    recordings: Strings,
-    starts: Floats,
-    ends: Floats,
-    slack: float,
-    seen: Indices,
-    test: Indices,
+    recordings: Strings, starts: Floats, ends: Floats, slack: float, seen: Indices, test: Indices
 ) -> list[str]:
     """The problem of test windows that overlap with a training window in time, if there are any."""
     # Among the training windows that start before the end of a test window, only the latest end matters.
