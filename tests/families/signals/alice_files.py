@@ -1,4 +1,4 @@
-"""Alice in the layout of its second release: a table of words, a ZIP of tables of trials, BrainVision recordings."""
+"""Simulated files in the layout of Alice's second release: words, ZIP of tables of trials, BrainVision recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings laid out by BIDS, as BrainVision files of 32-bit floats with their side files."""
+"""Simulated BIDS recordings: BrainVision files of 32-bit floats with their sidecars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of BioSemi: 24-bit samples in records of a second, the last channel the status."""
+"""Simulated BioSemi recordings: 24-bit samples in records of one second, with the status as the last channel."""
 
 from __future__ import annotations
 

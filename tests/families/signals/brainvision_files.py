@@ -1,4 +1,4 @@
-"""Recordings of BrainVision, as amplifiers write them: header, markers, and interleaved samples."""
+"""Simulated BrainVision recordings as amplifiers write them: header, markers, and interleaved samples."""
 
 from __future__ import annotations
 

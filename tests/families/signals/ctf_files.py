@@ -1,4 +1,4 @@
-"""A CTF recording, a folder of files, packed byte by byte: header, signals, coils on the head and markers."""
+"""A simulated CTF recording, packed byte by byte: header, signals, head coils and markers in a folder."""
 
 from __future__ import annotations
 

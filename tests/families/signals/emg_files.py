@@ -1,4 +1,4 @@
-"""Small files in the layouts of emg2qwerty and emg2pose: a table, and one compound HDF5 series a recording."""
+"""Small simulated files in the layouts of emg2qwerty and emg2pose: a table, and one compound HDF5 series per recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings in formats that nothing here writes, packed by the formats' definitions: GDF, Neuroscan's CNT and KIT."""
+"""Simulated recordings packed by the definitions of their formats: GDF, Neuroscan's CNT and KIT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MATLAB files of recordings in the layouts in which public sets have them; of version 5 by SciPy, of 7.3 by h5py."""
+"""Simulated MATLAB recordings in the layouts of public sets; version 5 is written by SciPy, 7.3 by h5py."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ def hdf5(path: Path, **variables: Any) -> Path:
 
 def _put(file: Any, group: Any, name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        made = group.create_group(name)
-        made.attrs["MATLAB_class"] = np.bytes_("struct")
+        node = group.create_group(name)
+        node.attrs["MATLAB_class"] = np.bytes_("struct")
         for field, inner in value.items():
-            _put(file, made, field, inner)
+            _put(file, node, field, inner)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
-        made = group.create_group(name)
-        made.attrs["MATLAB_class"] = np.bytes_("struct")
+        node = group.create_group(name)
+        node.attrs["MATLAB_class"] = np.bytes_("struct")
         for field in value[0]:
             references = [_aside(file, item[field]) for item in value]
-            made.create_dataset(field, data=np.array(references, dtype=h5py.ref_dtype)[:, None])
+            node.create_dataset(field, data=np.array(references, dtype=h5py.ref_dtype)[:, None])
     elif isinstance(value, list):
         references = [_aside(file, item) for item in value]
-        made = group.create_dataset(name, data=np.array(references, dtype=h5py.ref_dtype)[:, None])
-        made.attrs["MATLAB_class"] = np.bytes_("cell")
+        node = group.create_dataset(name, data=np.array(references, dtype=h5py.ref_dtype)[:, None])
+        node.attrs["MATLAB_class"] = np.bytes_("cell")
     elif isinstance(value, str):
-        made = group.create_dataset(name, data=np.array([ord(one) for one in value], dtype="<u2")[:, None])
-        made.attrs["MATLAB_class"] = np.bytes_("char")
+        node = group.create_dataset(name, data=np.array([ord(one) for one in value], dtype="<u2")[:, None])
+        node.attrs["MATLAB_class"] = np.bytes_("char")
     else:
         stored = np.atleast_2d(np.asarray(value, dtype=float))
-        made = group.create_dataset(name, data=stored.T, compression="gzip")
-        made.attrs["MATLAB_class"] = np.bytes_("double")
-    return made
+        node = group.create_dataset(name, data=stored.T, compression="gzip")
+        node.attrs["MATLAB_class"] = np.bytes_("double")
+    return node
 
 
 def _aside(file: Any, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Files of electrophysiology written as their makers describe them, apart from the code that reads them."""
+"""Simulated files of electrophysiology by the formats' descriptions, independent of the code that reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of EDF+ and BDF+: samples of 16 or 24 bits in records of a second, the last signal holding annotations."""
+"""Simulated EDF+ and BDF+ recordings: 16- or 24-bit samples in records of one second, with an annotation signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository with a few of the real specs, for downloads that are written by a test in the published layout."""
+"""A repository with some of the real specs, for simulated downloads in the published layout."""
 
 from __future__ import annotations
 

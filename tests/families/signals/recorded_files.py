@@ -1,4 +1,4 @@
-"""Stand-ins in the binary layouts of public recordings, packed byte by byte and apart from the code that reads them."""
+"""Simulated files in the binary layouts of public recordings, independent of the code that reads them."""
 
 from __future__ import annotations
 
@@ -146,9 +146,9 @@ def boxes(rows: Sequence[tuple[int, float, float, float, float, int, int]], *, o
     )
     for number, row in enumerate(rows):
         array[number] = (*row, 1.0)
-    held = io.BytesIO()
-    np.save(held, array)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
 
 
 def tensor(

@@ -1,4 +1,4 @@
-"""Small recordings and annotations in the formats that sleep and epilepsy corpora come in, written byte by byte."""
+"""Small simulated recordings and annotations in the formats of sleep and epilepsy corpora, written byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small fMRI data sets in the published layouts, byte for byte: names, headers, tables, lists, and their oddities."""
+"""Small simulated fMRI data sets in the published layouts: names, headers, tables, lists, and their oddities."""
 
 from __future__ import annotations
 

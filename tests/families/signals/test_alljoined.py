@@ -1,4 +1,4 @@
-"""Alljoined-1.6M in the layout of NEMAR's version 1.0.3, in small: pinned, validated, retrieved, refused."""
+"""Alljoined-1.6M: small simulated files in the layout of NEMAR's version 1.0.3 are pinned, validated, scored and refused."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_what_is_wrong_stops_before_anything_is_written(
     assert (place / f"specs/datasets/{ID}.yaml").read_text() == before and not (place / "data").exists()
 
 
-def test_a_person_too_few_is_said(tmp_path: Path, repository: Path) -> None:
+def test_a_missing_subject_is_an_error(tmp_path: Path, repository: Path) -> None:
     place = place_of(tmp_path / "place", repository, SPECS)
     folder = downloads(tmp_path / "nm000134")
     for path in (folder / "sub-20").rglob("*_eeg.edf"):

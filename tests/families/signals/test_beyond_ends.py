@@ -1,4 +1,4 @@
-"""Windows that reach beyond their recording are left out, counted in every note and report, and refused where many do."""
+"""Windows that reach beyond their recording are left out and counted in notes and reports, and refused if they are many."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def read(folder: Path, *recordings: Recording, **fields: object) -> Dataset:
 def test_windows_beyond_an_end_are_counted_by_recording(tmp_path: Path) -> None:
     whole = recording(tmp_path, "whole", seconds=25)
     short = recording(tmp_path, "short", seconds=21.4)
-    found = read(tmp_path, whole, short)
-    assert found.assembly is not None
-    assert found.assembly.sizes["presentation"] == 39
-    assert found.notes == (
+    windows = read(tmp_path, whole, short)
+    assert windows.assembly is not None
+    assert windows.assembly.sizes["presentation"] == 39
+    assert windows.notes == (
         "1 windows reach beyond the ends of 1 recordings and are left out: short.vhdr (1 of 20)",
     )
     assert read(tmp_path, whole).notes == ()
@@ -80,10 +80,10 @@ def test_a_shortened_recording_is_refused_with_what_was_seen(tmp_path: Path) -> 
 def test_one_at_either_end_is_never_too_many(tmp_path: Path) -> None:
     few = recording(tmp_path, "few", seconds=5.7, events=5)
     both = WINDOW.model_copy(update={"start": -1.2, "duration": 2.0})
-    found = read(tmp_path, few, window=both)
-    assert found.assembly is not None
-    assert found.assembly["onset"].values.tolist() == [2.0, 3.0, 4.0]
-    assert found.notes[0].endswith("few.vhdr (2 of 5)")
+    windows = read(tmp_path, few, window=both)
+    assert windows.assembly is not None
+    assert windows.assembly["onset"].values.tolist() == [2.0, 3.0, 4.0]
+    assert windows.notes[0].endswith("few.vhdr (2 of 5)")
 
 
 def test_windows_outside_the_declared_part_are_not_beyond_the_recording(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_validation_report_and_prepared_windows_say_it(
         expectations={"assembly": [{"check": "values_finite"}]},
     )
     assert main(["validate", "Short"]) == 0
-    said = capsys.readouterr()
-    assert "data set Short: 1 windows reach beyond the ends of 1 recordings" in said.out + said.err
+    output = capsys.readouterr()
+    assert "data set Short: 1 windows reach beyond the ends of 1 recordings" in output.out + output.err
     assert "data.left-out" in (place / "results" / "validation" / "Short.json").read_text()
     assert list((place / ".cache" / "neuroledger" / "windows").glob("??/*/index.json"))
     prepared = load_dataset(open_catalog(place), "Short")

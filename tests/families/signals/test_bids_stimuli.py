@@ -1,4 +1,4 @@
-"""What was shown, listed from the events of a BIDS folder before any embedding of it is there."""
+"""Stimuli are listed from the events of a BIDS folder before embeddings exist."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_stimulus_is_listed_once_with_its_file(files: dict[str, Path]) -> 
     assert listed(files, events=bare, datatype="meg") == [("9", "9")]
 
 
-def test_tables_say_which_file_a_number_stands_for(files: dict[str, Path], tmp_path: Path) -> None:
+def test_tables_map_numbers_to_files(files: dict[str, Path], tmp_path: Path) -> None:
     pictures = {"table": "sourcedata/attributes_P*.csv", "stimulus": "image_nr", "filename": "image_path"}
     told = {
         "events": {"stimulus": "number", "where": {"trial_type": ["image"]}, "pictures": pictures},

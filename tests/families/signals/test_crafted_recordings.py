@@ -1,4 +1,4 @@
-"""Recordings whose headers lie: one clear error each, within limits of time and memory, and the process goes on."""
+"""Recordings with incorrect headers: each is one clear error, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ def read(path: Path, **fields: object) -> dict[str, int]:
     recordings = (Recording(file=path.name, subject="1"),)
 
     def windows() -> dict[str, int]:
-        found = mne_epochs({path.name: path}, recordings=recordings, **({"window": WHOLE} | fields)).assembly  # type: ignore[arg-type]
-        assert found is not None
-        return {str(name): size for name, size in found.sizes.items()}
+        windows = mne_epochs(
+            {path.name: path}, recordings=recordings, **({"window": WHOLE} | fields)
+        ).assembly  # type: ignore[arg-type]
+        assert windows is not None
+        return {str(name): size for name, size in windows.sizes.items()}
 
     limits = Limits(tuple(path.parent.iterdir()), (), SECONDS, MEMORY)
     return confined(windows, limits, path.name)
@@ -83,7 +85,7 @@ RANGE, COUNTS = 256 + 3 * (16 + 80 + 8), 256 + 3 * (16 + 80 + 8 * 5 + 80)
         (RANGE, 500, 8, "its header has no range of values for a"),
     ],
 )
-def test_an_edf_header_that_lies_is_refused(
+def test_an_incorrect_edf_header_is_refused(
     tmp_path: Path, at: int, text: int, width: int, words: str
 ) -> None:
     with pytest.raises(DataError, match=f"lie.edf.*({words})"):
@@ -145,7 +147,7 @@ def test_tags_of_a_fif_file_that_lead_astray_are_refused(
         ("Ch1=a,,0.1", "Ch1=a,,nan"),
     ],
 )
-def test_a_header_of_brainvision_that_lies_is_refused(tmp_path: Path, true: str, lie: str) -> None:
+def test_an_incorrect_brainvision_header_is_refused(tmp_path: Path, true: str, lie: str) -> None:
     brainvision(tmp_path, "lie", ["a", "b", "c"], noise(), RATE)
     path = tmp_path / "lie.vhdr"
     assert true in path.read_text()

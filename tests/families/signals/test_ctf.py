@@ -1,4 +1,4 @@
-"""Recordings that are folders of CTF's format, in the layout of THINGS-MEG: read to the values that were written."""
+"""CTF recordings, which are folders, in the layout of THINGS-MEG: the values read are those written."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_damaged_folder_is_one_error(repository: Path, tmp_path: Path) -> None
         pin(open_catalog(place), ID, Downloads(folder=root))
 
 
-def test_the_stand_in_is_what_mne_takes_for_ctf(tmp_path: Path) -> None:
+def test_mne_reads_the_simulated_ctf_recording(tmp_path: Path) -> None:
     ctf(tmp_path / "one.ds", CHANNELS, counts(0, 2), rate=RATE, order=3)
     raw = mne.io.read_raw_ctf(tmp_path / "one.ds", verbose="ERROR")
     assert raw.get_channel_types() == ["misc", *["ref_meg"] * 3, *["mag"] * 4, "stim"]
@@ -181,8 +181,8 @@ def test_a_folder_of_ctf_is_a_recording_of_a_plain_folder_too(tmp_path: Path) ->
         "window": {"start": 0.0, "duration": 0.25, "labels": {"photodiode": "light"}},
         "preprocessing": {"pick": ["meg"], "units": "arbitrary"},
     }
-    found = component.function(files, **component.bind(told)).assembly
-    assert set(found["recording"].values) == {"anna.ds"} and found["label"].values.tolist() == ["light"]
+    windows = component.function(files, **component.bind(told)).assembly
+    assert set(windows["recording"].values) == {"anna.ds"} and windows["label"].values.tolist() == ["light"]
     moved = tmp_path / "elsewhere" / "anna.res4"
     moved.parent.mkdir()
     files["anna.ds/anna.res4"].rename(moved)

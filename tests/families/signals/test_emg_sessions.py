@@ -1,4 +1,4 @@
-"""EMG of wrists as published: every window, text and angle against a plain computation, and what is wrong with files."""
+"""Published EMG layouts: windows, texts and angles match a plain computation, and invalid files are refused."""
 
 from __future__ import annotations
 
@@ -52,49 +52,56 @@ def typed(tmp_path: Path) -> Path:
 
 
 def test_windows_of_typing_are_cut_from_both_wrists(typed):
-    found = typing_sessions(below(typed), window=TYPED, core=4.0).assembly
-    assert found.dims == ("presentation", "channel", "sample") and found.dtype == np.float32
-    assert found["recording"].values.tolist() == ["s2", "s2", "s1", "s1", "s3", "s3"]  # by user, then session
-    assert found["subject"].values.tolist() == ["0100"] * 2 + ["0200"] * 4
+    windows = typing_sessions(below(typed), window=TYPED, core=4.0).assembly
+    assert windows.dims == ("presentation", "channel", "sample") and windows.dtype == np.float32
+    assert windows["recording"].values.tolist() == [
+        "s2",
+        "s2",
+        "s1",
+        "s1",
+        "s3",
+        "s3",
+    ]  # by user, then session
+    assert windows["subject"].values.tolist() == ["0100"] * 2 + ["0200"] * 4
     # Of 14 s: the window at 0 begins before the recording, that at 12 ends after it.
-    assert found["onset"].values.tolist() == [4.0, 8.0] * 3
-    assert found["channel_id"].values[[0, 15, 16, 31]].tolist() == [
+    assert windows["onset"].values.tolist() == [4.0, 8.0] * 3
+    assert windows["channel_id"].values[[0, 15, 16, 31]].tolist() == [
         "emg0_left",
         "emg15_left",
         "emg0_right",
         "emg15_right",
     ]
-    assert set(found["channel_type"].values.tolist()) == {"emg"} and found.attrs["sampling_rate"] == RATE
+    assert set(windows["channel_type"].values.tolist()) == {"emg"} and windows.attrs["sampling_rate"] == RATE
     series = typing(14.0, seed=1)
     both = np.concatenate([series["emg_left"], series["emg_right"]], axis=1)
     for row, onset in ((2, 4.0), (3, 8.0)):
         first = round((onset - 0.9) * RATE)
-        np.testing.assert_array_equal(found.values[row], both[first : first + 10_000].T)
-    assert found["time_bin_start"].values[0] == pytest.approx(-900.0)
+        np.testing.assert_array_equal(windows.values[row], both[first : first + 10_000].T)
+    assert windows["time_bin_start"].values[0] == pytest.approx(-900.0)
 
 
 def test_the_text_of_a_window_is_what_was_typed_in_its_core(typed):
-    found = typing_sessions(below(typed), window=TYPED, core=4.0).assembly
+    windows = typing_sessions(below(typed), window=TYPED, core=4.0).assembly
     # Control is no character, é none of the 98; a key at the end of the core belongs to the next window.
-    assert found["text"].values.tolist() == ["a", "", "Hi ⇧'⌫", "⏎⏎", "a", ""]
+    assert windows["text"].values.tolist() == ["a", "", "Hi ⇧'⌫", "⏎⏎", "a", ""]
     shorter = typing_sessions(below(typed), window=TYPED, core=0.5).assembly
     assert shorter["text"].values.tolist()[2:4] == ["Hi", "⏎"]
 
 
 def test_only_the_first_sessions_are_read_and_need_be_whole(typed):
     (typed / "s3.hdf5").write_bytes(b"not read")
-    found = typing_sessions(below(typed), window=TYPED, core=4.0, first=2).assembly
-    assert sorted(set(found["recording"].values.tolist())) == ["s1", "s2"]
+    windows = typing_sessions(below(typed), window=TYPED, core=4.0, first=2).assembly
+    assert sorted(set(windows["recording"].values.tolist())) == ["s1", "s2"]
     with pytest.raises(DataError, match=r"s3\.hdf5 cannot be read as HDF5"):
         typing_sessions(below(typed), window=TYPED, core=4.0)
 
 
 def test_decimated_windows_are_those_of_the_filtered_recording(typed):
-    found = typing_sessions(below(typed), window=TYPED, core=4.0, decimate=8).assembly
-    assert found.shape == (6, 32, 1250) and found.attrs["sampling_rate"] == 250.0
+    windows = typing_sessions(below(typed), window=TYPED, core=4.0, decimate=8).assembly
+    assert windows.shape == (6, 32, 1250) and windows.attrs["sampling_rate"] == 250.0
     expected = scipy_decimate(typing(14.0, seed=1)["emg_left"], 8, ftype="fir", axis=0)
-    np.testing.assert_allclose(found.values[2, :16], expected[775 : 775 + 1250].T, rtol=1e-5, atol=1e-6)
-    assert found["text"].values.tolist() == ["a", "", "Hi ⇧'⌫", "⏎⏎", "a", ""]
+    np.testing.assert_allclose(windows.values[2, :16], expected[775 : 775 + 1250].T, rtol=1e-5, atol=1e-6)
+    assert windows["text"].values.tolist() == ["a", "", "Hi ⇧'⌫", "⏎⏎", "a", ""]
     with pytest.raises(
         DataError, match=r"`start` is -0\.9 s, which is not a whole number of samples at 15\.625 Hz"
     ):
@@ -209,9 +216,9 @@ def test_windows_of_poses_leave_out_failed_angles(posed):
     files = {
         name.replace("@", "_"): path for name, path in below(posed).items()
     }  # as they are called when pinned
-    found = hand_pose_sessions(files, window=POSED).assembly
-    assert found.shape == (3 + 5 + 5 + 5 + 1, 16, 2000) and found.dtype == np.float32
-    first = found.isel(presentation=slice(0, 3))
+    windows = hand_pose_sessions(files, window=POSED).assembly
+    assert windows.shape == (3 + 5 + 5 + 5 + 1, 16, 2000) and windows.dtype == np.float32
+    first = windows.isel(presentation=slice(0, 3))
     assert first["onset"].values.tolist() == [0.0, 2.0, 3.0]
     series = pose(5.25, 0, ((1.5, 1.6), (4.9995, 5.0)))
     for row, onset in enumerate((0, 2, 3)):
@@ -223,15 +230,15 @@ def test_windows_of_poses_leave_out_failed_angles(posed):
     last = hand_pose_sessions(files, window=POSED, angle="last").assembly
     assert last["joint_7"].values[2] == series["joint_angles"][4 * RATE - 1, 6]
     assert first["subject"].values.tolist() == ["u1"] * 3 and first["split"].values.tolist() == ["train"] * 3
-    assert set(found["generalization"].values.tolist()) == {"none", "user", "user_stage", "stage"}
+    assert set(windows["generalization"].values.tolist()) == {"none", "user", "user_stage", "stage"}
 
 
 def test_kinds_of_generalization_and_short_recordings_are_chosen(posed):
-    found = hand_pose_sessions(
+    windows = hand_pose_sessions(
         below(posed), window=POSED, generalization={"test": ("user_stage",)}, shortest=2.0
     ).assembly
-    assert found.sizes["presentation"] == 3 + 5 + 5
-    assert set(found["subject"].values[found["split"].values == "test"].tolist()) == {"u3"}
+    assert windows.sizes["presentation"] == 3 + 5 + 5
+    assert set(windows["subject"].values[windows["split"].values == "test"].tolist()) == {"u3"}
     with pytest.raises(
         DataError, match=r"no recording of the split 'test' has the generalization users; they have"
     ):
@@ -242,25 +249,25 @@ def test_kinds_of_generalization_and_short_recordings_are_chosen(posed):
 
 @pytest.mark.parametrize("decimate", [1, 20])
 def test_trajectories_are_the_ends_of_windows(posed, decimate):
-    found = hand_pose_sessions(
+    windows = hand_pose_sessions(
         below(posed), window=POSED, trajectory=Trajectory(every=40, last=0.6), decimate=decimate
     )
-    paths = found.extras["trajectory"]
+    paths = windows.extras["trajectory"]
     assert paths.shape == (19, 20, 30) and paths.dtype == np.float32
     assert paths.attrs["sampling_rate"] == 50 and paths.attrs["units"] == "rad"
     for fact in ("stimulus_id", "subject", "split", "onset"):
-        assert paths[fact].values.tolist() == found.assembly[fact].values.tolist()
+        assert paths[fact].values.tolist() == windows.assembly[fact].values.tolist()
     series = pose(5.25, 0, ((1.5, 1.6), (4.9995, 5.0)))
     for row, onset in enumerate((0, 2, 3)):
         rows = slice(round((onset + 0.4) * RATE), (onset + 1) * RATE, 40)
         np.testing.assert_array_equal(paths.values[row], series["joint_angles"][rows].T)
     np.testing.assert_allclose(paths["time_bin_start"].values[[0, -1]], [400.0, 980.0])
     plain = hand_pose_sessions(below(posed), window=POSED, decimate=decimate)
-    np.testing.assert_array_equal(plain.assembly.values, found.assembly.values)
+    np.testing.assert_array_equal(plain.assembly.values, windows.assembly.values)
     assert not plain.extras
 
 
-def test_large_windows_and_trajectories_are_kept_beside_each_other(posed, tmp_path, monkeypatch):
+def test_large_windows_and_trajectories_have_separate_store_entries(posed, tmp_path, monkeypatch):
     files = below(posed)
     options = {"window": POSED, "trajectory": Trajectory(every=8, last=1.0)}
     small = hand_pose_sessions(files, **options)
@@ -285,12 +292,12 @@ def test_trajectories_that_are_no_whole_steps_of_a_window_are_refused(posed, tra
 
 
 def test_decimated_poses_have_the_angles_of_all_samples(posed):
-    found = hand_pose_sessions(below(posed), window=POSED, decimate=20).assembly
+    windows = hand_pose_sessions(below(posed), window=POSED, decimate=20).assembly
     plain = hand_pose_sessions(below(posed), window=POSED).assembly
-    assert found.shape == (19, 16, 100)
-    np.testing.assert_allclose(found["joint_3"].values, plain["joint_3"].values)
+    assert windows.shape == (19, 16, 100)
+    np.testing.assert_allclose(windows["joint_3"].values, plain["joint_3"].values)
     expected = scipy_decimate(pose(5.25, 1)["emg"], 20, ftype="fir", axis=0)
-    np.testing.assert_allclose(found.values[3 + 1], expected[100:200].T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(windows.values[3 + 1], expected[100:200].T, rtol=1e-5, atol=1e-6)
 
 
 def test_unknown_splits_and_recordings_without_windows_are_refused(posed):

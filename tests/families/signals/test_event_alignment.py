@@ -1,4 +1,4 @@
-"""Logs found again among triggers, through lost and spare events and a drifting clock, and refused where they differ."""
+"""Logs are aligned to triggers despite lost and additional events and a drifting clock, and refused if they differ."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_event_that_was_heard_is_found_at_its_own_trigger(
     assert pairs.residual < 0.012
 
 
-def test_unless_it_is_said_nothing_may_be_left_over() -> None:
+def test_unmatched_events_are_refused_by_default() -> None:
     codes, times = events(0)
     found = heard(times, 3.0, 1e-5)
     assert len(align(codes, times, codes, found, STRICT, **SAID).logged) == 300

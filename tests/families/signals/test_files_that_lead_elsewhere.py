@@ -1,4 +1,4 @@
-"""Files made to read another file, or to become more than they are: one clear error, and nothing else is read."""
+"""Files crafted to read another file or to expand without limit: one clear error, and no other file is read."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ def sizes(data: Any) -> dict[str, int]:
 
 def read(files: Mapping[str, Path], reader: str, **fields: Any) -> dict[str, int]:
     """What the reader finds in these files alone, in a child with limits, as every data set is read."""
-    found = registry.get("reader", reader)
+    component = registry.get("reader", reader)
     limits = Limits(tuple(files.values()), (), SECONDS, MEMORY)
-    return confined(lambda: sizes(found.function(files, **found.bind(fields))), limits, next(iter(files)))
+    return confined(
+        lambda: sizes(component.function(files, **component.bind(fields))), limits, next(iter(files))
+    )
 
 
 def recorded(path: Path, *more: Path) -> dict[str, int]:
@@ -256,9 +258,9 @@ class Executed:
 
 
 def npy(values: np.ndarray) -> bytes:
-    held = io.BytesIO()
-    np.save(held, values, allow_pickle=True)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.save(buffer, values, allow_pickle=True)
+    return buffer.getvalue()
 
 
 def npz(path: Path, **members: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Filters, notches and references as declared reach every kind of channel, as MNE does them when told all channels."""
+"""Declared filters, notches and references apply to all types of channels, as in MNE with all channels picked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made(types):
 def test_every_kind_of_channel_is_filtered(types, steps):
     pick = tuple(dict.fromkeys(types))
     units, scale = ("fT", 1e15) if "mag" in types else ("uV", 1e6)
-    found = windows_of(
+    windows = windows_of(
         made(types),
         Recording(file="f", subject="s"),
         WINDOW,
@@ -51,10 +51,10 @@ def test_every_kind_of_channel_is_filtered(types, steps):
             raw.filter(steps.get("high_pass"), steps.get("low_pass"), picks="all")
     at = np.round(raw.annotations.onset * 250).astype(int) - 50
     cut = np.stack([raw.get_data()[:, first : first + 250] for first in at]) * scale
-    np.testing.assert_array_equal(found.values, cut.astype(np.float32))
+    np.testing.assert_array_equal(windows.values, cut.astype(np.float32))
 
 
-def test_a_reference_that_cannot_be_taken_is_told():
+def test_an_unavailable_reference_is_an_error():
     for steps in (Preprocessing(pick=("mag",), reference="average"), Preprocessing(reference=("Cz",))):
         with pytest.raises(DataError, match="f cannot be referenced to"):
             windows_of(made(steps.pick * 2), Recording(file="f", subject="s"), WINDOW, steps, sha256="0" * 64)

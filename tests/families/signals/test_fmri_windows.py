@@ -1,4 +1,4 @@
-"""fMRI windows: published layouts read by the repository's own specs, and numbers held against nilearn and SciPy."""
+"""fMRI windows: the repository's specs read published layouts, and numbers agree with nilearn and SciPy."""
 
 from __future__ import annotations
 
@@ -355,9 +355,9 @@ def test_cleaning_is_that_of_nilearn(one: tuple[Path, dict[str, Any]]) -> None:
         "filter": "butterworth",
         "standardise": "percent",
     }
-    found = read(root, {**fields, "cleaning": steps}).assembly
-    assert plain is not None and found is not None
-    assert (plain.attrs["units"], found.attrs["units"]) == ("arbitrary", "percent")
+    windows = read(root, {**fields, "cleaning": steps}).assembly
+    assert plain is not None and windows is not None
+    assert (plain.attrs["units"], windows.attrs["units"]) == ("arbitrary", "percent")
     series = nibabel.load(root / str(plain["recording"].values[0])).get_fdata()
     inside = np.argwhere(scans.brain((4, 4, 4)))
     inside = inside[np.lexsort(inside.T)]
@@ -370,7 +370,7 @@ def test_cleaning_is_that_of_nilearn(one: tuple[Path, dict[str, Any]]) -> None:
     expected = clean(
         flat.T, detrend=True, standardize="psc", filter="butterworth", high_pass=0.02, low_pass=0.2, t_r=2.0
     )
-    np.testing.assert_allclose(found.values[0], expected.T[:, 3:5], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(windows.values[0], expected.T[:, 3:5], rtol=1e-4, atol=1e-4)
 
 
 FUNC = "derivatives/sub-1/ses-1/func/sub-1_ses-1_task-see_run-1_space-MNI_desc-"
@@ -434,7 +434,7 @@ def _events(text: str) -> Any:
         ),
     ],
 )
-def test_what_is_wrong_with_a_run_is_said(one: tuple[Path, dict[str, Any]], spoil: Any, words: str) -> None:
+def test_errors_name_the_problem_of_a_run(one: tuple[Path, dict[str, Any]], spoil: Any, words: str) -> None:
     root, fields = one
     spoil(root)
     with pytest.raises(DataError, match=words):
@@ -452,7 +452,7 @@ def test_what_is_wrong_with_a_run_is_said(one: tuple[Path, dict[str, Any]], spoi
         ({"events": {"file": "{subject}_{task}_x.tsv", "stimulus": "stim_file"}}, r"placeholder \{task\}"),
     ],
 )
-def test_what_a_spec_lacks_is_said(
+def test_errors_name_what_a_spec_lacks(
     one: tuple[Path, dict[str, Any]], change: dict[str, Any], words: str
 ) -> None:
     root, fields = one

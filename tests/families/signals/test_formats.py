@@ -1,4 +1,4 @@
-"""XDF, tables of samples and epochs become the windows that the same samples give as a continuous FIF recording."""
+"""XDF, tables of samples and epochs give the same windows as a continuous FIF recording of the same samples."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def continuous(seed: int = 0) -> Any:
 def read(
     path: Path, *, window: Window = WINDOW, preprocessing: Preprocessing = PLAIN, **how: Any
 ) -> xr.DataArray:
-    found = mne_epochs(
+    windows = mne_epochs(
         {path.name: path}, recordings=(Recording(file=path.name, subject="S1"),), window=window,
         preprocessing=preprocessing, **how,
     ).assembly  # fmt: skip
-    assert found is not None
-    return found
+    assert windows is not None
+    return windows
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +115,8 @@ def test_stamps_that_jitter_do_not_move_the_windows(tmp_path: Path, expected: xr
 def test_an_amplifier_that_drifts_takes_its_markers_along(tmp_path: Path) -> None:
     pytest.importorskip("pyxdf")
     slow = 100.0 + np.arange(SECONDS * RATE) / RATE * 1.01
-    found = read(xdf(tmp_path / "a.xdf", stream(stamps=slow), cues()))
-    np.testing.assert_allclose(found["onset"].values * RATE, np.round(ONSETS * RATE / 1.01), atol=1e-6)
+    windows = read(xdf(tmp_path / "a.xdf", stream(stamps=slow), cues()))
+    np.testing.assert_allclose(windows["onset"].values * RATE, np.round(ONSETS * RATE / 1.01), atol=1e-6)
 
 
 def test_one_of_several_streams_is_chosen_or_all_are_named(tmp_path: Path, expected: xr.DataArray) -> None:
@@ -134,7 +134,7 @@ def test_one_of_several_streams_is_chosen_or_all_are_named(tmp_path: Path, expec
         read(path, streams=Streams(samples="amp", markers=("buttons",)))
 
 
-def test_values_without_a_unit_are_held_against_what_channels_have(
+def test_values_without_a_unit_are_compared_with_plausible_amplitudes(
     tmp_path: Path, expected: xr.DataArray
 ) -> None:
     pytest.importorskip("pyxdf")
@@ -236,7 +236,7 @@ def test_tables_that_say_something_else_than_declared_are_refused(tmp_path: Path
         read(tmp_path / "uneven.csv", table=LAYOUT)
 
 
-def test_a_folder_of_tables_is_pinned_by_its_pattern_beside_the_table_of_facts(
+def test_a_folder_of_tables_is_pinned_by_its_pattern_and_the_table_of_facts(
     place: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "download"
@@ -254,8 +254,8 @@ def test_a_folder_of_tables_is_pinned_by_its_pattern_beside_the_table_of_facts(
             "  recordings: []", "  recordings: []\n  table: {sampling_rate: 64, time: time, event: event}"
         )
     )
-    asked = Downloads(folder=folder, named=("P{subject}.csv",), label="group")
-    assert pin(open_catalog(place), "Rest", asked).subjects == 6
+    downloads = Downloads(folder=folder, named=("P{subject}.csv",), label="group")
+    assert pin(open_catalog(place), "Rest", downloads).subjects == 6
     data = load_dataset(open_catalog(place), "Rest").assembly
     assert data is not None
     assert sorted(set(data["subject"].values.tolist())) == list("012345")
@@ -284,23 +284,23 @@ def saved(folder: Path, name: str, of: Any = None) -> Path:
 
 
 def test_epochs_of_mne_become_the_windows_of_their_recording(tmp_path: Path, expected: xr.DataArray) -> None:
-    found = read(saved(tmp_path, "a-epo.fif"), epoched=True, event_fields=("speed", "hand"))
-    same(found, expected)
-    assert found["speed"].values.tolist() == [1.5 * number for number in range(9)]
-    assert found["hand"].values.tolist() == ["l", "r", "l"] * 3
-    assert found["epoch"].values.tolist() == list(range(9))
+    windows = read(saved(tmp_path, "a-epo.fif"), epoched=True, event_fields=("speed", "hand"))
+    same(windows, expected)
+    assert windows["speed"].values.tolist() == [1.5 * number for number in range(9)]
+    assert windows["hand"].values.tolist() == ["l", "r", "l"] * 3
+    assert windows["epoch"].values.tolist() == list(range(9))
 
 
 def test_epochs_of_eeglab_are_named_by_the_event_at_their_zero(
     tmp_path: Path, expected: xr.DataArray
 ) -> None:
     pytest.importorskip("eeglabio")
-    found = read(saved(tmp_path, "a.set"), epoched=True)
-    np.testing.assert_allclose(found["onset"].values, np.arange(9) * 81 / RATE)
-    same(found.assign_coords(onset=expected["onset"]), expected, 1e-3)
+    windows = read(saved(tmp_path, "a.set"), epoched=True)
+    np.testing.assert_allclose(windows["onset"].values, np.arange(9) * 81 / RATE)
+    same(windows.assign_coords(onset=expected["onset"]), expected, 1e-3)
 
 
-def test_epochs_are_told_from_recordings(tmp_path: Path) -> None:
+def test_epochs_are_distinguished_from_continuous_recordings(tmp_path: Path) -> None:
     pytest.importorskip("eeglabio")
     for path in (saved(tmp_path, "a-epo.fif"), saved(tmp_path, "a.set")):
         with pytest.raises(
@@ -367,5 +367,5 @@ def test_epochs_are_pinned_where_they_are_declared(place: Path, tmp_path: Path) 
     )
     with pytest.raises(RequestError, match=r"--event DESCRIPTION=LABEL.*has 'go', 'stop'"):
         pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("P{subject}-epo.fif",)))
-    asked = Downloads(folder=folder, named=("P{subject}-epo.fif",), events={"go": "a", "stop": "b"})
-    assert pin(open_catalog(place), "Rest", asked).subjects == 6
+    downloads = Downloads(folder=folder, named=("P{subject}-epo.fif",), events={"go": "a", "stop": "b"})
+    assert pin(open_catalog(place), "Rest", downloads).subjects == 6

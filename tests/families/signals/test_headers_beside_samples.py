@@ -1,4 +1,4 @@
-"""Recordings of several files: headers of two people may be equal, and the parts of a split file share their tables."""
+"""Recordings of several files: headers of two subjects may be equal, and parts of a split file share tables."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def test_a_split_recording_is_one_with_the_tables_that_all_its_parts_share(tmp_p
     files = _split(tmp_path / "bids")
     parts = [name for name in files if name.endswith(".fif")]
     assert len(parts) > 1
-    found = recordings_in(tmp_path / "bids", list(files), task="cue")
-    assert [item.file for item in found] == parts[:1]
-    assert sorted(found[0].files) == parts
-    taken = set(sidecars(list(files), found))
+    recordings = recordings_in(tmp_path / "bids", list(files), task="cue")
+    assert [item.file for item in recordings] == parts[:1]
+    assert sorted(recordings[0].files) == parts
+    taken = set(sidecars(list(files), recordings))
     assert {name.rsplit("/", 1)[-1] for name in taken} == {
         "dataset_description.json",
         "sub-01_ses-1_task-cue_channels.tsv",
@@ -159,18 +159,18 @@ def _persyst(folder: Path, seed: int) -> np.ndarray:
     return counts * 0.1
 
 
-def test_recordings_of_persyst_are_read_and_told_apart_by_their_samples(tmp_path: Path) -> None:
+def test_recordings_of_persyst_are_distinguished_by_their_samples(tmp_path: Path) -> None:
     whole = [_persyst(tmp_path / person, seed) for seed, person in enumerate(("anna", "bert"))]
     assert (tmp_path / "anna/rec.lay").read_bytes() == (tmp_path / "bert/rec.lay").read_bytes()
     files = {path.relative_to(tmp_path).as_posix(): path for path in sorted(tmp_path.rglob("rec.*"))}
-    found = recordings_in(tmp_path, list(files), named={"{subject}/rec.lay": {}})
-    assert [(item.subject, sorted(item.files)) for item in found] == [
+    recordings = recordings_in(tmp_path, list(files), named={"{subject}/rec.lay": {}})
+    assert [(item.subject, sorted(item.files)) for item in recordings] == [
         ("anna", ["anna/rec.dat", "anna/rec.lay"]),
         ("bert", ["bert/rec.dat", "bert/rec.lay"]),
     ]
     windows = mne_epochs(
         files,
-        recordings=tuple(Recording(file=item.file, subject=item.subject) for item in found),
+        recordings=tuple(Recording(file=item.file, subject=item.subject) for item in recordings),
         window=Window(start=0.0, duration=1.0, labels={"left": "left", "right": "right"}),
     ).assembly
     assert len(set(windows["recording_sha256"].values.tolist())) == 2

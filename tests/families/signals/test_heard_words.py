@@ -1,4 +1,4 @@
-"""Words of a story that was heard: joined with recordings by their number, cut, told apart, refused."""
+"""Words of a story are matched with recordings by their number, cut into windows, and refused if they disagree."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ def test_only_what_is_read_is_chosen(folder: Path) -> None:
     for name in ("datasets.mat", "comprehension-scores.txt", "S01-tones.vhdr", "audio.zip"):
         (folder / name).write_bytes(b"")
     component = get("reader", "heard_words")
-    told = component.bind({**TOLD, "embeddings": {"embedding": "embedding.nc"}})
+    parameters = component.bind({**TOLD, "embeddings": {"embedding": "embedding.nc"}})
     assert component.reads is not None
-    chosen = component.reads(list(files(folder)), told)
+    chosen = component.reads(list(files(folder)), parameters)
     people = [f"{who}{end}" for who in ("S01", "S03") for end in (".eeg", ".vhdr", ".vmrk")]
     assert chosen == ["AliceChapterOne-EEG.csv", *people, "embedding.nc", "proc.zip"]
     (folder / "embedding.nc").unlink()
     with pytest.raises(RequestError, match=r"lacks embedding\.nc.*neuroledger embed MODEL"):
-        component.reads(list(files(folder)), told)
+        component.reads(list(files(folder)), parameters)
 
 
 def _without(column: str) -> Callable[[Path], None]:
@@ -186,7 +186,7 @@ def test_what_does_not_fit_is_one_error(folder: Path, change: Callable[[Path], A
         read(folder)
 
 
-def test_a_missing_companion_and_nobody_left_are_told(folder: Path) -> None:
+def test_a_missing_companion_and_an_empty_selection_are_errors(folder: Path) -> None:
     component = get("reader", "heard_words")
     assert component.reads is not None
     names = [name for name in files(folder) if name != "S03.vmrk"]
@@ -199,7 +199,7 @@ def test_a_missing_companion_and_nobody_left_are_told(folder: Path) -> None:
 
 
 def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = read(folder)
+    windows = read(folder)
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1)
     first = read(folder)
     monkeypatch.setattr(
@@ -207,5 +207,5 @@ def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest
     )  # nothing is cut a second time
     again = read(folder)
     for kept in (first, again):
-        np.testing.assert_array_equal(kept.values, made.values)
-        assert set(kept.coords) == set(made.coords)
+        np.testing.assert_array_equal(kept.values, windows.values)
+        assert set(kept.coords) == set(windows.coords)

@@ -1,4 +1,4 @@
-"""A dandiset is pinned by the SHA-256 that the archive states; a stand-in answers on this machine."""
+"""A dandiset is pinned by the SHA-256 that the archive states; a local server simulates the archive."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_repository_becomes_a_pinned_spec(place: Path, tmp_path: Path) -> None
     assert not [item for item in check(open_catalog(place))[0] if "ds000001" in item.where]
 
 
-def test_pinned_addresses_are_fetched_and_held_against_the_hash(
+def test_pinned_addresses_are_fetched_and_their_hashes_verified(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recordings = tree(tmp_path / "clone")

@@ -1,4 +1,4 @@
-"""EEG and MEG of typing in the layout of the release, oddities included: pinned, validated, decoded, refused."""
+"""EEG and MEG of typing in the layout of the release, including oddities: pinned, validated, decoded, refused."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def test_keys_are_decoded_from_eeg_by_commands_alone(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = pinned(place, EEG, eeg(tmp_path / "SpanishBCBL"))
-    said = capsys.readouterr().out
-    assert "it has no log: EEG/EEG/011/011_DECOMEG_S1_9011_task2.vhdr" in said
-    assert "its log was swapped with another one: EEG/EEG/008/008_DECOMEG_S1_9846_task2.vhdr" in said
+    output = capsys.readouterr().out
+    assert "it has no log: EEG/EEG/011/011_DECOMEG_S1_9011_task2.vhdr" in output
+    assert "its log was swapped with another one: EEG/EEG/008/008_DECOMEG_S1_9846_task2.vhdr" in output
     assert len(files) == 21 * 4 and not {name for name in files if "tapping" in name or "/001" in name}
     entry = spec_of(place, EEG)["reader"]["recordings"][0]
     assert entry == {
@@ -206,8 +206,8 @@ def _broken(folder: Path) -> None:
 
 
 def _fieldless(folder: Path) -> None:
-    held = loadmat(folder / LOG, struct_as_record=True)["pr_trials"]
-    savemat(folder / LOG, {"pr_trials": {"rsvp": held["rsvp"][0, 0], "key": np.zeros((1, 0))}})
+    content = loadmat(folder / LOG, struct_as_record=True)["pr_trials"]
+    savemat(folder / LOG, {"pr_trials": {"rsvp": content["rsvp"][0, 0], "key": np.zeros((1, 0))}})
 
 
 def _cut(folder: Path) -> None:

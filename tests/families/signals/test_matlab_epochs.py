@@ -1,4 +1,4 @@
-"""Recordings in MATLAB files: every published spec reads files of its layout, and what a file lacks is one clear error."""
+"""MATLAB recordings: all published specs read files of their layout, and missing content is one clear error."""
 
 from __future__ import annotations
 
@@ -220,17 +220,17 @@ def read(files: dict[str, Path], told: dict[str, Any]) -> xr.DataArray:
 @pytest.mark.parametrize("id", sorted(LAYOUTS))
 def test_a_published_spec_reads_files_of_its_layout(repository: Path, tmp_path: Path, id: str) -> None:
     build, channels, expected = LAYOUTS[id]
-    found = read(build(tmp_path), reader_of(repository, id))
-    assert found.sizes["channel"] == channels
-    assert found.attrs["sampling_rate"] == 120
-    first = found.isel(presentation=slice(0, len(expected)))
+    windows = read(build(tmp_path), reader_of(repository, id))
+    assert windows.sizes["channel"] == channels
+    assert windows.attrs["sampling_rate"] == 120
+    first = windows.isel(presentation=slice(0, len(expected)))
     for number, (subject, session, label, onset) in enumerate(expected):
         one = first.isel(presentation=number)
         said = tuple(str(one[name].values) for name in ("subject", "session", "label"))
         assert said == (subject, session, label)
         assert float(one["onset"]) == pytest.approx(onset, abs=1e-6)
-    told = reader_of(repository, id)["window"]["labels"]
-    assert set(found["label"].values) == set(told.values())
+    parameters = reader_of(repository, id)["window"]["labels"]
+    assert set(windows["label"].values) == set(parameters.values())
 
 
 def test_every_spec_of_this_reader_is_tried(repository: Path) -> None:
@@ -246,20 +246,20 @@ def test_every_spec_of_this_reader_is_tried(repository: Path) -> None:
 def test_windows_hold_the_samples_of_the_file(repository: Path, tmp_path: Path, id: str) -> None:
     """Without filters, a window holds the file's own numbers from the event on, in µV."""
     build, _, expected = LAYOUTS[id]
-    told = reader_of(repository, id)
+    parameters = reader_of(repository, id)
     files = build(tmp_path)
     kept = {
         key: value
-        for key, value in told["preprocessing"].items()
+        for key, value in parameters["preprocessing"].items()
         if key in ("pick", "types", "drop", "stated", "channels")
     }
-    window = told["window"] | {"start": 0.0, "duration": 0.5}
+    window = parameters["window"] | {"start": 0.0, "duration": 0.5}
     window = {key: value for key, value in window.items() if key != "stride"}
-    found = read(files, told | {"preprocessing": kept, "window": window})
-    rate = found.attrs["sampling_rate"]
+    windows = read(files, parameters | {"preprocessing": kept, "window": window})
+    rate = windows.attrs["sampling_rate"]
     at = round(expected[0][3] * rate)
-    truth = _truth(id, files)[:, at : at + found.sizes["sample"]]
-    np.testing.assert_allclose(found.values[0][: len(truth)], truth, atol=2e-4)
+    truth = _truth(id, files)[:, at : at + windows.sizes["sample"]]
+    np.testing.assert_allclose(windows.values[0][: len(truth)], truth, atol=2e-4)
 
 
 def _truth(id: str, files: dict[str, Path]) -> np.ndarray:
@@ -270,30 +270,30 @@ def _truth(id: str, files: dict[str, Path]) -> np.ndarray:
     if id == "Haufe2011Eeg":
         with h5py.File(first, "r") as file:
             return np.asarray(file["cnt/x"])[:2]
-    held = loadmat(first)
+    content = loadmat(first)
     if id == "Leeb2007Brain":
-        return held["data"][0, 0]["X"][0, 0].T[:3]
+        return content["data"][0, 0]["X"][0, 0].T[:3]
     if id == "Arico2014Influence":
-        return held["data"][0, 0]["X"].T / 10
+        return content["data"][0, 0]["X"].T / 10
     if id == "Cho2017Supporting":
-        left = held["eeg"][0, 0]["imagery_left"]
+        left = content["eeg"][0, 0]["imagery_left"]
         return (left - left.mean(axis=1, keepdims=True))[:64]
     if id == "Lee2019EegSsvep":
-        return held["EEG_SSVEP_train"][0, 0]["x"].T
+        return content["EEG_SSVEP_train"][0, 0]["x"].T
     if id == "Nakanishi2015Comparison":
-        trial = held["eeg"][0, :, :, 0]
+        trial = content["eeg"][0, :, :, 0]
         return trial - trial.mean(axis=1, keepdims=True)
     if id == "Acqualagna2013Gaze":
-        return held["data"][0, 0]["X"].T[:3]
+        return content["data"][0, 0]["X"].T[:3]
     if id == "Reichert2020Impact":
-        trial = held["bciexp"][0, 0]["data"][:, :, 0]
+        trial = content["bciexp"][0, 0]["data"][:, :, 0]
         return trial - trial.mean(axis=1, keepdims=True)
     if id == "VanVeen2019Building":
-        return held["training"].T[1:3]  # F7 and F3; the third, Fz, is the ground
+        return content["training"].T[1:3]  # F7 and F3; the third, Fz, is the ground
     if id == "Korczowski2019BrainBi2014B":
-        return held["samples"].T[1:33]
+        return content["samples"].T[1:33]
     part = 0 if id == "Shin2017OpenA" else 1
-    return held["cnt"][0, part]["x"][0, 0].T[:30]
+    return content["cnt"][0, part]["x"][0, 0].T[:30]
 
 
 LAYOUT = {
@@ -322,10 +322,10 @@ def small(path: Path, write: Callable[..., Path], **changed: Any) -> dict[str, P
 
 @pytest.mark.parametrize("write", [mat5, hdf5])
 def test_both_kinds_of_files_are_read_alike(tmp_path: Path, write: Callable[..., Path]) -> None:
-    found = read(small(tmp_path, write), TOLD)
-    assert found["onset"].values.tolist() == [1.0, 3.0]
-    assert found["label"].values.tolist() == ["a", "b"]
-    assert found["channel_id"].values.tolist() == ["Cz", "Pz"]
+    windows = read(small(tmp_path, write), TOLD)
+    assert windows["onset"].values.tolist() == [1.0, 3.0]
+    assert windows["label"].values.tolist() == ["a", "b"]
+    assert windows["channel_id"].values.tolist() == ["Cz", "Pz"]
 
 
 @pytest.mark.parametrize("write", [mat5, hdf5])
@@ -377,11 +377,11 @@ def test_a_layout_that_does_not_fit_says_what_is_there(
 
 
 def test_windows_do_not_reach_over_joints(repository: Path, tmp_path: Path) -> None:
-    told = reader_of(repository, "Nakanishi2015Comparison")
+    parameters = reader_of(repository, "Nakanishi2015Comparison")
     with pytest.raises(
         DataError, match=r"a window from 0\.15 to 5\.15 s crosses the ends of an array or trial"
     ):
-        read(nakanishi(tmp_path), told | {"window": told["window"] | {"duration": 5.0}})
+        read(nakanishi(tmp_path), parameters | {"window": parameters["window"] | {"duration": 5.0}})
 
 
 def test_a_file_that_refers_to_itself_or_states_terabytes_is_one_error(tmp_path: Path) -> None:
@@ -414,8 +414,8 @@ def test_files_are_pinned_with_their_events(place: Path, tmp_path: Path) -> None
         shin(folder / f"subject_{number:02d}" / "with_occular_artifact")
     path = place / "specs" / "datasets" / "Rest.yaml"
     spec = yaml.safe_load(path.read_text())
-    told = reader_of(Path(__file__).parents[3], "Shin2017OpenA")
-    spec["reader"] = {"name": "matlab_epochs", **told, "recordings": []}
+    parameters = reader_of(Path(__file__).parents[3], "Shin2017OpenA")
+    spec["reader"] = {"name": "matlab_epochs", **parameters, "recordings": []}
     spec["expectations"] = {"assembly": [{"check": "distinct", "column": "subject", "count": 2}]}
     head = path.read_text().splitlines()[0]
     path.write_text(f"{head}\n{yaml.safe_dump(spec, sort_keys=False)}")
@@ -425,7 +425,7 @@ def test_files_are_pinned_with_their_events(place: Path, tmp_path: Path) -> None
     assert [one["subject"] for one in pinned["reader"]["recordings"]] == ["01", "02"]
 
 
-def test_whose_a_file_is_must_be_said(tmp_path: Path) -> None:
+def test_a_file_without_a_subject_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no \{subject\}"):
         read(small(tmp_path, mat5), TOLD | {"named": {"S{run}.mat": {}}})
     with pytest.raises(DataError, match=r"no file matches T\{subject\}\.mat: S1\.mat"):
@@ -450,10 +450,10 @@ def test_codes_may_be_the_last_row_of_the_samples(tmp_path: Path) -> None:
         "window": {"start": 0.0, "duration": 4.0, "labels": {"33025": "12.00", "33029": "6.66"}},
         "preprocessing": {"stated": "uV"},
     }
-    found = read({"U001ai.mat": path}, told)
-    assert found["label"].values.tolist() == ["12.00", "6.66", "12.00"]
-    assert found["onset"].values.tolist() == [2.0, 10.0, 20.0] and found.sizes["channel"] == 14
-    assert [str(found[name].values[0]) for name in ("subject", "session", "run")] == ["001", "a", "i"]
+    windows = read({"U001ai.mat": path}, told)
+    assert windows["label"].values.tolist() == ["12.00", "6.66", "12.00"]
+    assert windows["onset"].values.tolist() == [2.0, 10.0, 20.0] and windows.sizes["channel"] == 14
+    assert [str(windows[name].values[0]) for name in ("subject", "session", "run")] == ["001", "a", "i"]
 
 
 @pytest.mark.parametrize("write", [mat5, hdf5])
@@ -473,10 +473,10 @@ def test_trials_in_a_cell_array_are_read_as_fieldtrip_has_them(
         "channels": "data.label",
         "events": {"codes": "data.trialinfo"},
     }
-    found = read({"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout})
+    windows = read({"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout})
     expected = [(trial - trial.mean(axis=1, keepdims=True))[:, :100] for trial in trials]
-    np.testing.assert_allclose(found.values, expected, rtol=1e-5, atol=1e-5)
-    assert found["label"].values.tolist() == ["a", "b", "a"]
+    np.testing.assert_allclose(windows.values, expected, rtol=1e-5, atol=1e-5)
+    assert windows["label"].values.tolist() == ["a", "b", "a"]
     data["trial"] = cells([noise(3, 100), noise(2, 100), noise(3, 100)]) if write is mat5 else [
         noise(3, 100), noise(2, 100), noise(3, 100)
     ]  # fmt: skip

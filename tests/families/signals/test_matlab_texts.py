@@ -1,4 +1,4 @@
-"""Texts in a structure array, streamed: the same as SciPy reads, whatever else the file holds."""
+"""Texts in a structure array are streamed and agree with SciPy, whatever else the file contains."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_sixteen_bit_characters_and_the_other_order_of_bytes_are_read(tmp_path: 
     assert texts_of(path, "x", "sentenceData", "content") == ["Käse"]
 
 
-def test_a_large_file_is_not_held(tmp_path: Path) -> None:
+def test_a_large_file_is_not_loaded_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "some.mat"
     write(path, [f"sentence {n}" for n in range(20)], compressed=True, size=100_000)  # 48 MB unpacked
     tracemalloc.start()
@@ -75,7 +75,7 @@ def test_a_large_file_is_not_held(tmp_path: Path) -> None:
     tracemalloc.stop()
 
 
-def test_what_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
+def test_missing_and_damaged_content_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "some.mat"
     write(path, ["a", "b"], compressed=True)
     with pytest.raises(DataError, match=r"x has no variable 'other'"):

@@ -1,4 +1,4 @@
-"""Objects of MNE give the windows that their files give, and are decoded as they are."""
+"""Objects of MNE give the same windows as their files, and can be decoded directly."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_a_raw_and_its_epochs_give_what_its_file_gives(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one.get_data(), before)
 
 
-def test_whose_a_recording_is_comes_from_the_mapping_or_from_metadata() -> None:
-    found = nl.windows({"anna": {"1": raw(0), "2": [raw(1), raw(2)]}, "ben": raw(3)}, window=WINDOW)
-    told = zip(*(found[name].values.tolist() for name in ("subject", "session", "run")), strict=True)
+def test_subjects_come_from_the_mapping_or_from_metadata() -> None:
+    windows = nl.windows({"anna": {"1": raw(0), "2": [raw(1), raw(2)]}, "ben": raw(3)}, window=WINDOW)
+    told = zip(*(windows[name].values.tolist() for name in ("subject", "session", "run")), strict=True)
     assert sorted(set(told)) == [
         ("anna", "1", "1"),
         ("anna", "2", "1"),
@@ -74,11 +74,11 @@ def test_whose_a_recording_is_comes_from_the_mapping_or_from_metadata() -> None:
     ]
     people = ["a"] * 12 + ["b"] * 12
     metadata = pd.DataFrame({"subject": people, "onset": -1.0, "speed": np.arange(24)})
-    found = nl.windows(epochs(raw(), metadata))
-    assert found["subject"].values.tolist() == people
-    assert found["speed"].values.tolist() == list(range(24))
-    assert len(set(found["recording"].values.tolist())) == 2
-    assert (found["onset"].values > 0).all()
+    windows = nl.windows(epochs(raw(), metadata))
+    assert windows["subject"].values.tolist() == people
+    assert windows["speed"].values.tolist() == list(range(24))
+    assert len(set(windows["recording"].values.tolist())) == 2
+    assert (windows["onset"].values > 0).all()
 
 
 def test_epochs_are_decoded_as_the_same_array_is() -> None:
@@ -115,7 +115,7 @@ def test_objects_that_say_too_little_or_too_much_are_refused() -> None:
     )
 
 
-def test_magnetic_channels_are_in_femtotesla_and_of_implausible_ones_is_told() -> None:
+def test_magnetic_channels_are_in_femtotesla_and_implausible_ones_are_refused() -> None:
     one = epochs(raw())
     one.set_channel_types({"C3": "mag", "Cz": "mag", "C4": "mag"}, verbose="ERROR")
     one._data *= 1e-8

@@ -1,4 +1,4 @@
-"""Specs of published sessions of deciding mice read simulated files in the layout of the published ones."""
+"""Specs of published mouse sessions read simulated files in the published layout."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ COLUMNS = {
 
 def written(path: Path, columns: dict[str, Any]) -> Path:
     rng = np.random.default_rng(0)
-    held = pynwb.NWBFile("simulated", "one", datetime(2026, 1, 1, tzinfo=UTC))
-    held.subject = pynwb.file.Subject(subject_id="Cori")
+    content = pynwb.NWBFile("simulated", "one", datetime(2026, 1, 1, tzinfo=UTC))
+    content.subject = pynwb.file.Subject(subject_id="Cori")
     for _ in range(6):
-        held.add_unit(spike_times=np.sort(rng.uniform(0.0, 2.0 * TRIALS, 2000)))
+        content.add_unit(spike_times=np.sort(rng.uniform(0.0, 2.0 * TRIALS, 2000)))
     for name in columns:
-        held.add_trial_column(name, name)
+        content.add_trial_column(name, name)
     for trial in range(TRIALS):
         said = {name: value(trial) for name, value in columns.items()}
-        held.add_trial(start_time=2.0 * trial, stop_time=2.0 * trial + 1.8, **said)
+        content.add_trial(start_time=2.0 * trial, stop_time=2.0 * trial + 1.8, **said)
     with pynwb.NWBHDF5IO(str(path), "w") as opened:
-        opened.write(held)
+        opened.write(content)
     return path
 
 
@@ -61,9 +61,9 @@ def read(name: str, path: Path) -> xr.DataArray:
     assert reader.name == "nwb_trials"
     told = dict(reader.parameters)
     window = NwbWindow.model_validate(told.pop("window"))
-    found = nwb_trials({path.name: path}, window=window, **told).assembly
-    assert found is not None
-    return found
+    windows = nwb_trials({path.name: path}, window=window, **told).assembly
+    assert windows is not None
+    return windows
 
 
 @pytest.mark.parametrize("name", sorted(COLUMNS))

@@ -1,4 +1,4 @@
-"""Formats that neo reads become the windows that the same samples give as a continuous recording, or counts of spikes."""
+"""Formats that neo reads give the same windows as a continuous recording of the same samples, or spike counts."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def read(
     path: Path, format: str, *, window: Window = WINDOW, files: dict[str, Path] | None = None,
     preprocessing: Preprocessing = PLAIN, spikes: float | None = None, **said: Any,
 ) -> xr.DataArray:  # fmt: skip
-    found = neo_epochs(
+    windows = neo_epochs(
         files or {path.name: path}, recordings=(Recording(file=path.name, subject="S1"),),
         neo=NeoFiles(**{"format": format, "kind": "seeg", **said}), window=window, spikes=spikes,
         preprocessing=Preprocessing() if spikes else preprocessing,
     ).assembly  # fmt: skip
-    assert found is not None
-    return found
+    assert windows is not None
+    return windows
 
 
 def nex(path: Path, **how: Any) -> Path:
@@ -64,23 +64,23 @@ def nex(path: Path, **how: Any) -> Path:
 
 
 def block(*segments: Any) -> Any:
-    held = neo.Block()
-    held.segments.extend(segments)
-    return held
+    block = neo.Block()
+    block.segments.extend(segments)
+    return block
 
 
 def segment(values: np.ndarray, marks: list[tuple[float, str]], begin: float = 0.0, **how: Any) -> Any:
     import quantities as pq
 
-    made = neo.Segment()
-    made.analogsignals.append(
+    segment = neo.Segment()
+    segment.analogsignals.append(
         neo.AnalogSignal(
             values.T, units="uV", sampling_rate=RATE * pq.Hz, t_start=begin * pq.s, name=how.get("name", "A")
         )
     )
     times, texts = [begin + at for at, _ in marks], np.array([text for _, text in marks])
-    made.events.append(neo.Event(times * pq.s, labels=texts, name="cues"))
-    return made
+    segment.events.append(neo.Event(times * pq.s, labels=texts, name="cues"))
+    return segment
 
 
 def matlab(path: Path, *segments: Any) -> Path:
@@ -98,28 +98,28 @@ def test_signals_become_the_windows_of_their_samples_in_every_layout(tmp_path: P
         "NeoMatlab": matlab(tmp_path / "a.mat", segment(samples(), MARKS)),
     }
     for format, path in made.items():
-        found = read(path, format)
-        np.testing.assert_allclose(found.values, expected(), atol=1e-4, err_msg=format)
-        assert found["label"].values.tolist() == ["left", "right"] * 4 + ["left"]
-        np.testing.assert_allclose(found["onset"].values, ONSETS)
-        assert found.attrs["units"] == "uV"
+        windows = read(path, format)
+        np.testing.assert_allclose(windows.values, expected(), atol=1e-4, err_msg=format)
+        assert windows["label"].values.tolist() == ["left", "right"] * 4 + ["left"]
+        np.testing.assert_allclose(windows["onset"].values, ONSETS)
+        assert windows.attrs["units"] == "uV"
     assert read(made["Neuralynx"], "Neuralynx")["channel_id"].values.tolist() == CHANNELS
 
 
 def test_a_recording_without_events_is_laid_over_with_windows(tmp_path: Path) -> None:
     path = neuroscope(tmp_path / "b.xml", samples(), RATE)
-    found = read(path, "NeuroScope", window=Window(start=0.0, duration=2.0, stride=2.0))
-    np.testing.assert_allclose(found.values[3], samples()[:, 6000:8000], atol=1e-4)
+    windows = read(path, "NeuroScope", window=Window(start=0.0, duration=2.0, stride=2.0))
+    np.testing.assert_allclose(windows.values[3], samples()[:, 6000:8000], atol=1e-4)
     with pytest.raises(DataError, match=r"b\.xml has no event go, stop; it has"):
         read(path, "NeuroScope")
 
 
 def test_spikes_are_counted_unit_by_unit(tmp_path: Path) -> None:
     trains = {"n1": ONSETS + 0.05, "n2": np.concatenate([ONSETS - 0.2, ONSETS + 0.24])}
-    found = read(nex(tmp_path / "a.nex", spikes=trains), "NeuroExplorer", spikes=0.1)
-    assert found["channel_id"].values.tolist() == ["n1", "n2"]
-    assert found["channel_type"].values.tolist() == ["spikes"] * 2
-    assert (found.values == [[0, 0, 0, 1, 0], [1, 0, 0, 0, 1]]).all()
+    windows = read(nex(tmp_path / "a.nex", spikes=trains), "NeuroExplorer", spikes=0.1)
+    assert windows["channel_id"].values.tolist() == ["n1", "n2"]
+    assert windows["channel_type"].values.tolist() == ["spikes"] * 2
+    assert (windows.values == [[0, 0, 0, 1, 0], [1, 0, 0, 0, 1]]).all()
     with pytest.raises(DataError, match=r"b\.nex contains no sorted spikes; remove `spikes`"):
         read(nex(tmp_path / "b.nex"), "NeuroExplorer", spikes=0.1)
 
@@ -127,10 +127,10 @@ def test_spikes_are_counted_unit_by_unit(tmp_path: Path) -> None:
 def test_segments_follow_one_another_and_each_need_not_have_every_event(tmp_path: Path) -> None:
     whole = samples()
     trials = [segment(whole[:, at : at + 2000], [(1.0, kind)]) for at, kind in ((0, "go"), (2000, "stop"))]
-    found = read(matlab(tmp_path / "a.mat", *trials), "NeoMatlab")
-    assert found["segment"].values.tolist() == [0, 1]
+    windows = read(matlab(tmp_path / "a.mat", *trials), "NeoMatlab")
+    assert windows["segment"].values.tolist() == [0, 1]
     # Both count from zero: when the second began is unknown, and it cannot have been during the first.
-    assert found["onset"].values.tolist() == [1.0, 3.0]
+    assert windows["onset"].values.tolist() == [1.0, 3.0]
     later = [
         segment(whole[:, :2000], [(1.0, "go")]),
         segment(whole[:, 2000:4000], [(1.0, "stop")], begin=60.0),
@@ -228,8 +228,8 @@ def test_a_folder_is_pinned_with_all_files_of_each_recording_and_read_in_the_san
     )
     with pytest.raises(RequestError, match=r"does not state the subjects of .* recordings"):
         pin(open_catalog(place), "Rest", Downloads(folder=folder, label="group"))
-    asked = Downloads(folder=folder, named=(pattern,), label="group")
-    assert pin(open_catalog(place), "Rest", asked).subjects == 6
+    downloads = Downloads(folder=folder, named=(pattern,), label="group")
+    assert pin(open_catalog(place), "Rest", downloads).subjects == 6
     spec = open_catalog(place).dataset("Rest")
     assert len(spec.files) == count
     data = load_dataset(open_catalog(place), "Rest").assembly

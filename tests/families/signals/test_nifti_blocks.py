@@ -1,4 +1,4 @@
-"""Blocks of an fMRI series become patterns against their run's rest; damaged images are refused by name."""
+"""Blocks of an fMRI series become patterns relative to the rest of their run; damaged images are refused by name."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def _series(dtype: str = "<i2") -> tuple[np.ndarray, np.ndarray]:
 
 def test_block_means_against_the_runs_rest(tmp_path):
     series, mask = _series()
-    found = _read(_files(tmp_path, series, mask))
-    assert found["label"].values.tolist() == ["face", "cat", "cat", "face"]
-    assert found["run"].values.tolist() == [0, 0, 1, 1]
-    assert found["onset"].values.tolist() == [2.5, 10.0, 2.5, 7.5]
+    windows = _read(_files(tmp_path, series, mask))
+    assert windows["label"].values.tolist() == ["face", "cat", "cat", "face"]
+    assert windows["run"].values.tolist() == [0, 0, 1, 1]
+    assert windows["onset"].values.tolist() == [2.5, 10.0, 2.5, 7.5]
     voxel = series[0, 1, 0].astype(float)
     expected = voxel[[1, 2]].mean() - voxel[[0, 3]].mean()
-    assert found.values[0, 0, 0] == pytest.approx(expected)
+    assert windows.values[0, 0, 0] == pytest.approx(expected)
     other = series[2, 0, 1].astype(float)
-    assert found.values[3, 1, 0] == pytest.approx(other[[9, 10]].mean() - other[[6, 11]].mean())
+    assert windows.values[3, 1, 0] == pytest.approx(other[[9, 10]].mean() - other[[6, 11]].mean())
 
 
 @pytest.mark.parametrize(("dtype", "order"), [("<f4", "<"), (">i2", ">")])

@@ -1,4 +1,4 @@
-"""NWB: spikes, series and behaviour of simulated files come back as they were written; co-smoothing has its closed form."""
+"""NWB: spikes, series and behaviour of simulated files are read as written; co-smoothing has its closed form."""
 
 from __future__ import annotations
 
@@ -23,92 +23,92 @@ RATE = 100.0
 def written(path: Path, *, subject: str | None = "monkey", seed: int = 0) -> list[np.ndarray]:
     """A simulated session; returns the spike times of each unit."""
     rng = np.random.default_rng(seed)
-    held = pynwb.NWBFile("simulated", f"id{seed}", datetime(2026, 1, 1, tzinfo=UTC))
+    content = pynwb.NWBFile("simulated", f"id{seed}", datetime(2026, 1, 1, tzinfo=UTC))
     if subject is not None:
-        held.subject = pynwb.file.Subject(subject_id=subject)
+        content.subject = pynwb.file.Subject(subject_id=subject)
     spikes = [np.sort(rng.uniform(0, 2.0 * TRIALS, 200)) for _ in range(UNITS)]
     for times in spikes:
-        held.add_unit(spike_times=times)
-    held.add_trial_column("direction", "where to")
+        content.add_unit(spike_times=times)
+    content.add_trial_column("direction", "where to")
     for trial in range(TRIALS):
-        held.add_trial(start_time=2.0 * trial, stop_time=2.0 * trial + 1.5, direction="lr"[trial % 2])
+        content.add_trial(start_time=2.0 * trial, stop_time=2.0 * trial + 1.5, direction="lr"[trial % 2])
     samples = int(2.0 * TRIALS * RATE)
-    device = held.create_device("d")
-    group = held.create_electrode_group("g", "d", "l", device)
+    device = content.create_device("d")
+    group = content.create_electrode_group("g", "d", "l", device)
     for _ in range(2):
-        held.add_electrode(group=group, location="l")
-    region = held.create_electrode_table_region([0, 1], "all")
-    held.add_acquisition(
+        content.add_electrode(group=group, location="l")
+    region = content.create_electrode_table_region([0, 1], "all")
+    content.add_acquisition(
         pynwb.ecephys.ElectricalSeries(
             "lfp", np.arange(2 * samples).reshape(samples, 2) * 1.0, region, rate=RATE, conversion=1e-6
         )
     )
-    module = held.create_processing_module("behavior", "b")
+    module = content.create_processing_module("behavior", "b")
     module.add(pynwb.TimeSeries("hand", np.arange(samples) * 1.0, "m", rate=RATE))
     with pynwb.NWBHDF5IO(str(path), "w") as opened:
-        opened.write(held)
+        opened.write(content)
     return spikes
 
 
 def read(path: Path, **options: object) -> xr.DataArray:
-    found = nwb_trials({path.name: path}, **options).assembly  # type: ignore[arg-type]
-    assert found is not None
-    return found
+    windows = nwb_trials({path.name: path}, **options).assembly  # type: ignore[arg-type]
+    assert windows is not None
+    return windows
 
 
 def test_spikes_are_counted_in_bins_after_the_start_of_trials(tmp_path: Path) -> None:
     spikes = written(tmp_path / "a.nwb")
-    found = read(
+    windows = read(
         tmp_path / "a.nwb", window=NwbWindow(start=0.1, duration=1.0, bin=0.25), facts={"label": "direction"}
     )
-    assert found.shape == (TRIALS, UNITS, 4)
+    assert windows.shape == (TRIALS, UNITS, 4)
     for trial in range(TRIALS):
         for unit in range(UNITS):
             edges = 2.0 * trial + 0.1 + 0.25 * np.arange(5)
-            np.testing.assert_array_equal(found[trial, unit], np.histogram(spikes[unit], edges)[0])
-    assert found["label"].values.tolist() == list("lr" * 3)
-    assert set(found["subject"].values) == {"monkey"}
-    assert set(found["channel_type"].values) == {"spikes"}
+            np.testing.assert_array_equal(windows[trial, unit], np.histogram(spikes[unit], edges)[0])
+    assert windows["label"].values.tolist() == list("lr" * 3)
+    assert set(windows["subject"].values) == {"monkey"}
+    assert set(windows["channel_type"].values) == {"spikes"}
 
 
-def test_held_out_units_become_what_is_predicted(tmp_path: Path) -> None:
+def test_held_out_units_become_targets(tmp_path: Path) -> None:
     spikes = written(tmp_path / "a.nwb")
     window = NwbWindow(duration=0.5, stride=0.5, bin=0.1)
-    found = read(tmp_path / "a.nwb", window=window, held_out=4)
-    assert found["channel_id"].values.tolist() == ["unit_0", "unit_1", "unit_2"]
-    assert found.sizes["presentation"] == 3 * TRIALS
-    onset = found["onset"].values
+    windows = read(tmp_path / "a.nwb", window=window, held_out=4)
+    assert windows["channel_id"].values.tolist() == ["unit_0", "unit_1", "unit_2"]
+    assert windows.sizes["presentation"] == 3 * TRIALS
+    onset = windows["onset"].values
     counts = [int(((spikes[3] >= at) & (spikes[3] < at + 0.5)).sum()) for at in onset]
-    assert found["unit_3"].values.tolist() == counts
+    assert windows["unit_3"].values.tolist() == counts
 
 
 def test_series_are_in_microvolts_and_behaviour_is_a_mean(tmp_path: Path) -> None:
     written(tmp_path / "a.nwb")
     window = NwbWindow(duration=1.0)
-    found = read(tmp_path / "a.nwb", window=window, series="lfp", behavior={"hand": "behavior/hand"})
-    assert found.shape == (TRIALS, 2, 100)
-    assert found.attrs["units"] == "uV"
-    np.testing.assert_allclose(found[1, 1, :3], [401.0, 403.0, 405.0])
-    np.testing.assert_allclose(found["hand"], [200.0 * trial + 49.5 for trial in range(TRIALS)])
+    windows = read(tmp_path / "a.nwb", window=window, series="lfp", behavior={"hand": "behavior/hand"})
+    assert windows.shape == (TRIALS, 2, 100)
+    assert windows.attrs["units"] == "uV"
+    np.testing.assert_allclose(windows[1, 1, :3], [401.0, 403.0, 405.0])
+    np.testing.assert_allclose(windows["hand"], [200.0 * trial + 49.5 for trial in range(TRIALS)])
 
 
 def test_gains_of_channels_and_an_offset_are_part_of_the_unit(tmp_path: Path) -> None:
-    held = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
-    held.subject = pynwb.file.Subject(subject_id="monkey")
-    held.add_trial(start_time=0.0, stop_time=1.0)
-    group = held.create_electrode_group("g", "d", "l", held.create_device("d"))
+    content = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
+    content.subject = pynwb.file.Subject(subject_id="monkey")
+    content.add_trial(start_time=0.0, stop_time=1.0)
+    group = content.create_electrode_group("g", "d", "l", content.create_device("d"))
     for _ in range(2):
-        held.add_electrode(group=group, location="l")
-    region = held.create_electrode_table_region([0, 1], "all")
+        content.add_electrode(group=group, location="l")
+    region = content.create_electrode_table_region([0, 1], "all")
     counts = np.arange(200, dtype=np.int16).reshape(100, 2)
     series = pynwb.ecephys.ElectricalSeries(
         "lfp", counts, region, rate=RATE, conversion=1e-6, channel_conversion=[1.0, 2.0], offset=5e-6
     )
-    held.add_acquisition(series)
+    content.add_acquisition(series)
     with pynwb.NWBHDF5IO(str(tmp_path / "a.nwb"), "w") as io:
-        io.write(held)
-    found = read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series="lfp")
-    np.testing.assert_allclose(found[0], counts.T * [[1.0], [2.0]] + 5.0)
+        io.write(content)
+    windows = read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series="lfp")
+    np.testing.assert_allclose(windows[0], counts.T * [[1.0], [2.0]] + 5.0)
 
 
 def test_a_series_in_another_unit_is_refused_with_what_was_seen(tmp_path: Path) -> None:
@@ -142,27 +142,27 @@ def test_files_without_a_subject_or_column_and_damaged_ones_are_refused(tmp_path
 def test_series_of_a_processing_module_are_found_by_their_place_and_by_even_stamps(
     tmp_path: Path, stamped: bool
 ) -> None:
-    held = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
-    held.subject = pynwb.file.Subject(subject_id="mouse")
-    held.add_trial(start_time=0.7, stop_time=1.0)
-    group = held.create_electrode_group("g", "d", "l", held.create_device("d"))
+    content = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
+    content.subject = pynwb.file.Subject(subject_id="mouse")
+    content.add_trial(start_time=0.7, stop_time=1.0)
+    group = content.create_electrode_group("g", "d", "l", content.create_device("d"))
     for _ in range(2):
-        held.add_electrode(group=group, location="l")
-    region = held.create_electrode_table_region([0, 1], "all")
+        content.add_electrode(group=group, location="l")
+    region = content.create_electrode_table_region([0, 1], "all")
     counts = np.random.default_rng(0).normal(0, 20, (300, 2))
     stamps = 0.5 + np.arange(300) / RATE
     clock = {"timestamps": stamps} if stamped else {"rate": float(RATE), "starting_time": 0.5}
     series = pynwb.ecephys.ElectricalSeries("field", counts, region, conversion=1e-6, **clock)
     fields = pynwb.ecephys.LFP()
-    held.create_processing_module("ecephys", "e").add(fields)
+    content.create_processing_module("ecephys", "e").add(fields)
     fields.add_electrical_series(series)
     with pynwb.NWBHDF5IO(str(tmp_path / "a.nwb"), "w") as io:
-        io.write(held)
+        io.write(content)
     for place in ("ecephys/LFP/field", "processing/ecephys/LFP/field"):
-        found = read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series=place)
-        np.testing.assert_allclose(found[0], counts[20 : 20 + int(RATE)].T, rtol=1e-5)
-        assert found["channel_id"].values.tolist() == ["field_0", "field_1"]
-        assert found.attrs["sampling_rate"] == RATE
+        windows = read(tmp_path / "a.nwb", window=NwbWindow(duration=1.0), series=place)
+        np.testing.assert_allclose(windows[0], counts[20 : 20 + int(RATE)].T, rtol=1e-5)
+        assert windows["channel_id"].values.tolist() == ["field_0", "field_1"]
+        assert windows.attrs["sampling_rate"] == RATE
     with pytest.raises(
         DataError, match="'ecephys/LFP' is not a series; it contains field: choose one by `ecephys/LFP/NAME`"
     ):

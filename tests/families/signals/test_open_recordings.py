@@ -1,4 +1,4 @@
-"""A recording is what its own files hold: a header cannot make another file of the machine part of it."""
+"""A recording consists of its own files: a header cannot include other files of the machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_header_that_names_a_file_elsewhere_is_refused(
         open_recording(header)
 
 
-def test_a_header_that_names_files_beside_it_is_read(tmp_path: Path) -> None:
+def test_a_header_that_names_files_in_its_folder_is_read(tmp_path: Path) -> None:
     header = recording(tmp_path)
     header.write_text(
         header.read_text(encoding="utf-8").replace("DataFile=", "DataFile=./"), encoding="utf-8"

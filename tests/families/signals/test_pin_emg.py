@@ -1,4 +1,4 @@
-"""Wristband recordings as downloaded: pinned, validated and scored by commands, on files in the published layouts."""
+"""Downloaded EMG layouts: pinned, validated and scored by commands, on simulated files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fMRI as downloaded: pinned, validated and scored by commands; an answer is found where it was planted, and only there."""
+"""Downloaded fMRI layouts: pinned, validated and scored by commands; a planted effect is found only where it is."""
 
 from __future__ import annotations
 

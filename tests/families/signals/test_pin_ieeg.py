@@ -1,4 +1,4 @@
-"""Intracranial recordings in a BIDS folder: pinned, validated and scored by commands, types and places of contacts kept."""
+"""Intracranial recordings in a BIDS folder: pinned, validated and scored by commands; types and positions are kept."""
 
 from __future__ import annotations
 

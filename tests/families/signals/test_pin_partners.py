@@ -1,4 +1,4 @@
-"""Corpora whose labels lie beside the recordings go from a folder of downloads to scores, with the specs as they are."""
+"""Corpora with separate annotation files go from a folder of downloads to scores with the unmodified specs."""
 
 from __future__ import annotations
 
@@ -229,25 +229,25 @@ def test_what_the_windows_of_a_corpus_are(place: Callable[[str], Path], tmp_path
     root = place("Kemp2000Analysis.sleep_stage")
     sleep_edf(tmp_path / "download")
     pin(open_catalog(root), "Kemp2000Analysis.sleep_stage", Downloads(folder=tmp_path / "download"))
-    found = load_dataset(open_catalog(root), "Kemp2000Analysis.sleep_stage").assembly
-    assert found is not None
-    assert found.sizes == {"presentation": 19 * PEOPLE, "channel": 2, "sample": 3600}
-    assert found["channel_id"].values.tolist() == ["Fpz-Cz", "Pz-Oz"]
-    assert sorted(set(found["subject"].values.tolist())) == [f"{person:02d}" for person in range(PEOPLE)]
-    assert set(found["session"].values.tolist()) == {"1"}
-    assert (found["label"].values == "N2").sum() == 8 * PEOPLE
+    windows = load_dataset(open_catalog(root), "Kemp2000Analysis.sleep_stage").assembly
+    assert windows is not None
+    assert windows.sizes == {"presentation": 19 * PEOPLE, "channel": 2, "sample": 3600}
+    assert windows["channel_id"].values.tolist() == ["Fpz-Cz", "Pz-Oz"]
+    assert sorted(set(windows["subject"].values.tolist())) == [f"{person:02d}" for person in range(PEOPLE)]
+    assert set(windows["session"].values.tolist()) == {"1"}
+    assert (windows["label"].values == "N2").sum() == 8 * PEOPLE
 
 
 def test_parts_and_people_come_from_the_folders(place: Callable[[str], Path], tmp_path: Path) -> None:
     root = place("Harati2015Tuev")
     events(tmp_path / "download")
     pin(open_catalog(root), "Harati2015Tuev", Downloads(folder=tmp_path / "download"))
-    found = load_dataset(open_catalog(root), "Harati2015Tuev").assembly
-    assert found is not None
-    assert found.sizes == {"presentation": 10 * PEOPLE, "channel": 21, "sample": 360}
-    assert (found["split"].values == "eval").sum() == 20
-    assert found["bckg"].values.sum() == found["split"].size / 2
-    assert found["spsw"].values.sum() == PEOPLE
+    windows = load_dataset(open_catalog(root), "Harati2015Tuev").assembly
+    assert windows is not None
+    assert windows.sizes == {"presentation": 10 * PEOPLE, "channel": 21, "sample": 360}
+    assert (windows["split"].values == "eval").sum() == 20
+    assert windows["bckg"].values.sum() == windows["split"].size / 2
+    assert windows["spsw"].values.sum() == PEOPLE
 
 
 def unpair(folder: Path) -> None:
@@ -292,9 +292,7 @@ def test_what_is_wrong_stops_before_anything_is_written(
     assert not (root / "data").exists()
 
 
-def test_annotations_beside_recordings_are_not_those_of_bids(
-    place: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_separate_annotations_are_refused_with_bids(place: Callable[[str], Path], tmp_path: Path) -> None:
     root = place("Dan2023Bids")
     seizures(tmp_path / "download")
     with pytest.raises(RequestError, match="omit --bids"):

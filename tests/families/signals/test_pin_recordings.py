@@ -1,4 +1,4 @@
-"""Recordings that are too many for a spec are listed beside it, and are read as if they stood in it."""
+"""Long lists of recordings are stored in a separate file and read as if they were in the spec."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_recordings_and_files_in_tables_are_the_same_data_set(
 ) -> None:
     path = place / "specs" / "datasets" / "Rest.yaml"
     before = path.read_text()
-    wanted = Downloads(folder=tree, label="Group")
-    pin(open_catalog(place), "Rest", wanted)
+    downloads = Downloads(folder=tree, label="Group")
+    pin(open_catalog(place), "Rest", downloads)
     inline = open_catalog(place).dataset("Rest")
     path.write_text(before)
     monkeypatch.setattr("neuroledger.data.pin.yaml_edit.LONG", 3)
-    done = pin(open_catalog(place), "Rest", wanted)
+    done = pin(open_catalog(place), "Rest", downloads)
     listed = open_catalog(place).dataset("Rest")
     assert listed.files == inline.files
     assert listed.reader == inline.reader
@@ -44,5 +44,5 @@ def test_recordings_and_files_in_tables_are_the_same_data_set(
     data = load_dataset(open_catalog(place), "Rest")
     assert data.assembly is not None
     assert len(set(data.assembly["subject"].values.tolist())) == 6
-    again = pin(open_catalog(place), "Rest", wanted)
+    again = pin(open_catalog(place), "Rest", downloads)
     assert again.before == again.after == done.after

@@ -1,4 +1,4 @@
-"""Recordings whose events name what was shown, with the embeddings of it: pinned, validated, retrieved, refused."""
+"""Recordings whose events name stimuli, with embeddings: pinned, validated, scored by retrieval, refused."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_windows_hold_what_the_table_of_events_says(place: Path, folder: Path) -
         (lambda t: t.drop_vars("stimulus_id"), "is not a table"),
     ],
 )
-def test_embeddings_that_do_not_fit_are_told_and_nothing_is_written(place, folder, change, words) -> None:  # type: ignore[no-untyped-def]
+def test_unsuitable_embeddings_are_refused_and_nothing_is_written(place, folder, change, words) -> None:  # type: ignore[no-untyped-def]
     assembly.write(change(table()), folder / "embedding.nc")
     with pytest.raises(DataError, match=words):
         pin(open_catalog(place), "Seen", Downloads(folder=folder))
@@ -235,10 +235,10 @@ def test_a_recording_that_is_a_folder_is_pinned_file_by_file(tmp_path: Path) -> 
         f"{name}/hz.ds/hz.meg4",
         "sub-1/meg/sub-1_task-main_events.tsv",
     ]
-    found = recordings_in(tmp_path, names, task="main")
-    assert [item.file for item in found] == [name]
-    assert found[0].files == tuple(names[:3])
-    assert found[0].subject == "1"
+    recordings = recordings_in(tmp_path, names, task="main")
+    assert [item.file for item in recordings] == [name]
+    assert recordings[0].files == tuple(names[:3])
+    assert recordings[0].subject == "1"
 
 
 def test_embeddings_are_made_by_a_model_of_the_catalog(
@@ -261,10 +261,10 @@ def test_embeddings_are_made_by_a_model_of_the_catalog(
     said = ["embed", "pixels16", "--images", str(images), "--layer", "pixels", "--out"]
     assert main([*said, str(tmp_path / "e.nc")]) == 0
     assert "3 stimuli" in capsys.readouterr().out
-    made = assembly.read(tmp_path / "e.nc")
-    assert made["stimulus_id"].values.tolist() == ["nsd/0.png", "nsd/1.png", "nsd/2.png"]
-    assert made.dims == ("stimulus", "feature")
-    assert len(np.unique(made.values, axis=0)) == 3
+    table = assembly.read(tmp_path / "e.nc")
+    assert table["stimulus_id"].values.tolist() == ["nsd/0.png", "nsd/1.png", "nsd/2.png"]
+    assert table.dims == ("stimulus", "feature")
+    assert len(np.unique(table.values, axis=0)) == 3
     assert main([*said, str(tmp_path / "n.nc"), "--names"]) == 0
     assert assembly.read(tmp_path / "n.nc")["stimulus_id"].values.tolist() == ["0.png", "1.png", "2.png"]
     assert main([*said, str(tmp_path / "m.nc"), "--mean", "9"]) != 0

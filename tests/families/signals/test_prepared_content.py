@@ -1,4 +1,4 @@
-"""What recordings are prepared to is hashed, shown, recorded with every score, and refused where it is not the pinned."""
+"""The content hash of prepared windows is shown, recorded with scores, and compared with a pinned hash."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def note(root: Path) -> str:
     return str(found)
 
 
-def test_the_content_is_in_the_report_on_the_card_and_beside_the_score(place, capsys):
+def test_the_content_hash_is_in_the_report_the_card_and_the_score(place, capsys):
     expected = content_sha256(windows(subjects=4, trials=20, strength=3.0))
     main(["show", "Waves"])
     assert "prepared content" not in capsys.readouterr().out  # nothing was prepared yet
@@ -102,9 +102,9 @@ def test_the_content_is_in_the_report_on_the_card_and_beside_the_score(place, ca
     assert report["contents"]["assembly"]["sha256"] == expected
     capsys.readouterr()
     main(["show", "Waves"])
-    said = capsys.readouterr().out
-    assert f"prepared content: sha256 {expected}" in said
-    assert "prepared: 80 presentations × 3 channels × 16 samples, float64" in said
+    output = capsys.readouterr().out
+    assert f"prepared content: sha256 {expected}" in output
+    assert "prepared: 80 presentations × 3 channels × 16 samples, float64" in output
     assert main(["score", "shrinkage_lda", "Waves-b"]) == 0
     assert note(place) == f"prepared signals, sha256 {expected[:12]}"
     assert (place / ".cache" / "neuroledger" / "windows").is_dir()
@@ -125,9 +125,9 @@ def test_other_content_than_is_pinned_is_neither_validated_nor_scored(place, cap
     shutil.rmtree(place / ".cache" / "neuroledger" / "windows")
     capsys.readouterr()
     assert main(["score", "shrinkage_lda", "Waves-b"]) != 0
-    said = "".join(capsys.readouterr())
-    assert f"has the SHA-256 {content_sha256(other)}, and {expected} is pinned" in said
+    output = "".join(capsys.readouterr())
+    assert f"has the SHA-256 {content_sha256(other)}, and {expected} is pinned" in output
     assert main(["validate", "Waves", "--force"]) != 0
-    said = "".join(capsys.readouterr())
-    assert f"SHA-256 of values and coordinates: {expected} declared, found {content_sha256(other)}" in said
-    assert "prepare the data with the library versions" in said
+    output = "".join(capsys.readouterr())
+    assert f"SHA-256 of values and coordinates: {expected} declared, found {content_sha256(other)}" in output
+    assert "prepare the data with the library versions" in output

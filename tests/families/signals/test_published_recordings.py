@@ -1,4 +1,4 @@
-"""Published recordings in formats of MNE: their specs read files that are written in the published layout."""
+"""Specs of published recordings in MNE's formats read simulated files in the published layout."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def test_which_tone_is_the_target_depends_on_the_stream_that_is_attended(
             f"sourcedata/sub-A/eeg/{stem}.{end}": tmp_path / f"{stem}.{end}"
             for end in ("vhdr", "vmrk", "eeg")
         }
-    found = read(files, told(repository, "Kojima2024ReplicationA"))
-    assert found["channel_id"].values.tolist() == ["Fz", "Cz", "Pz"]
+    windows = read(files, told(repository, "Kojima2024ReplicationA"))
+    assert windows["channel_id"].values.tolist() == ["Fz", "Cz", "Pz"]
     for task, target in (("low", 0), ("mid", 1), ("high", 2)):
-        labels = found["label"].values[found["task"].values == task]
+        labels = windows["label"].values[windows["task"].values == task]
         assert labels.tolist() == ["Target" if n % 3 == target else "NonTarget" for n in range(12)]
 
 
@@ -73,9 +73,9 @@ def test_sixteen_movements_are_read_from_the_annotations_of_an_exported_recordin
     spans = [(1.0 + 4.0 * number, 0.0, movement) for number, movement in enumerate(MOVEMENTS)]
     plus(tmp_path / "one.bdf", names, noise(64, 70), RATE, spans)
     name = "sub-1/ses-0/eeg/sub-1_ses-0_task-imagery_run-0_eeg.bdf"
-    found = read({name: tmp_path / "one.bdf"}, told(repository, "Srisrisawang2024Simultaneous"))
-    assert found.sizes["channel"] == 60
-    assert found["label"].values.tolist() == MOVEMENTS
+    windows = read({name: tmp_path / "one.bdf"}, told(repository, "Srisrisawang2024Simultaneous"))
+    assert windows.sizes["channel"] == 60
+    assert windows["label"].values.tolist() == MOVEMENTS
 
 
 def test_a_fact_that_no_recording_states_is_named(repository: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sentences that were read: recording, eye tracker and list told together, cut, clustered, refused."""
+"""Sentences that were read: EEG, eye tracker and list are matched, cut, clustered, and refused if they disagree."""
 
 from __future__ import annotations
 
@@ -108,15 +108,17 @@ def test_only_what_is_read_is_chosen(folder: Path) -> None:
     (folder / "osfstorage/task1- SR/Preprocessed").mkdir()
     (folder / "osfstorage/task1- SR/Preprocessed/gip_ZAB_SR1_EEG.mat").write_bytes(b"")
     component = get("reader", "read_sentences")
-    told = component.bind({**TOLD, "leave_out": [f"{TASK}/ZDN"], "embeddings": {"embedding": "embedding.nc"}})
+    parameters = component.bind(
+        {**TOLD, "leave_out": [f"{TASK}/ZDN"], "embeddings": {"embedding": "embedding.nc"}}
+    )
     assert component.reads is not None
-    chosen = component.reads(list(files(folder)), told)
+    chosen = component.reads(list(files(folder)), parameters)
     assert [name.rsplit("/", 1)[-1] for name in chosen] == [
         "embedding.nc", "resultsZAB_SR.mat", "ZAB_SNR1_EEG.mat", "ZAB_SR1_ET.mat", "ZAB_SR2_EEG.mat", "ZAB_SR2_ET.mat"
     ]  # fmt: skip
     (folder / "embedding.nc").unlink()
     with pytest.raises(RequestError, match=r"lacks embedding\.nc"):
-        component.reads(list(files(folder)), told)
+        component.reads(list(files(folder)), parameters)
 
 
 def _raw(folder: Path) -> Path:
@@ -181,7 +183,7 @@ def test_what_does_not_fit_is_one_error(folder: Path, change: Callable[[Path], A
         read(folder)
 
 
-def test_a_task_that_nobody_did_and_windows_that_overlap_are_told(folder: Path) -> None:
+def test_a_task_without_subjects_and_overlapping_windows_are_refused(folder: Path) -> None:
     with pytest.raises(DataError, match="no file is of task2-NR"):
         read(folder, tasks={TASK: 2, "task2-NR": 6})
     with pytest.raises(DataError, match=r"overlap; raise `window\.stride`"):
@@ -196,7 +198,7 @@ def test_a_last_sentence_that_never_ended_is_left_out(folder: Path) -> None:
 
 
 def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = read(folder)
+    windows = read(folder)
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1)
     first = read(folder)
     monkeypatch.setattr(
@@ -204,5 +206,5 @@ def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest
     )  # nothing is cut a second time
     again = read(folder)
     for kept in (first, again):
-        np.testing.assert_array_equal(kept.values, made.values)
-        assert set(kept.coords) == set(made.coords)
+        np.testing.assert_array_equal(kept.values, windows.values)
+        assert set(kept.coords) == set(windows.coords)

@@ -1,4 +1,4 @@
-"""Words that came one by one: triggers to sentences, laboratories' files, archives of headers, what is refused."""
+"""Words shown one by one: triggers become sentences of several laboratories; invalid downloads are refused."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def read(folder: Path, **changed: Any) -> Any:
     return component.function(files(folder), **component.bind({**TOLD, **changed}))
 
 
-def test_words_of_every_laboratory_stand_where_they_came(folder: Path) -> None:
+def test_words_of_every_laboratory_have_their_onsets(folder: Path) -> None:
     data = read(folder)
     windows = data.assembly
     subjects = ["BIRM_1", "BIRM_19", "BRIS_1", "EDIN_2", "KENT_3", "YORK_5"]
@@ -131,8 +131,8 @@ def test_channels_are_those_that_all_recordings_have_by_the_names_of_the_montage
 
 def test_every_word_of_the_list_is_one_stimulus(folder: Path) -> None:
     component = get("stimuli", "read_words")
-    told = component.bind({"archive": TOLD["archive"], "workbook": WORKBOOK})
-    table = component.function(files(folder), **told)
+    parameters = component.bind({"archive": TOLD["archive"], "workbook": WORKBOOK})
+    table = component.function(files(folder), **parameters)
     assert table["stimulus_id"].is_unique and (table["stimulus_id"] == table["text"]).all()
     assert set(read(folder).assembly["stimulus_id"].values.tolist()) <= set(table["stimulus_id"])
     assert "" not in set(table["stimulus_id"]) and "airplane5" in set(table["stimulus_id"])
@@ -192,7 +192,7 @@ def test_many_windows_are_kept_in_the_store_with_what_was_left_out(
 ) -> None:
     lost = [pair for pair in triggers(TRIALS) if pair[0] != 6.5]
     record(folder / "osfstorage", "EDIN", 2, signal(TRIALS), lost)
-    made = read(folder, tolerate=0.4)
+    windows = read(folder, tolerate=0.4)
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1)
     first = read(folder, tolerate=0.4)
     assert list(tmp_path.glob(".cache/neuroledger/windows/??/*/values.bin"))
@@ -201,9 +201,9 @@ def test_many_windows_are_kept_in_the_store_with_what_was_left_out(
     )  # nothing is cut a second time
     again = read(folder, tolerate=0.4)
     for kept in (first, again):
-        assert kept.notes == made.notes and len(kept.notes) == 1
-        np.testing.assert_array_equal(kept.assembly.values, made.assembly.values)
-        assert kept.assembly["word"].values.tolist() == made.assembly["word"].values.tolist()
+        assert kept.notes == windows.notes and len(kept.notes) == 1
+        np.testing.assert_array_equal(kept.assembly.values, windows.assembly.values)
+        assert kept.assembly["word"].values.tolist() == windows.assembly["word"].values.tolist()
 
 
 def _trigger(code: int) -> Callable[[Path], None]:

@@ -1,4 +1,4 @@
-"""Reading: context grows by passage, surprisals become SyntaxGym's score, subjects of Brain-Score read alike each time."""
+"""Reading: contexts grow within a passage, surprisals give SyntaxGym's score, and Brain-Score subjects are reproducible."""
 
 import copy
 import json
@@ -52,16 +52,16 @@ def test_a_passage_is_read_in_the_order_of_the_table() -> None:
         in_context(StimulusSet("story", STORY), "chapter")
 
 
-def test_responses_stand_beside_the_recordings_of_the_same_text() -> None:
+def test_responses_are_matched_with_recordings_of_the_same_text() -> None:
     coords = {"stimulus_id": ("presentation", ["a1", "a2", "b1"]), "neuroid_id": ("neuroid", ["n1", "n2"])}
     brain = xr.DataArray(np.arange(6.0).reshape(3, 2), dims=("presentation", "neuroid"), coords=coords)
     data = Dataset(StimulusSet("story", STORY), brain)
-    found = reading(letters(), data, give="responses", passage="passage_label")
-    assert dict(zip(found.source["stimulus_id"].values, found.source.values[:, 0], strict=True)) == {
+    measurement = reading(letters(), data, give="responses", passage="passage_label")
+    assert dict(zip(measurement.source["stimulus_id"].values, measurement.source.values[:, 0], strict=True)) == {
         "a1": 7.0, "a2": 16.0, "b1": 14.0,
     }  # fmt: skip
     alone = reading(letters(), data, give="responses")
-    assert alone.source.values[:, 0].tolist() != found.source.values[:, 0].tolist()
+    assert alone.source.values[:, 0].tolist() != measurement.source.values[:, 0].tolist()
     lost = brain.assign_coords(stimulus_id=("presentation", ["a1", "a2", "z9"]))
     with pytest.raises(DataError, match="1 stimuli of the assembly have no text"):
         reading(letters(), Dataset(StimulusSet("story", STORY), lost), give="responses")
@@ -86,23 +86,23 @@ def test_reading_times_are_compared_with_the_average_reader() -> None:
         StimulusSet("t", table), xr.DataArray(people, dims=("presentation", "neuroid"), coords=coords)
     )
     asked: dict[str, Any] = {"give": "reading_times", "passage": "sentence", "average": "neuroid"}
-    found = reading(letters(), data, score={"word": {"above": 1}}, **asked)
+    measurement = reading(letters(), data, score={"word": {"above": 1}}, **asked)
     metric = nl.metric("reading_correlation")
     keep = table["word"].to_numpy() > 1
     expected = np.corrcoef(times[keep], people[keep].mean(axis=1))[0, 1]
-    assert metric(found.source, found.target).value == pytest.approx(expected, abs=1e-12)
-    assert found.repeated is not None and found.repeated.sizes["neuroid"] == 8
-    assert found.repeated.sizes["presentation"] == keep.sum()
+    assert metric(measurement.source, measurement.target).value == pytest.approx(expected, abs=1e-12)
+    assert measurement.repeated is not None and measurement.repeated.sizes["neuroid"] == 8
+    assert measurement.repeated.sizes["presentation"] == keep.sum()
     whole = reading(letters(), data, score={"word": {"above": 1}}, ceiling_from="all", **asked)
     assert whole.repeated is not None and whole.repeated.sizes["presentation"] == len(table)
-    xr.testing.assert_equal(whole.target, found.target)
+    xr.testing.assert_equal(whole.target, measurement.target)
     # Brain-Score's number has no sign, ours has.
-    assert metric(-found.source, found.target).value == pytest.approx(-expected, abs=1e-12)
+    assert metric(-measurement.source, measurement.target).value == pytest.approx(-expected, abs=1e-12)
     assert nl.metric("reading_correlation", compat="brainscore")(
-        -found.source, found.target
+        -measurement.source, measurement.target
     ).value == pytest.approx(expected, abs=1e-12)
     with pytest.raises(MetricError, match="several rows"):
-        metric(found.source, xr.concat([found.target, found.target[:1]], "presentation"))
+        metric(measurement.source, xr.concat([measurement.target, measurement.target[:1]], "presentation"))
 
 
 def test_halves_of_readers_by_the_peers_draws() -> None:
@@ -113,7 +113,7 @@ def test_halves_of_readers_by_the_peers_draws() -> None:
         coords={"neuroid_id": ("neuroid", [f"s{n}" for n in range(7)])},
     )  # fmt: skip
     people[3, 2] = np.nan
-    found = reader_consistency(people, draws="brainscore", absolute=True).values
+    consistency = reader_consistency(people, draws="brainscore", absolute=True).values
     state, expected = np.random.RandomState(0), []
     for _ in range(10):
         first = state.choice(np.arange(7), size=3, replace=False)
@@ -122,7 +122,7 @@ def test_halves_of_readers_by_the_peers_draws() -> None:
             np.corrcoef(*(np.nanmean(people.values[:, list(half)], axis=1) for half in (first, others)))[0, 1]
         )
         expected.append(2 * r / (1 + r))
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(consistency, expected, atol=1e-12)
     with pytest.raises(CeilingError, match="at least two"):
         reader_consistency(people[:, :1])
 
@@ -168,17 +168,19 @@ def test_a_suite_is_read_region_by_region_and_all_criteria_must_hold(tmp_path: P
     path = tmp_path / "agreement.json"
     path.write_text(json.dumps(SUITE), encoding="utf-8")
     data = syntax_suite({"agreement.json": path})
-    found = reading(letters(), data, give="reading_times", passage="sentence", unread=0.0)
+    measurement = reading(letters(), data, give="reading_times", passage="sentence", unread=0.0)
     spec: dict[str, Any] = {
         "aggregate": [{"over": "formula", "with": "min"}, {"over": "item", "with": "mean"}]
     }
     # "the cats run" is shorter than "the cats runs", and longer than "the cats r", in item 0
-    assert nl.metric("formula", formulas=[], **spec)(found.source, found.target).value == 0.75
+    assert nl.metric("formula", formulas=[], **spec)(measurement.source, measurement.target).value == 0.75
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match="not a SyntaxGym suite"):
         syntax_suite({"agreement.json": path})
     with pytest.raises(MetricError, match="carry no 'criterion'"):
-        nl.metric("formula", formulas=[], **spec)(found.source.drop_vars("criterion"), found.target)
+        nl.metric("formula", formulas=[], **spec)(
+            measurement.source.drop_vars("criterion"), measurement.target
+        )
 
 
 def test_published_score_of_distilgpt2(mirror: Path, tmp_path: Path) -> None:
@@ -189,8 +191,8 @@ def test_published_score_of_distilgpt2(mirror: Path, tmp_path: Path) -> None:
     table.write_text("\n".join(["stimulus_id,surprisal", *rows]) + "\n", encoding="utf-8")
     model = stored_readings(id="distilgpt2", weights={"surprisal.csv": table})
     suite = {"suite.json": folder / "subordination_src-src.json"}
-    found = reading(model, syntax_suite(suite), give="reading_times", passage="sentence", unread=0.0)
-    score = nl.metric("formula", formulas=[])(found.source, found.target)
+    measurement = reading(model, syntax_suite(suite), give="reading_times", passage="sentence", unread=0.0)
+    score = nl.metric("formula", formulas=[])(measurement.source, measurement.target)
     assert score.value == pytest.approx(13 / 23, abs=1e-12)
     with pytest.raises(ModelError, match="no stored reading time for stimulus"):
         table.write_text("\n".join(["stimulus_id,surprisal", *rows[1:]]) + "\n", encoding="utf-8")
@@ -205,8 +207,8 @@ def test_each_beginning_of_a_line_asks_for_its_next_word(tmp_path: Path) -> None
     assert table is not None
     rows = table.table[["text", "truth"]].to_numpy().tolist()
     assert ["the cat", "sat"] in rows and ["the", "cat"] in rows
-    found = reading(letters(), next_words({"wiki.raw": path}), give="next_word")
-    assert nl.metric("accuracy")(found.source, found.target).value == 0.0
+    measurement = reading(letters(), next_words({"wiki.raw": path}), give="next_word")
+    assert nl.metric("accuracy")(measurement.source, measurement.target).value == 0.0
 
 
 class Subject:

@@ -1,4 +1,4 @@
-"""A real recording through the whole way, against figures computed with MNE, pyriemann, scikit-learn and braindecode."""
+"""A real recording through all steps agrees with MNE, pyriemann, scikit-learn and braindecode."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A real recording as tables, from a folder to the three protocols of MOABB, beside MNE, pyriemann and scikit-learn."""
+"""A real recording as tables, from a folder to the three protocols of MOABB, agrees with MNE, pyriemann and scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a recording is and which log goes with it, by patterns and exceptions."""
+"""Subjects and logs of recordings, by patterns of names and exceptions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_case_of_letters_makes_no_other_recording() -> None:
     assert resolved.left_out == {names[1]: "it is the second"}
 
 
-def test_exceptions_see_what_those_before_them_said() -> None:
+def test_exceptions_see_the_values_set_by_earlier_ones() -> None:
     rules = (
         Rule(file="02_*", said={"log": "S2-{block}*.mat"}),
         Rule(file="02_*", when={"session": "2"}, said={"session": "9"}),

@@ -1,4 +1,4 @@
-"""Recordings become windows as declared: known samples, units, events, filters, and what is refused."""
+"""Recordings become the declared windows: known samples, units, events and filters, and errors."""
 
 import json
 import re
@@ -49,23 +49,23 @@ GO = Window(start=-0.25, duration=0.5, labels={"go": "left", "stop": "right"}, t
 
 
 def test_windows_hold_the_samples_around_each_event_in_the_declared_unit(fif):
-    found = mne_epochs(fif, recordings=ONE, window=GO).assembly
-    assert found.sizes == {"presentation": 9, "channel": 2, "sample": 32}
-    np.testing.assert_allclose(found.values[0, 0], np.arange(48, 80), atol=1e-3)
-    np.testing.assert_allclose(found["onset"].values, np.arange(1, 19, 2))
-    assert found["label"].values.tolist() == ["left", "right"] * 4 + ["left"]
-    assert found["trial"].values.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4]
-    assert found["time_bin_start"].values[0] == -250
-    assert found.attrs == {"sampling_rate": 64.0, "units": "uV"}
-    assert found["channel_id"].values.tolist() == ["Cz", "Pz"]
+    windows = mne_epochs(fif, recordings=ONE, window=GO).assembly
+    assert windows.sizes == {"presentation": 9, "channel": 2, "sample": 32}
+    np.testing.assert_allclose(windows.values[0, 0], np.arange(48, 80), atol=1e-3)
+    np.testing.assert_allclose(windows["onset"].values, np.arange(1, 19, 2))
+    assert windows["label"].values.tolist() == ["left", "right"] * 4 + ["left"]
+    assert windows["trial"].values.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4]
+    assert windows["time_bin_start"].values[0] == -250
+    assert windows.attrs == {"sampling_rate": 64.0, "units": "uV"}
+    assert windows["channel_id"].values.tolist() == ["Cz", "Pz"]
 
 
 def test_steps_are_done_in_their_order(fif):
     steps = Preprocessing(baseline=(-0.25, 0.0), clamp=5.0)
-    found = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps).assembly
-    before = (found["time_bin_start"].values >= -250) & (found["time_bin_start"].values <= 0)
+    windows = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps).assembly
+    before = (windows["time_bin_start"].values >= -250) & (windows["time_bin_start"].values <= 0)
     raw_window = np.arange(48, 80) - np.arange(48, 80)[before].mean()
-    np.testing.assert_allclose(found.values[0, 0], np.clip(raw_window, -5, 5), atol=1e-3)
+    np.testing.assert_allclose(windows.values[0, 0], np.clip(raw_window, -5, 5), atol=1e-3)
     scaled = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=Preprocessing(scale="robust")).assembly
     quartiles = np.percentile(scaled.values, [25, 50, 75], axis=(0, 2))
     np.testing.assert_allclose(quartiles[1], 0, atol=1e-6)
@@ -74,23 +74,23 @@ def test_steps_are_done_in_their_order(fif):
 
 def test_resampling_and_filters_change_rate_and_spectrum(fif):
     steps = Preprocessing(low_pass=8.0, high_pass=1.0, resample=32.0)
-    found = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps).assembly
-    assert found.attrs["sampling_rate"] == 32.0
-    assert found.sizes["sample"] == 16
-    assert found.values[:, 1].std() < 0.7
+    windows = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps).assembly
+    assert windows.attrs["sampling_rate"] == 32.0
+    assert windows.sizes["sample"] == 16
+    assert windows.values[:, 1].std() < 0.7
 
 
 def test_time_to_an_answer_becomes_a_coordinate(fif):
     window = GO.model_copy(update={"until": {"reaction_time": "stop"}})
-    found = mne_epochs(fif, recordings=ONE, window=window).assembly
-    times = found["reaction_time"].values
+    windows = mne_epochs(fif, recordings=ONE, window=window).assembly
+    times = windows["reaction_time"].values
     assert times[0] == pytest.approx(2.0)
     assert np.isnan(times[-1])
 
 
 def test_windows_without_events(fif):
-    found = mne_epochs(fif, recordings=ONE, window=Window(start=0, duration=2, stride=2)).assembly
-    assert found["onset"].values.tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+    windows = mne_epochs(fif, recordings=ONE, window=Window(start=0, duration=2, stride=2)).assembly
+    assert windows["onset"].values.tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
 
 
 @pytest.mark.parametrize(
@@ -141,11 +141,11 @@ def bids_folder(root):
 
 def test_bids_folders_say_who_and_what(tmp_path):
     files = bids_folder(tmp_path)
-    found = bids_epochs(files, task="go", window=GO).assembly
-    assert set(found["subject"].values) == {"01", "02"}
-    assert found.sizes == {"presentation": 18, "channel": 2, "sample": 32}
-    np.testing.assert_allclose(found.values[0, 0], np.arange(48, 80), atol=1e-3)
-    assert found["label"].values[:3].tolist() == ["left", "right", "left"]
+    windows = bids_epochs(files, task="go", window=GO).assembly
+    assert set(windows["subject"].values) == {"01", "02"}
+    assert windows.sizes == {"presentation": 18, "channel": 2, "sample": 32}
+    np.testing.assert_allclose(windows.values[0, 0], np.arange(48, 80), atol=1e-3)
+    assert windows["label"].values[:3].tolist() == ["left", "right", "left"]
     assert bids_epochs(files, task="go", window=GO, subjects=("02",)).assembly.sizes["presentation"] == 9
     with pytest.raises(DataError, match="no eeg recording of task 'rest'"):
         bids_epochs(files, task="rest", window=GO)
@@ -179,7 +179,7 @@ def test_prepared_signals_with_their_split_file_and_clusters(tmp_path):
 def test_the_real_recording_is_what_its_source_says(mirror):
     expected = json.loads((mirror / "eeglab_sample" / "expected.json").read_text())
     path = mirror / "eeglab_sample" / "eeglab_data.set"
-    found = mne_epochs(
+    windows = mne_epochs(
         {"eeglab_data.set": path},
         recordings=(Recording(file="eeglab_data.set", subject="S1"),),
         window=Window(
@@ -188,13 +188,13 @@ def test_the_real_recording_is_what_its_source_says(mirror):
         preprocessing=Preprocessing(types={"EOG1": "eog", "EOG2": "eog"}, high_pass=0.5, low_pass=40.0),
         event_fields=("position",),
     ).assembly
-    labels = found["label"].values
+    labels = windows["label"].values
     assert {kind: int((labels == kind).sum()) for kind in ("square", "rt")} == expected["events"]
-    positions = found["position"].values[labels == "square"]
+    positions = windows["position"].values[labels == "square"]
     assert {p: int((positions == p).sum()) for p in ("1", "2")} == expected["square_positions"]
-    assert found.attrs["sampling_rate"] == expected["sfreq"]
-    assert found.sizes["channel"] == expected["n_channels"] - 2
-    assert 5 < found.std() < 40
+    assert windows.attrs["sampling_rate"] == expected["sfreq"]
+    assert windows.sizes["channel"] == expected["n_channels"] - 2
+    assert 5 < windows.std() < 40
     with pytest.raises(AssemblyError, match="EOG1, EOG2 typed as brain signal"):
         mne_epochs(
             {"eeglab_data.set": path},
@@ -213,9 +213,9 @@ def test_facts_about_a_recording_become_coordinates(fif):
     ill = Recording(file="one_raw.fif", subject="S1", facts={"label": "ill", "age": 71.0})
     well = Recording(file="two_raw.fif", subject="S2", facts={"label": "well", "age": 35.0})
     window = Window(start=0, duration=2, stride=4)
-    found = mne_epochs(fif, recordings=(ill, well), window=window).assembly
-    assert found["label"].values.tolist() == ["ill"] * 5 + ["well"] * 5
-    assert found["age"].values.tolist() == [71.0] * 5 + [35.0] * 5
+    windows = mne_epochs(fif, recordings=(ill, well), window=window).assembly
+    assert windows["label"].values.tolist() == ["ill"] * 5 + ["well"] * 5
+    assert windows["age"].values.tolist() == [71.0] * 5 + [35.0] * 5
     with pytest.raises(DataError, match="different facts: age"):
         lacking = Recording(file="two_raw.fif", subject="S2", facts={"label": "well"})
         mne_epochs(fif, recordings=(ill, lacking), window=window)

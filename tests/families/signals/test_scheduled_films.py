@@ -1,4 +1,4 @@
-"""The clips of a schedule, listed with the film and the seconds of each, before any embedding of them is there."""
+"""The clips of a schedule are listed with film, start and duration before embeddings exist."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def listed(files: dict[str, Path], told: dict[str, Any]) -> list[tuple[Any, ...]]:
     component = get("stimuli", "scheduled_arrays")
-    given = component.bind({name: told[name] for name in ("schedule", "events")})
-    return list(component.function(files, **given).itertuples(index=False, name=None))
+    parameters = component.bind({name: told[name] for name in ("schedule", "events")})
+    return list(component.function(files, **parameters).itertuples(index=False, name=None))
 
 
 def test_clips_of_the_published_films_are_listed_by_the_spec(

@@ -1,4 +1,4 @@
-"""Recordings with other channels than the others: those that all have are kept by name, and the rest is told."""
+"""Recordings with different channels: shared ones are kept by name, and a note lists the others."""
 
 from __future__ import annotations
 

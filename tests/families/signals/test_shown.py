@@ -1,4 +1,4 @@
-"""Tables of stimuli and what is wrong with them; embeddings of a model that embeds; weights pinned from a download."""
+"""Tables of stimuli and their errors, embeddings by embedders, and weights pinned from a download."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_file_that_is_called_by_its_name_is_found_below_the_folder(tmp_path: P
         source(tmp_path, "stimulus_id,filename\na,cat_01.jpg\n").shown("images")
 
 
-def test_what_was_asked_stands_in_the_table_of_embeddings(tmp_path: Path, repository: Path) -> None:
+def test_the_table_of_embeddings_records_its_settings(tmp_path: Path, repository: Path) -> None:
     session = Session(open_catalog(repository))
     session.models["lengths"] = lengths()
     texts = source(tmp_path, "stimulus_id,text\nb,four\na,no\n")
@@ -160,7 +160,7 @@ def test_options_that_do_not_go_together_are_refused(
     assert words in capsys.readouterr().err
 
 
-def test_a_place_that_takes_no_file_is_told_before_anything_is_embedded(
+def test_an_unwritable_output_is_refused_before_embedding(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
@@ -183,7 +183,7 @@ def test_a_place_that_takes_no_file_is_told_before_anything_is_embedded(
     assert "cannot be written (Read-only file system): choose a writable folder" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_told_and_the_embeddings_that_were_there_stay(
+def test_a_full_disk_is_an_error_and_existing_embeddings_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = xr.DataArray(np.ones((1, 2), np.float32), dims=("stimulus", "feature"))

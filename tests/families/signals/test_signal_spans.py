@@ -1,4 +1,4 @@
-"""Annotations in a file beside the recording: how it is found, what it says, and what is refused."""
+"""Annotations in a separate file: how the file is found and read, and what is refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def windows(
     return data.assembly
 
 
-def test_a_hypnogram_beside_the_recording_tiles_it(folder: Path) -> None:
+def test_a_separate_hypnogram_tiles_the_recording(folder: Path) -> None:
     found = windows(folder)
     assert found["label"].values.tolist() == ["W"] * 4 + ["N1"] + ["N2"] * 3 + ["N3"]
     assert found["onset"].values.tolist() == [0, 30, 60, 90, 120, 150, 180, 210, 255]
@@ -156,7 +156,7 @@ def test_what_reaches_beyond_the_recording_can_be_cut(folder: Path) -> None:
     assert found["onset"].values.tolist() == [255]
 
 
-def test_names_are_held_against_the_rule() -> None:
+def test_names_are_compared_with_the_rule() -> None:
     deep = AnnotationFile(recording="{split}/{subject}/{name}.edf", file="{split}/{subject}/{name}.rec")
     assert fields_in(deep, "edf/train/aaa/aaa_01.edf") == {
         "split": "train",

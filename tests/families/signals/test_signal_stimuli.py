@@ -1,4 +1,4 @@
-"""Events that name what is shown, in the layouts of the published image sets, read by the repository's own specs."""
+"""Events that name stimuli, in the layouts of the published image sets, read by the repository's specs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conventions of signals: what they have, and what a wrong recording is told."""
+"""Conventions of signals, and the errors for recordings that break them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Events from stimulus channels, read as anybody would declare it: EEG alone is picked, filtered and resampled."""
+"""Events from stimulus channels with a typical declaration: only EEG is picked, filtered and resampled."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def test_windows_are_those_of_mne_around_the_codes(
     tmp_path: Path, write: object, steps: Preprocessing
 ) -> None:
     path: Path = write(tmp_path)  # type: ignore[operator]
-    found = mne_epochs(
+    windows = mne_epochs(
         {path.name: path},
         recordings=(Recording(file=path.name, subject="1"),),
         window=WINDOW,
         preprocessing=steps,
     ).assembly
-    assert found is not None
-    assert found["label"].values.tolist() == ["left", "right"] * 10
-    np.testing.assert_allclose(found["onset"].values, [at / RATE for at, _ in EVENTS])
+    assert windows is not None
+    assert windows["label"].values.tolist() == ["left", "right"] * 10
+    np.testing.assert_allclose(windows["onset"].values, [at / RATE for at, _ in EVENTS])
     raw = mne.io.read_raw(path, preload=True, verbose="ERROR")
     events = mne.find_events(raw, mask=0xFFFF, mask_type="and", shortest_event=1, verbose="ERROR")
     raw.pick("eeg")
@@ -79,7 +79,7 @@ def test_windows_are_those_of_mne_around_the_codes(
         raw, events, {"left": 1, "right": 2}, tmin=round(-0.1 * rate) / rate, tmax=round(-0.1 * rate) / rate + 1 - 1 / rate,
         baseline=None, preload=True, verbose="ERROR",
     )  # fmt: skip
-    np.testing.assert_allclose(found.values, epochs.get_data() * 1e6, atol=1e-3)
+    np.testing.assert_allclose(windows.values, epochs.get_data() * 1e6, atol=1e-3)
 
 
 def test_objects_of_mne_give_the_same_windows(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_codes_count_where_the_annotations_name_none_of_the_declared_events(tmp_
         warnings.simplefilter("ignore")
         raw.save(path, overwrite=True, verbose="ERROR")
     asked = {"recordings": (Recording(file=path.name, subject="1"),), "preprocessing": Preprocessing()}
-    found = mne_epochs({path.name: path}, window=WINDOW, **asked).assembly
-    assert found is not None
-    assert found["label"].values.tolist() == ["left", "right"] * 10
+    windows = mne_epochs({path.name: path}, window=WINDOW, **asked).assembly
+    assert windows is not None
+    assert windows["label"].values.tolist() == ["left", "right"] * 10
     of_light = WINDOW.model_copy(update={"labels": {"photodiode": "light"}})
-    found = mne_epochs({path.name: path}, window=of_light, **asked).assembly
-    assert found is not None and found["onset"].values.tolist() == [1.0]
+    windows = mne_epochs({path.name: path}, window=of_light, **asked).assembly
+    assert windows is not None and windows["onset"].values.tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""Nearly equal texts share a cluster, so that they stay on one side."""
+"""Similar texts share a cluster, so they stay on one side of a partition."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""SEED-DV in the layout in which it is sent, in small where that does not matter: pinned, validated, retrieved, refused."""
+"""SEED-DV in its published layout, with small simulated arrays: pinned, validated, scored by retrieval, refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats of PhysioNet's records: made ones of which everything is known, and the real record 100."""
+"""Heartbeats of PhysioNet's format: simulated records with known content, and the real record 100."""
 
 from __future__ import annotations
 

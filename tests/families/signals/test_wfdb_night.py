@@ -1,4 +1,4 @@
-"""A night in PhysioNet's format has the stages, spans and signals that were written, and says what is wrong with it."""
+"""A night in PhysioNet's format: stages, spans and signals are read as written, and errors name the problem."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ def test_a_night_of_physionet_has_stages_and_spans(tmp_path: Path) -> None:
     ).assembly
     assert again is not None
     assert again["onset"].values.tolist() == [30, 60, 90]
-    found = mne_epochs(
+    windows = mne_epochs(
         files(tmp_path), recordings=one, window=window, preprocessing=steps, annotations=rule
     ).assembly
-    assert found is not None
-    assert found["label"].values.tolist() == ["W", "N2", "R"]
-    assert found["onset"].values.tolist() == [30, 60, 90]
-    np.testing.assert_allclose(found.values[0, 0, :5], [0, 1, 2, 3, 4], atol=1e-3)
+    assert windows is not None
+    assert windows["label"].values.tolist() == ["W", "N2", "R"]
+    assert windows["onset"].values.tolist() == [30, 60, 90]
+    np.testing.assert_allclose(windows.values[0, 0, :5], [0, 1, 2, 3, 4], atol=1e-3)
     aroused = Window(
         start=0, duration=15, stride=15, over="recording", labels={"arousal_*": "arousal"}, otherwise="none"
     )
     plain = AnnotationFile.model_validate(rule.model_dump() | {"ignore": ["W", "N2", "R"]})
-    found = mne_epochs(
+    windows = mne_epochs(
         files(tmp_path), recordings=one, window=aroused, preprocessing=steps, annotations=plain
     ).assembly
-    assert found is not None
-    assert found["label"].values.tolist() == ["none"] * 4 + ["arousal"] * 2 + ["none"] * 2
+    assert windows is not None
+    assert windows["label"].values.tolist() == ["none"] * 4 + ["arousal"] * 2 + ["none"] * 2
     for broken, message in [
         (marks[:3], "'arousal_rera' begins at 65 s without an end"),
         (marks[3:], r"'arousal_rera' ends at 75.005 s without a beginning"),

@@ -1,4 +1,4 @@
-"""Models that learn from data and models that are shown stimuli are not taken for each other."""
+"""Models that learn from data and models that take stimuli are not confused."""
 
 from __future__ import annotations
 

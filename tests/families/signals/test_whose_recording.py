@@ -1,4 +1,4 @@
-"""Whose a recording is, is stated or refused; events are annotations, or else the codes of a stimulus channel."""
+"""Subjects of recordings are stated or refused; events are annotations, or the codes of a stimulus channel."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_names_of_files_are_not_taken_for_people(place: Path, tmp_path: Path) ->
     assert not (place / "data").exists()
 
 
-def test_a_declared_pattern_says_whose_they_are_and_what_is_decoded(place: Path, tmp_path: Path) -> None:
+def test_a_declared_pattern_gives_subjects_and_labels(place: Path, tmp_path: Path) -> None:
     names = [f"S{person:02d}_{part}.edf" for person in range(6) for part in (1, 2)]
     folder = folder_of_edf(tmp_path / "download", *names, "notes.edf")
     without(
@@ -83,7 +83,7 @@ def test_the_pattern_may_come_from_the_command_and_stays_in_the_spec(place: Path
     assert again.after == done.after
 
 
-def test_equal_bytes_of_two_people_are_told_with_both_names(place: Path, tmp_path: Path) -> None:
+def test_equal_bytes_of_two_people_are_an_error_with_both_names(place: Path, tmp_path: Path) -> None:
     folder = folder_of_edf(
         tmp_path / "download", *(f"S{person}_{label}.edf" for person in range(6) for label in "ab")
     )
@@ -92,7 +92,7 @@ def test_equal_bytes_of_two_people_are_told_with_both_names(place: Path, tmp_pat
         pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",)))
 
 
-def test_all_problems_of_a_folder_are_told_at_once(place: Path, tmp_path: Path) -> None:
+def test_all_problems_of_a_folder_are_reported_at_once(place: Path, tmp_path: Path) -> None:
     folder = folder_of_edf(tmp_path / "download", *(f"S{person}.edf" for person in range(5)))
     (folder / "S3.edf").write_bytes((folder / "S2.edf").read_bytes())
     without(place, (", stride: 1.0", ""))
@@ -111,8 +111,8 @@ def test_all_problems_of_a_folder_are_told_at_once(place: Path, tmp_path: Path) 
 def test_other_files_of_mne_are_no_recordings_and_samples_may_end_in_dat(tmp_path: Path) -> None:
     names = ["sub-1_task-x_meg.fif", "sub-1_task-x_meg-eve.fif", "sub-1_task-x_epo.fif", "sub-2_eeg.vhdr", "sub-2_eeg.dat",
              "sub-2_eeg.vmrk"]  # fmt: skip
-    found = recordings_in(tmp_path, names)
-    assert [(item.file, item.companions) for item in found] == [
+    recordings = recordings_in(tmp_path, names)
+    assert [(item.file, item.companions) for item in recordings] == [
         ("sub-1_task-x_meg.fif", ()),
         ("sub-2_eeg.vhdr", ("sub-2_eeg.dat", "sub-2_eeg.vmrk")),
     ]

@@ -1,4 +1,4 @@
-"""Windows of many recordings are written once, to the store, under what they were made of, and are what `join` gives."""
+"""Windows of many recordings are stored once under a key of their inputs, and equal those of `join`."""
 
 import json
 import os
@@ -243,7 +243,7 @@ def test_windows_that_fit_into_memory_are_kept_too_and_not_made_again(files, mon
     xr.testing.assert_identical(keep(files, iter(PARTS)), join(PARTS))  # no room: they stay in memory
 
 
-def test_a_disk_without_room_is_said_after_the_first_part(files, monkeypatch):
+def test_a_full_disk_is_reported_after_the_first_part(files, monkeypatch):
     made = []
 
     def parts():

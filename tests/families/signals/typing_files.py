@@ -1,4 +1,4 @@
-"""Recordings of people who type, with their logs, in the published layouts: BrainVision, FIF, and structs of MATLAB."""
+"""Simulated recordings of typing with their logs, in the published layouts: BrainVision, FIF, and MATLAB structs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences word by word in the layout of the nine laboratories: recordings, archives of headers, the workbook."""
+"""Simulated recordings of reading word by word in the layout of the nine laboratories, with archives and workbook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XDF files written chunk by chunk as the format's description says, apart from the code that reads them."""
+"""XDF files written chunk by chunk by the format's description, independent of the code that reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ZuCo in the layout of its first release: MATLAB files of blocks, of the eye tracker, and of the sentences by task."""
+"""Simulated ZuCo files in the layout of the first release: MATLAB files of blocks, eye tracker and sentences."""
 
 from __future__ import annotations
 

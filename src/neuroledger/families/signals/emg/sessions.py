@@ -21,7 +21,7 @@ __all__ = [
     "Grid",
     "Series",
     "WindowGrid",
-    "listed",
+    "rows_by_recording",
     "read_series",
     "samples_in",
 ]
@@ -89,7 +89,7 @@ class Grid:
             into[row] = values[first : first + self.length].T
 
 
-def listed(files: Mapping[str, Path], columns: Collection[str]) -> dict[str, dict[str, str]]:
+def rows_by_recording(files: Mapping[str, Path], columns: Collection[str]) -> dict[str, dict[str, str]]:
     """The row of the folder's table for each recording among the files, in the order of their names.
 
     The first of `columns` contains the names of recordings, with or without ``.hdf5``; characters that pinning replaces in

@@ -18,7 +18,7 @@ from neuroledger.families.signals.recordings.signal_stimuli import Cell, Events,
 from neuroledger.families.signals.recordings.signal_windows import WindowLayout
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Listed", "ScanEvents", "beside", "check_order", "lists", "shown"]
+__all__ = ["Listed", "ScanEvents", "companion_files", "check_order", "read_lists", "shown"]
 
 
 class Listed(Frozen):
@@ -86,12 +86,12 @@ class ScanEvents(Events):
         return listed
 
 
-def beside(events: ScanEvents) -> list[str]:
+def companion_files(events: ScanEvents) -> list[str]:
     """The files that are read in addition to those of the runs."""
     return [*(rule.file for rule in events.listed.values()), *([events.order] if events.order else [])]
 
 
-def lists(events: ScanEvents, files: Mapping[str, Path]) -> dict[str, frozenset[str]]:
+def read_lists(events: ScanEvents, files: Mapping[str, Path]) -> dict[str, frozenset[str]]:
     """The values of each list, by coordinate.
 
     Raises

@@ -23,7 +23,7 @@ __all__ = [
     "Transforms",
     "Vertices",
     "Voxels",
-    "along",
+    "interpolated",
     "by_transforms",
     "image",
     "on_cortex",
@@ -200,10 +200,10 @@ def on_cortex(space: Surface, shape: Sequence[int], affine: Array) -> Channels:
     world = pial + steps * (white - pial)
     inverse = np.linalg.inv(affine)
     points = world @ inverse[:3, :3].T + inverse[:3, 3]
-    return along(points, shape)
+    return interpolated(points, shape)
 
 
-def along(points: Array, shape: Sequence[int]) -> Channels:
+def interpolated(points: Array, shape: Sequence[int]) -> Channels:
     """Channels that are means of linearly interpolated values at points (sample, channel, 3), in voxels from 0.
 
     Points before the first voxel, or at least one voxel after the last, are ignored; a channel without a point is 0.
@@ -264,7 +264,7 @@ def by_transforms(
         depths.append(np.concatenate(hemispheres))
     points = np.array(depths)
     # Coordinates count from 1; points without a position stay outside.
-    return along(np.where(points > NOWHERE, -1.0, points - 1.0), shape)
+    return interpolated(np.where(points > NOWHERE, -1.0, points - 1.0), shape)
 
 
 def vertices_in(space: Vertices, sides: Sequence[tuple[Any, str]]) -> Array:

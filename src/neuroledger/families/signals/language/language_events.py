@@ -16,7 +16,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.families.signals.recordings.signal_stimuli import Events, Row, alone
+from neuroledger.families.signals.recordings.signal_stimuli import Events, Row, require_compatible
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.store.hashes import sha256_of
 
@@ -132,7 +132,7 @@ def within(window: Window, file: str) -> Window:
         Windows overlap, or have fields that do not apply to events of a table.
     """
     bare = window.model_copy(update={"stride": None})
-    alone(Events(stimulus="stimulus"), bare)
+    require_compatible(Events(stimulus="stimulus"), bare)
     if window.stride is not None and window.stride < window.duration:
         raise DataError(
             f"{file}: windows of {window.duration:g} s every {window.stride:g} s overlap; raise `window.stride`"

@@ -13,7 +13,7 @@ from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.matlab_texts import texts_of
 
-__all__ = ["Shown", "eeg_of", "gaze_of", "sentences_of", "together"]
+__all__ = ["Shown", "eeg_of", "gaze_of", "sentences_of", "matched_sentences"]
 
 Array = npt.NDArray[Any]
 
@@ -101,7 +101,7 @@ def sentences_of(path: Path, name: str) -> list[str]:
     return texts
 
 
-def together(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str) -> list[Shown]:
+def matched_sentences(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str) -> list[Shown]:
     """The sentences of the recording that match those of the eye tracker one to one.
 
     Raises

@@ -99,7 +99,7 @@ def stretch(frames: Floats, sound: Shown, rate: float, beyond: Beyond) -> tuple[
     Raises
     ------
     DataError
-        The stimulus extends beyond the recording although ``beyond`` is ``refuse``, or lies outside it.
+        The stimulus extends beyond the recording although ``beyond`` is ``refuse``, or is outside it.
     """
     start, duration = sound.start or 0.0, sound.duration or len(frames) / rate
     first, count = round(start * rate), max(1, round(duration * rate))

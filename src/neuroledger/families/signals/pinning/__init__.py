@@ -1,1 +1,1 @@
-"""Pinning recordings: whose they are, which files belong to them, and what is known about these people."""
+"""Pinning of recordings: their subjects, companion files, and facts about the subjects."""

@@ -25,7 +25,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     recordings_in,
     sidecars,
 )
-from neuroledger.families.signals.pinning.trees import PublishedTree, counts_of, together
+from neuroledger.families.signals.pinning.trees import PublishedTree, counts_of, joined
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.bibliography import read_bibliography
 from neuroledger.spec.catalog import Catalog
@@ -139,7 +139,7 @@ def import_tree(
     SpecError
         The spec would not be valid.
     """
-    tree = trees if isinstance(trees, PublishedTree) else together(trees)
+    tree = trees if isinstance(trees, PublishedTree) else joined(trees)
     stated = stated or _stated(tree)
     raw = [name for name in tree.files if _raw(name, wanted)]
     task: Sequence[str] = ()

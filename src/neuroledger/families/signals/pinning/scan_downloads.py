@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.signals.recordings.neo_files import beside, opens
+from neuroledger.families.signals.recordings.neo_files import companion_files, opens
 from neuroledger.families.signals.recordings.open_recordings import EPOCHS
 from neuroledger.families.signals.recordings.sample_tables import TABLES
 from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, annotation_file_of, fields_in
@@ -152,7 +152,7 @@ def recordings_in(
         except RequestError as error:
             problems.append(str(error))
         if neo is not None:
-            companions = beside(neo, name, names)
+            companions = companion_files(neo, name, names)
         if rule is not None:
             companions.append(annotation_file_of(rule, name, names))
         if events_file is not None:

@@ -31,7 +31,7 @@ __all__ = [
     "TreeFile",
     "counts_of",
     "open_tree",
-    "together",
+    "joined",
     "trials_by_person",
 ]
 
@@ -129,7 +129,7 @@ class PublishedTree:
         return content if isinstance(content, dict) else {}
 
 
-def together(trees: Sequence[PublishedTree]) -> PublishedTree:
+def joined(trees: Sequence[PublishedTree]) -> PublishedTree:
     """Join several trees into one, each below a folder with its id."""
     known = {tree.id: tree for tree in trees}
     files = {f"{tree.id}/{path}": file for tree in trees for path, file in tree.files.items()}

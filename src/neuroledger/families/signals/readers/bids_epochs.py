@@ -16,10 +16,10 @@ from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import beside_recording
 from neuroledger.families.signals.recordings.beyond_ends import (
     beyond_notes,
+    mne_warnings,
     note_markers,
     note_unscaled,
     omitted,
-    remarks,
 )
 from neuroledger.families.signals.recordings.open_recordings import require_believed
 from neuroledger.families.signals.recordings.recording_folders import digest_of, parts_of
@@ -33,9 +33,9 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
 )
 from neuroledger.families.signals.recordings.signal_stimuli import (
     Events,
+    ambiguous_notes,
     read_embeddings,
     table_of,
-    told_apart,
 )
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
@@ -147,7 +147,7 @@ def bids_epochs(
         stimuli=None,
         assembly=windows,
         extras=extras,
-        notes=(*told_apart(windows), *beyond_notes(windows), *left_out),
+        notes=(*ambiguous_notes(windows), *beyond_notes(windows), *left_out),
     )
 
 
@@ -156,7 +156,7 @@ def _opened(path: Any, name: str) -> Any:
     import mne_bids
 
     try:
-        with remarks() as messages:
+        with mne_warnings() as messages:
             raw = mne_bids.read_raw_bids(path)
         require_believed(path.fpath, messages)
         note_markers(raw, omitted(messages))

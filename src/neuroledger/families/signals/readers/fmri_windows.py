@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError, UnavailableError
-from neuroledger.families.signals.fmri.events import ScanEvents, beside, lists, shown
+from neuroledger.families.signals.fmri.events import ScanEvents, companion_files, read_lists, shown
 from neuroledger.families.signals.fmri.layout import Layout, layout_of, transforms_of
 from neuroledger.families.signals.fmri.runs import Rest, Run, checked, runs_among
 from neuroledger.families.signals.fmri.space import INSTALL, Space, Surface, Transforms
@@ -94,7 +94,7 @@ def files_read(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]
         parameters["rest"],
     )
     run_files = [name for run in runs for name in run.files]
-    others = beside(parameters["events"])
+    others = companion_files(parameters["events"])
     known = set(names)
     missing = [name for name in others if name not in known]
     if missing:
@@ -173,7 +173,7 @@ def fmri_windows(
         nibabel or nilearn is not installed.
     """
     runs = _runs(sorted(files), series, events, mask, subjects, rest)
-    values_by_list = lists(events, files)
+    values_by_list = read_lists(events, files)
     layout = layout_of(space, runs, files, masked=mask is not None, seconds=seconds)
     seen: Counter[tuple[str, str]] = Counter()
 

@@ -17,8 +17,8 @@ from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
     WindowGrid,
-    listed,
     read_series,
+    rows_by_recording,
     samples_in,
 )
 from neuroledger.families.signals.recordings.window_store import stored
@@ -91,7 +91,7 @@ def hand_pose_sessions(
         remains, the trajectory is longer than a window or not a whole number of steps, or the disk has no room.
     """
     grid = Grid(window, decimate)
-    rows = _select(listed(files, ("filename", "user", *FACTS)), generalization or {})
+    rows = _select(rows_by_recording(files, ("filename", "user", *FACTS)), generalization or {})
     rows = {name: row for name, row in rows.items() if samples_in(files[name], GROUP) >= shortest * RATE}
 
     def parts(angles_over_time: Trajectory | None) -> Iterator[xr.DataArray]:

@@ -32,7 +32,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     windows_of_epochs,
 )
 from neuroledger.families.signals.recordings.signal_spans import AnnotationFile
-from neuroledger.families.signals.recordings.signal_stimuli import Events, read_embeddings, told_apart
+from neuroledger.families.signals.recordings.signal_stimuli import Events, ambiguous_notes, read_embeddings
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.recordings.xdf_streams import Streams
@@ -196,7 +196,7 @@ def mne_epochs(
         stimuli=None,
         assembly=windows,
         extras=extras,
-        notes=(*told_apart(windows), *beyond_notes(windows), *left_out, *notes),
+        notes=(*ambiguous_notes(windows), *beyond_notes(windows), *left_out, *notes),
     )
 
 

@@ -18,7 +18,7 @@ from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, no
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,
-    beside,
+    companion_files,
     read_neo,
     sampled,
     spike_times,
@@ -84,7 +84,7 @@ def neo_epochs(
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
             path = files[recording.file]
-            others = beside(neo.format, recording.file, sorted(files))
+            others = companion_files(neo.format, recording.file, sorted(files))
             sha256, free = largest_digest(files, recording.file, others), 0.0
             segments = read_neo(path, neo)
             layout = _over_segments(window, segments, recording)

@@ -19,8 +19,8 @@ from neuroledger.families.signals.language.sentence_blocks import (
     Shown,
     eeg_of,
     gaze_of,
+    matched_sentences,
     sentences_of,
-    together,
 )
 from neuroledger.families.signals.language.text_clusters import clustered
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
@@ -146,7 +146,7 @@ def read_sentences(
                 block_texts = texts[first : first + len(gaze[block])]
                 first += len(gaze[block])
                 values, rate, labels, shown = eeg_of(files[name], name)
-                shown = together(shown, gaze[block], name, session.gaze[block])
+                shown = matched_sentences(shown, gaze[block], name, session.gaze[block])
                 rows = _rows(shown, block_texts, window)
                 with quiet_mne() as mne:
                     raw = mne.io.RawArray(values * 1e-6, mne.create_info(labels, rate, "eeg"), copy=None)

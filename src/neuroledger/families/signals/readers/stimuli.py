@@ -14,7 +14,7 @@ import xarray as xr
 from neuroledger.data.file_names import matching
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
-from neuroledger.families.signals.fmri.events import ScanEvents, lists, shown
+from neuroledger.families.signals.fmri.events import ScanEvents, read_lists, shown
 from neuroledger.families.signals.fmri.runs import Rest, runs_among
 from neuroledger.families.signals.recordings.signal_stimuli import Events, Pictures, show, table_of
 from neuroledger.spec.registry import stimuli
@@ -131,7 +131,7 @@ def stimuli_of_scans(
         There are no tables of events, or one is invalid.
     """
     runs = runs_among(sorted(files), events.file, events.file, subjects=subjects, rest=rest)
-    values = lists(events, files)
+    values = read_lists(events, files)
     names = sorted({name for run in runs for name in shown(files, run, events, values, seconds).names})
     return pd.DataFrame({"stimulus_id": names, "filename": names, "text": names})
 

@@ -19,8 +19,8 @@ from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
     WindowGrid,
-    listed,
     read_series,
+    rows_by_recording,
     samples_in,
 )
 from neuroledger.families.signals.recordings.window_store import stored
@@ -83,10 +83,10 @@ def typing_sessions(
         room for them.
     """
     grid = Grid(window, decimate)
-    rows = listed(files, ("session", "user"))
+    rows = rows_by_recording(files, ("session", "user"))
     order = sorted(rows, key=lambda name: (rows[name]["user"].strip(), rows[name]["session"].strip()))[:first]
     if not any(len(grid.onsets(samples_in(files[name], GROUP))) for name in order):
-        raise DataError(f"no window of {window.duration:g} s lies within any of {len(order)} sessions")
+        raise DataError(f"none of {len(order)} sessions has a window of {window.duration:g} s")
     parts = (_session(name, files[name], rows[name], grid, core) for name in order)
     assembly = stored(parts, of=len(order))
     return Dataset(stimuli=None, assembly=assembly)

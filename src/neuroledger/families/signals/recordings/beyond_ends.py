@@ -22,7 +22,7 @@ __all__ = [
     "note_markers",
     "note_unscaled",
     "omitted",
-    "remarks",
+    "mne_warnings",
     "require_few",
     "sum_left_out",
     "unscaled",
@@ -35,7 +35,7 @@ SHOWN: Final = 8
 
 
 @contextmanager
-def remarks() -> Iterator[list[str]]:
+def mne_warnings() -> Iterator[list[str]]:
     """Context that collects MNE's warnings while it opens a recording; the list is filled on exit.
 
     Only a warning reveals that MNE dropped markers without a sample or corrected a header; the returned recording does

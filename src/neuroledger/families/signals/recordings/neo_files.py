@@ -19,7 +19,7 @@ from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.spec.base import Frozen
 
-__all__ = ["NeoFiles", "Stretch", "beside", "loaded", "opens", "read_neo", "sampled", "spike_times"]
+__all__ = ["NeoFiles", "Stretch", "companion_files", "loaded", "opens", "read_neo", "sampled", "spike_times"]
 
 Format = Literal["AlphaOmega", "Axograph", "Axon", "BCI2000", "Blackrock", "Elan", "Intan", "Micromed", "NeoMatlab",
                  "Neuralynx", "NeuroExplorer", "NeuroScope", "OpenEphys", "OpenEphysBinary", "Plexon", "RawMCS", "Spike2",
@@ -79,7 +79,7 @@ def opens(format: str, name: str) -> bool:
     return PurePosixPath(name).suffix.lower() in ENDINGS.get(format, ())
 
 
-def beside(format: str, name: str, names: Sequence[str]) -> list[str]:
+def companion_files(format: str, name: str, names: Sequence[str]) -> list[str]:
     """The other files of a recording: all in its folder, or those with its name and another suffix."""
     home = PurePosixPath(name).parent
     if format in FOLDERS:

@@ -13,7 +13,12 @@ import numpy as np
 from neuroledger.data.hdf5 import array, opened
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.beyond_ends import note_markers, note_unscaled, omitted, remarks
+from neuroledger.families.signals.recordings.beyond_ends import (
+    mne_warnings,
+    note_markers,
+    note_unscaled,
+    omitted,
+)
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.families.signals.recordings.wfdb import read_night
@@ -41,7 +46,7 @@ def open_recording(path: Path, *, table: SampleTable | None = None, streams: Str
     UnavailableError
         MNE, or the package for this format, is not installed.
     """
-    with quiet_mne(), remarks() as messages:
+    with quiet_mne(), mne_warnings() as messages:
         raw = _opened(path, table, streams)
     require_believed(path, messages)
     note_markers(raw, omitted(messages))

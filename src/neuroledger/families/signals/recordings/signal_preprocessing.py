@@ -30,7 +30,7 @@ from neuroledger.families.signals.recordings.signal_spans import (
     read_annotation_file,
     stimulus_spans,
 )
-from neuroledger.families.signals.recordings.signal_stimuli import Events, alone, rows_of, show
+from neuroledger.families.signals.recordings.signal_stimuli import Events, require_compatible, rows_of, show
 from neuroledger.families.signals.recordings.signal_windows import Window, WindowLayout, lay, within_recording
 from neuroledger.families.signals.recordings.window_store import join
 from neuroledger.families.signals.signals import signals
@@ -161,7 +161,7 @@ def windows_of(
         A declared channel or event does not occur, or no window is within the recording.
     """
     with quiet_mne():
-        alone(events, window)
+        require_compatible(events, window)
         describe = window.described(recording.known, recording.file)
         known = events is None and not window.some and bool(window.meant)
         is_known = (lambda text: window.means(describe(text))) if known else None

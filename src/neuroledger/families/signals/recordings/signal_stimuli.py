@@ -25,12 +25,12 @@ __all__ = [
     "Cell",
     "Events",
     "Pictures",
-    "alone",
+    "require_compatible",
     "read_embeddings",
     "rows_of",
     "show",
     "table_of",
-    "told_apart",
+    "ambiguous_notes",
 ]
 
 VALUE = "{value}"
@@ -125,7 +125,7 @@ class Events(Frozen):
         return self
 
 
-def alone(events: Events | None, window: Window) -> None:
+def require_compatible(events: Events | None, window: Window) -> None:
     """Return if the window has no fields that conflict with `events`, which define one window each.
 
     Raises
@@ -220,7 +220,7 @@ def show(events: Events, rows: Sequence[Row], name: str) -> WindowLayout:
     )
 
 
-def told_apart(windows: xr.DataArray) -> tuple[str, ...]:
+def ambiguous_notes(windows: xr.DataArray) -> tuple[str, ...]:
     """A note on the events that were left out because another marker has the same onset; empty if there are none."""
     if "events_left_out" not in windows.coords:
         return ()
