@@ -44,19 +44,21 @@ def netcdf(
     AssemblyError
         A file cannot be read, or the archive lacks a file of the table.
     """
-    archive_path = files[archive] if archive is not None else None
     return Dataset(
-        stimuli=None if stimuli is None else _read_stimuli(files[stimuli], archive_path),
+        stimuli=None if stimuli is None else _read_stimuli(files, stimuli, archive),
         assembly=None if assembly is None else assemblies.read(files[assembly]),
         extras={name: assemblies.read(files[file]) for name, file in (extras or {}).items()},
         extra_stimuli={
-            name: _read_stimuli(files[file], archive_path) for name, file in (fitting_stimuli or {}).items()
+            name: _read_stimuli(files, file, archive) for name, file in (fitting_stimuli or {}).items()
         },
     )
 
 
-def _read_stimuli(table: Path, archive: Path | None) -> StimulusSet:
-    stimuli = StimulusSet(table.stem, read_table(table), archive)
+def _read_stimuli(files: Mapping[str, Path], table_name: str, archive_name: str | None) -> StimulusSet:
+    table = files[table_name]
+    content = read_table(table)  # before the archive, so that errors name a damaged table first
+    archive = None if archive_name is None else files[archive_name]
+    stimuli = StimulusSet(table.stem, content, archive)
     if archive is not None:
         if "filename" not in stimuli.table:
             raise AssemblyError(
