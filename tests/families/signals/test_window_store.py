@@ -113,7 +113,7 @@ def test_parts_are_made_once_and_anew_when_anything_they_are_made_of_changes(fil
     monkeypatch.setattr(window_store, "_version", lambda library: f"{library} of tomorrow")
     keep(files, parts(), core=2.0)
     assert len(begun) == 4 and len(places(files)) == 4
-    with pytest.raises(RequestError, match="registered readers only"):
+    with pytest.raises(RequestError, match="only registered readers"):
         stored(parts())
 
 
