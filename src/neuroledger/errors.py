@@ -36,6 +36,12 @@ Severity = Literal["ok", "note", "warning", "error"]
 SIGNS: Final[Mapping[Severity, str]] = MappingProxyType(
     {"ok": "✓", "note": "–", "warning": "!", "error": "✗"}
 )
+EXPECTATIONS: Final = (
+    "unique", "unique_together", "not_null", "row_count", "columns", "files_exist", "files_decode",
+    "files_match_sha256", "dims", "shape", "coords", "dtype", "values_finite", "values_between", "values_vary",
+    "content", "sampling_rate", "channels", "units", "aligned", "repetitions", "in_set", "equal_set", "between",
+    "matches", "distinct",
+)  # fmt: skip
 # Every code with its meaning. The meaning of a code never changes; docs/findings.md is generated from this table.
 CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -79,32 +85,10 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "data.report-edited": "The validation report cannot be read, or was edited.",
         "data.report-stale": "The spec or the reader changed after the data set was validated.",
         "data.invalid": "The data set failed validation.",
-        "expectation.unique": "The expectation `unique` of a data set does not hold.",
-        "expectation.unique_together": "The expectation `unique_together` of a data set does not hold.",
-        "expectation.not_null": "The expectation `not_null` of a data set does not hold.",
-        "expectation.row_count": "The expectation `row_count` of a data set does not hold.",
-        "expectation.columns": "The expectation `columns` of a data set does not hold.",
-        "expectation.files_exist": "The expectation `files_exist` of a data set does not hold.",
-        "expectation.files_decode": "The expectation `files_decode` of a data set does not hold.",
-        "expectation.files_match_sha256": "The expectation `files_match_sha256` of a data set does not hold.",
-        "expectation.dims": "The expectation `dims` of a data set does not hold.",
-        "expectation.shape": "The expectation `shape` of a data set does not hold.",
-        "expectation.coords": "The expectation `coords` of a data set does not hold.",
-        "expectation.dtype": "The expectation `dtype` of a data set does not hold.",
-        "expectation.values_finite": "The expectation `values_finite` of a data set does not hold.",
-        "expectation.values_between": "The expectation `values_between` of a data set does not hold.",
-        "expectation.values_vary": "The expectation `values_vary` of a data set does not hold.",
-        "expectation.content": "The expectation `content` of a data set does not hold.",
-        "expectation.sampling_rate": "The expectation `sampling_rate` of a data set does not hold.",
-        "expectation.channels": "The expectation `channels` of a data set does not hold.",
-        "expectation.units": "The expectation `units` of a data set does not hold.",
-        "expectation.aligned": "The expectation `aligned` of a data set does not hold.",
-        "expectation.repetitions": "The expectation `repetitions` of a data set does not hold.",
-        "expectation.in_set": "The expectation `in_set` of a data set does not hold.",
-        "expectation.equal_set": "The expectation `equal_set` of a data set does not hold.",
-        "expectation.between": "The expectation `between` of a data set does not hold.",
-        "expectation.matches": "The expectation `matches` of a data set does not hold.",
-        "expectation.distinct": "The expectation `distinct` of a data set does not hold.",
+        **{
+            f"expectation.{name}": f"The expectation `{name}` of a data set does not hold."
+            for name in EXPECTATIONS
+        },
         "record.current": "The inputs of the record are current; its numbers were not recomputed.",
         "record.reproduced": "Recomputing the record gave the same numbers.",
         "record.failed": "The job of the record failed.",

@@ -196,6 +196,18 @@ def test_the_files_of_dvc_have_the_scores_of_each_benchmark_and_no_others(tmp_pa
     assert [board["suite"] for board in boards] == ["tiny", "other"]
 
 
+def test_an_edited_record_is_listed_below_the_board() -> None:
+    edited = row("one", [Cell("edited", reason="run it again"), *BOARD.rows[0].cells[1:]], GOOD, (1, 1))
+    text = leaderboard_text(replace(BOARD, rows=(edited,)), 160)
+    assert "one on lab.V4-ridge: edited: run it again" in text and "  edited  " in text
+
+
+def test_latex_has_no_backslash_of_a_name() -> None:
+    assert r"& a/b\textasciitilde{} &" in as_latex(
+        replace(BOARD, rows=(replace(BOARD.rows[0], model="a\\b~"),))
+    )
+
+
 def test_several_boards_are_joined() -> None:
     assert as_text("markdown", [BOARD, BOARD]) == as_markdown(BOARD) + "\n" + as_markdown(BOARD)
     assert json.loads(as_text("json", [BOARD, BOARD])) == [json.loads(as_json(BOARD))] * 2

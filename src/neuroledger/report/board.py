@@ -142,14 +142,7 @@ class Leaderboard:
         )
 
 
-STATUS_TEXTS: Final = {
-    "failed": "failed",
-    "missing": "–",
-    "unavailable": "n/a",
-    "partial": "partial",
-    "stale": "stale",
-    "edited": "edited",
-}
+STATUS_TEXTS: Final = {"missing": "–", "unavailable": "n/a"}
 WIDE: Final = 1e4
 
 

@@ -82,10 +82,7 @@ def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axe
     """Draw a heat map of models by benchmarks: best or tied scores bold, failed ones hatched, missing ones blank."""
     board = board or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
-    values = np.array(
-        [[np.nan if c.value is None else c.value for c in row.cells] for row in rows], dtype=float
-    )
-    values = values.reshape(len(rows), len(board.columns))
+    values = _values(rows, board.columns)
     ax = ax or axes(width=2.6 + 0.86 * len(board.columns), height=1.9 + 0.36 * max(1, len(rows)))
     ax.imshow(_shares(values, board.columns), cmap=_colours(), vmin=0, vmax=1, aspect="auto")
     for y, row in enumerate(rows):
@@ -176,9 +173,7 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
     board = board or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
     signs = [1.0 if column.direction == "higher" else -1.0 for column in board.columns]
-    values = np.array(
-        [[np.nan if c.value is None else c.value for c in row.cells] for row in rows], dtype=float
-    ).reshape(len(rows), len(board.columns)) * np.array(signs)
+    values = _values(rows, board.columns) * np.array(signs)
     used = [i for i in range(len(board.columns)) if np.isfinite(values[:, i]).sum() >= 3]
     if len(used) < 2:
         raise RequestError("agreement needs two benchmarks with three scored models each")
@@ -234,6 +229,11 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(len(shared)), [item.benchmark for item in reversed(shared)])
     ax.set_xlabel(f"score of {comparison.a} minus score of {comparison.b}")
     return finish(ax, {item.benchmark: item.value for item in shared})
+
+
+def _values(rows: Sequence[Row], columns: Sequence[Column]) -> Any:
+    values = [[np.nan if cell.value is None else cell.value for cell in row.cells] for row in rows]
+    return np.array(values, dtype=float).reshape(len(rows), len(columns))
 
 
 def _interval(ax: Axes, y: float, cell: Cell, colour: str) -> None:
