@@ -101,7 +101,7 @@ def test_every_broken_rule_is_named_at_once() -> None:
 
 @pytest.mark.parametrize("missing", [["a", ""], np.array(["a", None], dtype=object), [1.0, np.nan],
                                      np.array(["a", np.nan], dtype=object)], ids=repr)  # fmt: skip
-def test_what_names_an_item_is_never_missing_and_what_describes_it_may_be(missing: Any) -> None:
+def test_identifiers_may_not_be_missing_but_descriptions_may(missing: Any) -> None:
     whole = responses(["a", "b"])
     for key in ("stimulus_id", "repetition", "subject"):
         with pytest.raises(AssemblyError, match=f"^assembly: coordinate '{key}' has missing values$"):
@@ -190,7 +190,7 @@ def test_ids_without_rows_are_counted_and_the_first_three_named() -> None:
 # Selection
 
 
-def test_a_condition_on_what_is_not_there_names_what_is() -> None:
+def test_selecting_by_an_unknown_coordinate_lists_the_known_ones() -> None:
     assembly = responses(["a", "b"], size=[1, 2])
     with pytest.raises(
         AssemblyError, match=r"^x: cannot select by 'colour'; coordinates are stimulus_id, size, neuroid_id$"
@@ -320,7 +320,7 @@ def test_a_file_of_several_variables_says_which_is_the_assembly_and_counters_are
         read(tmp_path / "gone.nc")
 
 
-def test_what_is_larger_is_read_in_blocks_that_together_are_all_of_it(tmp_path: Path) -> None:
+def test_large_assemblies_are_read_in_blocks_that_cover_all_of_it(tmp_path: Path) -> None:
     assembly = responses([str(i) for i in range(10)])  # 16 bytes for each presentation
     write(assembly, tmp_path / "x.nc")
 
@@ -335,7 +335,7 @@ def test_what_is_larger_is_read_in_blocks_that_together_are_all_of_it(tmp_path: 
     assert lengths(1) == [1] * 10
 
 
-def test_what_cannot_be_stored_is_one_error_and_leaves_what_was_there(
+def test_a_failed_write_is_one_error_and_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.nc"

@@ -130,7 +130,7 @@ def test_a_server_that_gives_too_much_is_stopped(
         fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
 
 
-def test_no_source_says_what_was_tried_and_what_to_do(
+def test_without_a_source_the_error_lists_what_was_tried_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(monkeypatch, "http://127.0.0.1:9/a.bin")
@@ -212,7 +212,7 @@ def test_many_files_of_one_size_are_hashed_once_each(tmp_path: Path, monkeypatch
         ("ERROR: something else", "something else$"),
     ],
 )
-def test_what_dvc_says_last_is_told_on(
+def test_the_last_message_of_dvc_is_reported_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, says: str
 ) -> None:
     def failing(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -455,7 +455,7 @@ def test_a_data_sets_own_configuration_only_says_where_its_files_come_from(
         ": : :",
     ],
 )
-def test_a_pointer_names_the_file_beside_it_alone(
+def test_a_pointer_may_only_name_one_file_in_its_folder(
     pointer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.bin.dvc").write_text(pointer)
@@ -503,7 +503,7 @@ def transfer(path: Path, size: int | None = 100) -> Any:
         (Answer(200, Content_Length="9" * 20), 0, 100, 0),
     ],
 )  # fmt: skip
-def test_an_answer_begins_where_it_was_asked_to_or_at_the_start(
+def test_a_response_begins_at_the_requested_byte_or_at_zero(
     tmp_path: Path, answer: Any, there: int, size: int | None, begin: int
 ) -> None:
     (tmp_path / "p").write_bytes(b"kept")
@@ -558,7 +558,7 @@ def test_every_other_answer_is_an_error_of_its_kind(
         assert caught.value.wait == wait  # type: ignore[attr-defined]
 
 
-def test_a_size_that_nobody_stated_is_the_servers_within_reason(
+def test_an_unknown_size_is_taken_from_the_server_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = transfer(tmp_path / "p", None)
@@ -606,7 +606,7 @@ def test_each_option_that_says_where_files_come_from_is_allowed(tmp_path: Path, 
     assert len(fetching.CONFIG["remote"]) == 21
 
 
-def test_what_is_not_here_is_counted_with_its_size_and_the_command(lab: Lab) -> None:
+def test_missing_files_are_counted_with_size_and_command(lab: Lab) -> None:
     assert fetching.absent(lab.open(), "datasets", "lab") is None
     size = (lab.data / "stimuli.zip").stat().st_size
     (lab.data / "stimuli.zip").unlink()
@@ -630,7 +630,7 @@ def test_a_mirror_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         fetching.mirror_folder()
 
 
-def test_what_is_stated_is_found_in_the_mirror_by_its_name_or_said_to_be_nowhere(
+def test_unpinned_files_are_found_in_the_mirror_by_name_or_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror, folder = tmp_path / "mirror", tmp_path / "down"

@@ -27,20 +27,20 @@ from neuroledger.data.file_names import Pattern, expression, fields_of, matching
         ("a.fif", "xa.fif", None),
     ],
 )
-def test_placeholders_take_what_stands_in_their_place(
+def test_placeholders_match_their_part_of_a_name(
     pattern: str, name: str, fields: dict[str, str] | None
 ) -> None:
     assert fields_of(pattern, name) == fields
 
 
-def test_what_is_known_is_put_into_its_place_as_plain_text() -> None:
+def test_known_placeholders_are_replaced_by_plain_text() -> None:
     assert written("{subject}_{run}.fif", {"subject": "s.1"}, "x/s.1_7.fif")
     assert not written("{subject}_{run}.fif", {"subject": "s.1"}, "sx1_7.fif")
     assert written("{subject}/{subject}.fif", {"subject": "a"}, "a/a.fif")
     assert not written("{subject}/{subject}.fif", {"subject": "a"}, "a/b.fif")
 
 
-def test_values_and_repeated_names_are_as_asked() -> None:
+def test_expressions_of_values_and_repeated_names_can_be_chosen() -> None:
     digits = expression("{a}{b}", values=(("a", r"\d"),))
     assert digits.fullmatch("1x") and not digits.fullmatch("xx")
     assert expression("{a}", value="x+").fullmatch("xx") and not expression("{a}", value="x+").fullmatch("y")

@@ -31,7 +31,7 @@ def test_a_file_of_endless_objects_is_refused(tmp_path: Path, monkeypatch: pytes
         hdf5.refuse_outside_storage(tmp_path / "x.h5")
 
 
-def test_a_variable_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_a_missing_variable_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.mat", "w") as file:
         file["b"], file["a"] = [1], [2]
         file.create_group("#refs#")

@@ -86,7 +86,7 @@ def test_an_empty_file_is_refused() -> None:
 
 
 @pytest.mark.parametrize("data", [b"hello", b"<svg xmlns='http://www.w3.org/2000/svg'/>"])
-def test_what_is_no_image_is_refused(data: bytes) -> None:
+def test_files_that_are_not_images_are_refused(data: bytes) -> None:
     with pytest.raises(DataError, match="'a' is not an image"):
         decode(data, "a")
 

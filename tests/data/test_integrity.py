@@ -47,7 +47,7 @@ def test_a_download_matches_its_statement(path: Path, stated: dict[str, Any]) ->
         ({"sha256": "0" * 64, "size": 2000}, f"SHA-256 {SUMS['sha256']}", "0" * 64),
     ],
 )
-def test_the_first_difference_is_named_with_what_to_do(
+def test_the_first_difference_is_reported_with_advice(
     path: Path, stated: dict[str, Any], found: str, wanted: str
 ) -> None:
     words = f"{path} has {found} where its publisher states {wanted}: "
@@ -83,7 +83,7 @@ def test_a_pinned_file_is_verified_by_all_that_is_pinned(path: Path, monkeypatch
         verify_file(path, pin(), fix="bring it")
 
 
-def test_what_was_verified_is_not_read_again_where_it_is_remembered(
+def test_a_remembered_verification_does_not_read_the_file_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(integrity, "_SHA1", set())

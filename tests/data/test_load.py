@@ -18,7 +18,7 @@ from tests.engine.lab import REPETITIONS, Lab
 from tests.models.drawn_stimuli import drawn
 
 
-def test_stimuli_span_what_they_say_and_else_what_the_data_set_says() -> None:
+def test_stimuli_have_their_own_degrees_or_those_of_the_data_set() -> None:
     assert _with_degrees(drawn(2), 8.0).degrees == 8.0
     assert _with_degrees(drawn(2, degrees=4.0), 8.0).degrees == 4.0
     assert _with_degrees(drawn(2, columns={"degrees": [4.0, 5.0]}), 8.0).degrees is None
@@ -36,7 +36,7 @@ def test_a_data_set_is_called_by_its_id_and_its_degrees_reach_its_stimuli(
     assert data.content == "", "nothing was prepared"
 
 
-def test_a_file_that_a_reader_lacks_is_told_with_those_that_are_pinned() -> None:
+def test_an_undeclared_file_is_reported_with_the_declared_ones() -> None:
     files = _DeclaredFiles({"b": Path("b"), "a": Path("a")})
     assert files["a"] == Path("a")
     with pytest.raises(
@@ -51,7 +51,7 @@ def test_data_that_are_withdrawn_are_not_read(valid: Lab) -> None:
         load_dataset(valid.open(), "lab")
 
 
-def test_what_was_read_has_the_content_that_is_pinned(valid: Lab) -> None:
+def test_the_assembly_must_have_the_pinned_content(valid: Lab) -> None:
     def pinned(sha256: str, **fields: Any) -> None:
         checks = [
             {"check": "repetitions", "count": REPETITIONS},
@@ -74,7 +74,7 @@ def recording(**coords: Any) -> xr.DataArray:
     return xr.DataArray(np.ones((4, 2)), dims=("presentation", "neuroid"), coords=coords)
 
 
-def test_the_page_of_a_data_set_shows_the_hash_of_what_was_prepared_alone() -> None:
+def test_only_prepared_data_show_a_content_hash() -> None:
     data = Dataset(None, recording(), extras={"b": recording(), "a": recording()}, content="abc")
     found = _contents(data)
     assert {name: one.sha256 for name, one in found.items()} == {
@@ -92,7 +92,7 @@ def test_the_page_of_a_data_set_shows_the_hash_of_what_was_prepared_alone() -> N
     assert (found["assembly"].dims, found["assembly"].shape) == (("presentation", "neuroid"), (4, 2))
 
 
-def test_expectations_are_written_of_what_there_is() -> None:
+def test_expectations_are_written_for_the_existing_parts() -> None:
     ids = ("presentation", list("abab"))
     whole = expectations_text(Dataset(drawn(2), recording(stimulus_id=ids)))
     assert "check: aligned" in whole and "check: row_count, count: 2" in whole

@@ -40,7 +40,7 @@ def test_nothing_is_refused_where_nothing_is_known(system: Path) -> None:
     require_memory(10**18, "this", "that")
 
 
-def test_what_does_not_fit_is_refused_with_what_to_change(system: Path) -> None:
+def test_work_that_does_not_fit_into_memory_is_refused_with_advice(system: Path) -> None:
     (system / "meminfo").write_text("MemAvailable:  1 kB\n")
     with pytest.raises(
         RequestError, match=r"2 layers for 50 presentations, needs .* GiB are free: score it with"
@@ -90,7 +90,7 @@ def test_rows_of_a_view_are_taken_changed_and_put_together_in_blocks(
     assert memory.part_of(np.arange(4), np.array([3, 1])).tolist() == [3, 1]
 
 
-def test_blocks_cover_every_row_once_and_what_is_in_no_map_is_told(
+def test_blocks_cover_every_row_once_and_memory_maps_are_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "BLOCK", 32)

@@ -55,14 +55,14 @@ def test_truths_and_numbers_as_objects_become_double_precision(values: Any) -> N
                           (np.array([[{}]], dtype=object), "object"), ([[b"1"]], r"\|S1"),
                           (np.array([["2020"]], dtype="datetime64[ns]"), "datetime64")],
 )  # fmt: skip
-def test_what_is_no_number_is_refused_by_its_type(values: Any, type_: str) -> None:
+def test_values_that_are_not_numbers_are_refused_with_their_type(values: Any, type_: str) -> None:
     with pytest.raises(
         AssemblyError, match=rf"^mine has values of type {type_}.*; responses must be real numbers$"
     ):
         received(given(values), name="mine")
 
 
-def test_what_is_no_assembly_or_empty_is_refused() -> None:
+def test_other_types_and_empty_assemblies_are_refused() -> None:
     with pytest.raises(
         RequestError, match=r"^mine is a numpy\.ndarray, not an xarray\.DataArray: give xr\.DataArray\("
     ):

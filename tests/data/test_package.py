@@ -97,7 +97,7 @@ def test_packaging_again_gives_the_same_bytes_and_keeps_the_spec(lab: Lab, files
     assert spec.read_text() == before
 
 
-def test_a_missing_image_and_a_doubled_value_are_told(lab: Lab, files: Path) -> None:
+def test_missing_images_and_repeated_values_are_reported(lab: Lab, files: Path) -> None:
     from neuroledger.data.package import package_stimuli
 
     (files / "images" / "im1.png").unlink()
@@ -169,7 +169,7 @@ def observed_of(values: Any, **coords: Any) -> list[dict[str, Any]]:
     return observed(xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords))
 
 
-def test_what_is_observed_are_the_expectations_that_hold_today() -> None:
+def test_observed_expectations_describe_the_current_assembly() -> None:
     values = np.array([[1.0, np.nan], [2.0, 3.0], [4.0, 5.0]])
     coords = {"stimulus_id": ("presentation", ["a", "b", "a"]), "neuroid_id": ("neuroid", ["n", "m"])}
     always = [
@@ -190,7 +190,7 @@ def test_what_is_observed_are_the_expectations_that_hold_today() -> None:
     assert observed_of(values, **numbered)[-1] == {"check": "repetitions", "count": 3}
 
 
-def test_expectations_are_of_what_a_data_set_has(tmp_path: Path) -> None:
+def test_expectations_cover_the_parts_of_a_data_set(tmp_path: Path) -> None:
     frame = pd.DataFrame({"stimulus_id": ["a", "b"], "filename": ["a.PNG", "b.tiff"]})
     plain = StimulusSet("s", frame[["stimulus_id"]])
     assembly = xr.DataArray([1, 2], dims="presentation", coords={"stimulus_id": ("presentation", ["a", "b"])})
@@ -253,7 +253,9 @@ def spec_of(root: Path) -> tuple[str, Any]:
     return text, yaml.safe_load(text)
 
 
-def test_stimuli_without_dvc_are_written_pinned_and_said_to_be_here_alone(own: Path, files: Path) -> None:
+def test_stimuli_without_dvc_are_pinned_with_a_note_that_others_cannot_fetch_them(
+    own: Path, files: Path
+) -> None:
     terms = Terms(reader_of, "CC0-1.0", "public", "Our images", ("new",), {"cite": ["us2026"]})
     written = package_stimuli(open_catalog(own), "mine", files / "table.csv", files / "images", terms)
     folder = own / "data" / "mine"
@@ -283,7 +285,7 @@ def test_stimuli_without_dvc_are_written_pinned_and_said_to_be_here_alone(own: P
     ]
 
 
-def test_a_second_part_keeps_what_the_first_one_said_and_adds_its_own(own: Path, files: Path) -> None:
+def test_a_second_part_keeps_the_fields_of_the_first(own: Path, files: Path) -> None:
     package_stimuli(open_catalog(own), "mine", table()[["stimulus_id"]], None, TERMS)
     text, first = spec_of(own)
     assert list(first["files"]) == ["stimuli.csv"] and text.splitlines()[2] == "title: mine"
@@ -376,7 +378,7 @@ def test_private_files_are_never_tracked_where_all_others_are(
     assert "access_steps" not in yaml.safe_load((own / "specs" / "datasets" / "other.yaml").read_text())
 
 
-def test_dvc_is_asked_for_and_its_last_words_are_told(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dvc_is_required_and_its_error_is_reported(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         RequestError, match=r"is not a DVC repository, .*`dvc init` there first .*nothing was written$"
     ):

@@ -254,7 +254,7 @@ def test_others_bring_the_files_by_hand_through_their_own_folder(
         (shutil.rmtree, {"label": "Group"}, "is not a folder"),
     ],
 )
-def test_what_is_missing_is_said_and_nothing_is_written(
+def test_missing_facts_are_reported_and_nothing_is_written(
     place: Path, tree: Path, break_it: Any, options: dict[str, Any], message: str
 ) -> None:
     break_it(tree)
@@ -265,7 +265,7 @@ def test_what_is_missing_is_said_and_nothing_is_written(
     assert not (place / "data").exists()
 
 
-def test_links_without_content_are_told_apart(place: Path, tree: Path) -> None:
+def test_links_without_content_are_refused(place: Path, tree: Path) -> None:
     header = tree / "sub-03/eeg/sub-03_task-rest_eeg.vhdr"
     header.unlink()
     header.symlink_to("../../.git/annex/objects/nowhere")
@@ -306,7 +306,7 @@ def test_events_of_the_recordings_are_listed_until_they_are_named(
     assert main(["validate", "Rest"]) == 0
 
 
-def test_a_table_says_whose_plain_files_are(place: Path, tmp_path: Path) -> None:
+def test_a_table_states_the_subjects_of_plain_files(place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
     rows = ["file\tsubject\tsession\tlabel"]
@@ -363,7 +363,7 @@ def test_windows_that_are_cut_already_are_pinned_by_name(place: Path, tmp_path: 
     assert list(open_catalog(place).dataset("Rest").files) == ["signals.nc"]
 
 
-def test_the_real_recording_is_pinned_as_it_was_by_hand(
+def test_pinning_reproduces_the_pins_of_the_real_recording(
     place: Path, repository: Path, mirror: Path, tmp_path: Path
 ) -> None:
     original = (repository / "specs/datasets/EEGLAB.sample.yaml").read_text()
@@ -431,7 +431,7 @@ def test_a_full_disk_leaves_no_half_file(place: Path, tree: Path, monkeypatch: p
     assert "unavailable" in (place / "specs/datasets/Rest.yaml").read_text()
 
 
-def test_scoring_what_was_never_fetched_says_how_to_fetch_it(
+def test_scoring_missing_data_says_how_to_fetch_them(
     place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)

@@ -116,7 +116,7 @@ def test_without_names_all_files_are_pinned_and_with_pins_those(place: Path, fol
     assert pin(open_catalog(place), "Cells", Downloads(folder=folder)).files == 3
 
 
-def test_what_is_stated_of_downloads_moves_no_identity(place: Path, folder: Path) -> None:
+def test_statements_about_downloads_do_not_change_the_identity(place: Path, folder: Path) -> None:
     path = write(place, folder)
     one = spec_sha256(read_spec(path, "datasets")[0])
     write(place, folder, ("  images/*.zip: {}\n", "  images/all.zip: {size: 3}\n"))
@@ -131,7 +131,7 @@ def test_what_is_stated_of_downloads_moves_no_identity(place: Path, folder: Path
         ("{size: 7}", r"responses\.npy has 704 bytes where its publisher states 7:"),
     ],
 )
-def test_a_download_that_differs_from_what_is_stated_is_refused(
+def test_a_download_that_differs_from_its_statement_is_refused(
     place: Path, folder: Path, stated: str, message: str
 ) -> None:
     old = next(line for line in SPEC.splitlines() if line.startswith("  responses.npy"))
@@ -188,7 +188,7 @@ def test_files_that_are_missing_are_named_with_the_folder_that_holds_them(place:
     assert untouched(place, path)
 
 
-def test_what_the_reader_or_an_expectation_refuses_is_said_before_anything_is_written(
+def test_errors_of_reader_and_expectations_are_reported_before_anything_is_written(
     place: Path, folder: Path
 ) -> None:
     path = write(place, folder, ("neuroid: 6", "neuroid: 7"))
@@ -205,7 +205,7 @@ def test_what_the_reader_or_an_expectation_refuses_is_said_before_anything_is_wr
     assert untouched(place, path)
 
 
-def test_what_only_recordings_need_is_refused(place: Path, folder: Path) -> None:
+def test_options_for_recordings_are_refused_for_other_readers(place: Path, folder: Path) -> None:
     write(place, folder)
     with pytest.raises(
         RequestError, match="--label only applies to recordings, but Cells is read by numpy_repetitions"
@@ -213,7 +213,7 @@ def test_what_only_recordings_need_is_refused(place: Path, folder: Path) -> None
         pin(open_catalog(place), "Cells", Downloads(folder=folder, label="x"))
 
 
-def test_a_set_without_a_reader_is_told_which_there_are(place: Path, folder: Path) -> None:
+def test_without_a_reader_the_error_lists_the_readers(place: Path, folder: Path) -> None:
     path = write(place, folder)
     kept = [line for line in path.read_text().splitlines() if not line.startswith("reader:")]
     path.write_text("\n".join(kept) + "\n")
@@ -245,7 +245,7 @@ def many(folder: Path, count: int = 450) -> None:
 
 
 @pytest.mark.slow
-def test_many_files_are_pinned_in_a_table_beside_the_spec(
+def test_many_files_are_pinned_in_a_table(
     place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(place, folder, ("  images/*.zip: {}\n", "  images/*.zip: {}\n  more/*: {}\n"))
@@ -281,7 +281,7 @@ def test_many_files_are_pinned_in_a_table_beside_the_spec(
     assert "Cells.files.jsonl:1:1: the table has SHA-256" in capsys.readouterr().out
 
 
-def test_what_is_in_a_table_stays_there_when_it_becomes_short(place: Path, folder: Path) -> None:
+def test_a_list_in_a_table_stays_there_when_it_becomes_short(place: Path, folder: Path) -> None:
     path = write(place, folder, ("  images/*.zip: {}\n", "  images/*.zip: {}\n  more/*: {}\n"))
     many(folder)
     pin(open_catalog(place), "Cells", Downloads(folder=folder))

@@ -228,7 +228,7 @@ def test_a_file_of_which_only_sha1_is_known_is_compared_with_it(service: str, tm
     )
 
 
-def test_a_wrong_sha1_beside_a_right_sha256_is_refused(service: str, tmp_path: Path) -> None:
+def test_a_wrong_sha1_with_a_right_sha256_is_refused(service: str, tmp_path: Path) -> None:
     Service.objects = {"open/a.bin": CONTENT}
     with pytest.raises(IntegrityError, match="SHA-1"):
         fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", sha1="0" * 40)})

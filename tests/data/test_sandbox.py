@@ -121,7 +121,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("value", [Evil(), os.getcwd, np.load, pd.read_pickle, Path.read_text])
-def test_a_child_cannot_name_what_the_caller_then_runs(value: Any) -> None:
+def test_a_child_cannot_make_the_caller_run_code(value: Any) -> None:
     with pytest.raises(DataError, match=r"invalid result|failed"):
         run(lambda: value)
     assert "NEUROLEDGER_TAKEN_OVER" not in os.environ
@@ -210,7 +210,7 @@ def test_there_is_no_network_and_no_other_program() -> None:
 
 
 @pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")
-def test_a_file_cannot_point_to_what_the_caller_was_told() -> None:
+def test_a_file_cannot_refer_to_secrets_of_the_caller() -> None:
     """The environment of a process holds keys and passwords, and a path can name it."""
     for who in ("self", os.getpid()):
         with pytest.raises(DataError, match="PermissionError"):
@@ -225,7 +225,7 @@ def test_there_is_no_socket_of_any_kind(family: int) -> None:
         run(lambda: socket.socket(family, socket.SOCK_DGRAM).close())
 
 
-def test_what_the_caller_holds_open_is_not_the_childs() -> None:
+def test_the_child_cannot_use_open_files_of_the_caller() -> None:
     """A connection or a file that was opened for writing needs no path and no new socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(DataError, match="OSError"):
@@ -353,7 +353,7 @@ def _zip(path: Path, declared: int) -> Path:
     return path
 
 
-def test_a_member_is_not_inflated_beyond_what_is_declared(tmp_path: Path) -> None:
+def test_a_member_is_not_inflated_beyond_its_declared_size(tmp_path: Path) -> None:
     path = _zip(tmp_path / "x.zip", 10)
     stimuli = StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"], "filename": ["a.png"]}), path)
     with pytest.raises(DataError, match=r"x\.zip cannot be read"):

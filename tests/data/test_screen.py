@@ -76,7 +76,7 @@ def test_a_smaller_screen_shows_the_centre() -> None:
     assert (np.asarray(placed)[..., 0] == values[3:7, 3:7]).all()
 
 
-def test_equal_angles_leave_the_set_as_it_is() -> None:
+def test_equal_angles_leave_the_set_unchanged() -> None:
     stimuli = drawn(2, degrees=8.0)
     assert place(stimuli, 8) is stimuli
     assert place(stimuli, None) is stimuli
@@ -127,7 +127,7 @@ def test_screens_that_show_nothing_or_are_absurdly_large_are_refused() -> None:
         list(shown(place(drawn(1, degrees=0.01), 8), ["s000"]))
 
 
-def test_degrees_are_said_once_or_alike() -> None:
+def test_degrees_of_set_and_benchmark_must_agree() -> None:
     assert spanning(drawn(1), 8).degrees == 8
     assert spanning(drawn(1, degrees=8.0), 8).degrees == 8
     assert spanning(drawn(1, degrees=8.0), None).degrees == 8

@@ -16,7 +16,7 @@ def trials(contrast) -> xr.DataArray:
     return xr.DataArray(np.arange(4.0), dims="presentation", coords=coords)
 
 
-def test_a_value_that_is_absent_is_an_error_with_what_is_near():
+def test_an_absent_value_is_an_error_with_near_misses():
     with pytest.raises(
         AssemblyError,
         match=r"select region: no row has 'It' \(did you mean 'IT'\?\); the values are IT, V1, V4",
@@ -46,7 +46,7 @@ def test_limits_and_nothing_left():
         select(trials([3, 1, 2, 0]), {"region": []})
 
 
-def test_what_is_named_under_not_is_left_out_and_must_occur() -> None:
+def test_excluded_values_are_left_out_and_must_occur() -> None:
     shown = ("presentation", ["0.0", "0.55", "inf", "0.55"])
     coords = {"stimulus_id": ("presentation", list("abcd")), "condition": shown}
     data = xr.DataArray(np.arange(4.0), dims="presentation", coords=coords)

@@ -39,7 +39,7 @@ def test_a_table_names_each_stimulus_once(table: dict[str, Any], words: str) -> 
     assert str(caught.value) == f"stimulus set 's': {words}"
 
 
-def test_ids_are_text_and_files_are_asked_for_by_them(tmp_path: Path) -> None:
+def test_ids_are_text_and_identify_files(tmp_path: Path) -> None:
     numbered = of(stimulus_id=[3, 1])
     assert len(numbered) == 2 and numbered.ids == ["3", "1"]
     with pytest.raises(
@@ -69,7 +69,7 @@ def test_ids_are_text_and_files_are_asked_for_by_them(tmp_path: Path) -> None:
         joined.bytes("d")
 
 
-def test_the_content_of_a_set_is_hashed_as_it_always_was() -> None:
+def test_the_content_hash_of_a_set_is_stable() -> None:
     words = of(stimulus_id=["a", "b"], word=["x", "y"])
     table = b"stimulus_id,word\na,x\nb,y\n"
     assert words.content_sha256 == hashlib.sha256(b"None" + table).hexdigest()
@@ -79,7 +79,7 @@ def test_the_content_of_a_set_is_hashed_as_it_always_was() -> None:
     assert files.content_sha256 == hashlib.sha256(b"8.0" + parts).hexdigest()
 
 
-def test_a_notebook_shows_some_of_the_pictures_and_what_is_known() -> None:
+def test_a_notebook_shows_thumbnails_and_facts() -> None:
     (encoded, *_) = re.findall(r'src="data:image/png;base64,([^"]+)"', drawn(1, size=(100, 50))._repr_html_())
     assert Image.open(io.BytesIO(base64.b64decode(encoded))).size == (64, 32)
     page = drawn(14, degrees=8.0, size=(4, 4))._repr_html_()

@@ -64,7 +64,7 @@ def test_a_file_is_hashed_once_for_all_selections(tmp_path: Path) -> None:
     assert len(set(expected.values())) == 3
 
 
-def test_damaged_members_are_said(tmp_path: Path) -> None:
+def test_damaged_members_are_reported(tmp_path: Path) -> None:
     held = archive(tmp_path / "s.zip", a="one " * 500)
     data = bytearray((tmp_path / "s.zip").read_bytes())
     data[45:55] = b"\xff" * 10
@@ -85,7 +85,7 @@ def test_an_archive_that_zipfile_cannot_read_is_one_clear_error(
         list(held.read(["a"]))
 
 
-def test_an_archive_whose_names_are_no_text_is_one_clear_error(tmp_path: Path) -> None:
+def test_an_archive_with_undecodable_names_is_one_clear_error(tmp_path: Path) -> None:
     held = archive(tmp_path / "s.zip", a="one", b="two")
     data = bytearray((tmp_path / "s.zip").read_bytes())
     entry = data.index(b"PK\x01\x02")
@@ -96,7 +96,7 @@ def test_an_archive_whose_names_are_no_text_is_one_clear_error(tmp_path: Path) -
         list(held.read(["a"]))
 
 
-def test_a_selection_has_the_order_asked_for_and_the_columns_of_the_table() -> None:
+def test_a_selection_has_the_requested_order_and_all_columns() -> None:
     whole = drawn(4, columns={"word": list("abcd")})
     part = whole.select(["s002", "s000"])
     assert list(part.ids) == ["s002", "s000"] and part.table["word"].tolist() == ["c", "a"]

@@ -138,7 +138,7 @@ def test_rows_that_are_there_already_keep_their_lines_wherever_they_stand(
     assert found == TEXT.replace(old, new, 1)
 
 
-def test_what_is_not_there_yet_gets_a_block_of_its_own() -> None:
+def test_new_entries_get_their_own_block() -> None:
     assert with_entries("id: x\nreader: {}\n", ("files",), {"a": A}, before="reader") == (
         "id: x\nfiles:\n  a: {size: 1}\nreader: {}\n"
     )
@@ -156,7 +156,7 @@ def test_what_is_not_there_yet_gets_a_block_of_its_own() -> None:
     assert empty == "reader:\n  recordings:\n    - {size: 1}\n  name: a\n"
 
 
-def test_a_field_goes_with_all_of_its_lines_and_what_follows_it_stays() -> None:
+def test_a_field_is_removed_with_all_of_its_lines() -> None:
     fields = ("id", "files", "reader", "notes", "title")
     starts = [TEXT.index(f"\n{name}:") + 1 for name in fields]
     for name, (start, stop) in zip(fields, pairwise([*starts, len(TEXT)]), strict=True):

@@ -69,7 +69,7 @@ def test_each_kind_of_error_has_its_words(type_: Any, given: Any, words: str) ->
     assert worded({"type": "url", "msg": "Input should be an address", "input": 1}) == "it is not an address"
 
 
-def test_a_long_list_of_what_is_known_is_not_told() -> None:
+def test_a_long_list_of_known_values_is_omitted() -> None:
     def said(count: int) -> str:
         tags = ", ".join(f"'t{i}'" for i in range(count))
         context = {"discriminator": "'check'", "tag": "x", "expected_tags": tags}

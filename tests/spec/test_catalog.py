@@ -21,7 +21,7 @@ def bare(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_bare_repository_knows_what_is_shipped_and_checks_nothing_of_it(
+def test_a_bare_repository_has_the_shipped_specs_and_does_not_check_them(
     bare: Path, repository: Path
 ) -> None:
     here, shipping = open_catalog(bare), open_catalog(repository)
@@ -101,7 +101,7 @@ def test_a_run_without_models_scores_the_repositorys_own(lab: Lab) -> None:
     assert lab.open().origin(lab.open().entry("models", "noise").path) == "neuroledger"
 
 
-def test_what_a_spec_refers_to_is_told_with_its_place(lab: Lab) -> None:
+def test_references_of_a_spec_are_listed_with_their_location(lab: Lab) -> None:
     def of(kind: str, id: str) -> list[tuple[str, str, tuple[str | int, ...]]]:
         return references(lab.open().entry(kind, id))
 
@@ -135,7 +135,7 @@ def test_citations_of_shipped_definitions_are_known_everywhere(bare: Path) -> No
     assert "nobody1999" in problem.what
 
 
-def test_where_there_is_no_repository_what_is_installed_is_known(
+def test_outside_a_repository_installed_definitions_are_available(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

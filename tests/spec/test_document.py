@@ -58,7 +58,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ("x: " + "a" * 300_000, "specs/x.yaml:1:1", "larger than 256 KiB"),
     ],
 )
-def test_what_is_not_plain_data_is_refused_with_its_place(text: str, where: str, what: str) -> None:
+def test_yaml_beyond_plain_data_is_refused_with_its_position(text: str, where: str, what: str) -> None:
     message = problem_of(text)
     assert message.startswith(where)
     assert what in message
@@ -92,7 +92,7 @@ def test_any_text_gives_data_or_one_placed_problem(text: str) -> None:
         ("a: 1\n---\nb: 2\n", "one file contains one spec"),
     ],
 )
-def test_what_happens_to_files_is_said_in_their_words(text: str, says: str) -> None:
+def test_yaml_errors_are_reported_in_plain_words(text: str, says: str) -> None:
     assert says in problem_of(text)
 
 
@@ -100,7 +100,7 @@ def test_lines_of_a_longer_text_are_no_conflict() -> None:
     assert parse("notes: |\n  =======\n  <<<<<<< so\n", "x").data == {"notes": "=======\n<<<<<<< so\n"}
 
 
-def test_whatever_is_wrong_is_said_in_plain_words_at_a_line_of_the_file(repository: Path) -> None:
+def test_invalid_yaml_is_reported_with_its_line(repository: Path) -> None:
     """Changed at random, a spec is refused without a word of the libraries beneath, at a line that it has."""
     generator = random.Random(0)
     texts = {
@@ -140,7 +140,7 @@ def test_whatever_is_wrong_is_said_in_plain_words_at_a_line_of_the_file(reposito
         (None, "Expecting value"),
     ],
 )
-def test_json_of_a_stranger_is_an_object_or_one_value_error(text: str | bytes | None, words: str) -> None:
+def test_untrusted_json_is_an_object_or_one_value_error(text: str | bytes | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         json_object(text)
     assert json_object('{"a": -9223372036854775808, "b": 1e300}') == {"a": -(2**63), "b": 1e300}

@@ -45,7 +45,7 @@ def test_the_least_that_can_be_declared_is_accepted_and_less_is_not(
         Expectations.model_validate({part: [{**least, **change}]})
 
 
-def test_what_is_not_said_is_the_strict_meaning() -> None:
+def test_defaults_of_expectations_are_strict() -> None:
     said = {"stimuli": [{"check": "columns", "columns": ["a"]}, {"check": "files_match_sha256"}],
             "assembly": [{"check": "aligned"}, {"check": "values_vary"}, {"check": "channels", "names": ["a"]},
                          {"check": "values_finite"}]}  # fmt: skip
@@ -68,7 +68,7 @@ def test_what_is_not_said_is_the_strict_meaning() -> None:
     assert Expectations().stimuli == Expectations().assembly == ()
 
 
-def test_a_file_may_be_as_large_as_its_limit_and_no_larger() -> None:
+def test_a_file_may_be_as_large_as_its_limit_but_not_larger() -> None:
     assert MAX_BYTES == 262_144
     text = "a: " + "é" * ((MAX_BYTES - 4) // 2) + "\n"
     assert len(text.encode()) == MAX_BYTES and len(parse(text, "x").data["a"]) == (MAX_BYTES - 4) // 2

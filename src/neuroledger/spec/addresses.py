@@ -64,7 +64,7 @@ def doubtful(address: str) -> Said | None:
             "write it in ASCII (xn--…)",
         )
     if parts.scheme != "s3" and (HERE.fullmatch(host) or not _is_public(host)):
-        words = f"{host or address[:200]!r} is on the own machine or network of whoever fetches it"
+        words = f"{host or address[:200]!r} is on a private machine or network"
         return "warning", words, "give a public address"
     return None
 

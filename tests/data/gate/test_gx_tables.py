@@ -31,7 +31,7 @@ def test_a_table_is_taken_with_nothing_for_an_empty_text() -> None:
 
 
 @pytest.mark.parametrize("decoded", [True, False])
-def test_files_are_measured_hashed_and_decoded_if_asked(decoded: bool) -> None:
+def test_files_are_measured_hashed_and_decoded_on_request(decoded: bool) -> None:
     files = {f"{id}.png": image(i) for i, id in enumerate(IDS[:2])} | {"im3.png": b"no image"}
     found = facts.files(StimulusSet("s", table(), contents=files), decoded=decoded)
     assert (found.title, found.key, found.quotable) == ("stimulus files", "stimulus_id", False)
@@ -74,7 +74,7 @@ def test_a_coordinate_is_complete_unless_it_was_declared_and_has_a_hole() -> Non
     ]
 
 
-def test_one_row_tells_lengths_and_one_tells_what_the_values_are() -> None:
+def test_one_row_has_the_lengths_and_one_describes_the_values() -> None:
     found = facts.lengths(responses())
     assert (found.title, found.key, found.quotable) == ("assembly dimensions", None, True)
     assert rows_of(found) == [{"presentation": 12, "neuroid": 3}]
@@ -122,7 +122,7 @@ def test_range_and_variation_are_those_of_the_values_that_are_there(
             refused(xr.full_like(assembly, "a", dtype="<U1"))
 
 
-def test_names_of_sites_stand_beside_the_declared_ones() -> None:
+def test_names_of_sites_are_paired_with_the_declared_ones() -> None:
     found = facts.site_names(responses(), "neuroid_id", ("a", "x"))
     assert (found.title, found.key, found.quotable) == ("recording sites", "position", True)
     assert rows_of(found) == [

@@ -106,7 +106,7 @@ def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
     ],
     ids=["missing", "replaced", "truncated", "swapped"],
 )
-def test_files_that_are_not_what_was_pinned(tiny: Tiny, damage: Any, words: str) -> None:
+def test_files_that_differ_from_their_pins_are_reported(tiny: Tiny, damage: Any, words: str) -> None:
     catalog = tiny.pin()
     damage(tiny.data)
     report = validate(catalog, "tiny")

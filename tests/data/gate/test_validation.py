@@ -86,7 +86,7 @@ def test_asking_whether_data_are_valid_does_not_import_great_expectations() -> N
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_report_says_in_one_line_what_was_found_and_then_each_finding(tiny: Tiny) -> None:
+def test_a_report_has_a_summary_line_and_one_line_per_finding(tiny: Tiny) -> None:
     report = validate(tiny.pin(), "tiny")
     assert str(report) == "✓ tiny: 3 files verified, 9 of 9 expectations met"
     (tiny.data / "responses.nc").write_bytes(b"")
