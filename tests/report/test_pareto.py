@@ -13,7 +13,7 @@ from neuroledger.report.pareto import front, pareto, pareto_figure
 from neuroledger.report.plots.style import ACCENT, SOFT
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
-from tests.report.ledger import record, score
+from tests.report.ledger import keep, record, score
 
 HERE, ELSEWHERE, LATER = "lab.V4-ridge", "lab.V4-cost", "lab.V4-dear"
 
@@ -42,6 +42,13 @@ def test_given_costs_precede_those_of_the_same_benchmark_and_of_others(lab: Lab)
          "counted_on": "given", "front": True},
     ]  # fmt: skip
     assert table.attrs == {"benchmark": HERE, "cost": "size"}
+
+
+def test_records_are_read_from_the_repository_by_default(lab: Lab) -> None:
+    catalog = lab.open()
+    keep(catalog, record("ant", HERE, 0.5), record("bee", HERE, 0.6))
+    table = pareto(HERE, "size", costs={"ant": 1.0, "bee": 2.0}, catalog=catalog)
+    assert table[["model", "score"]].values.tolist() == [["ant", 0.5], ["bee", 0.6]]
 
 
 def test_partial_costs_and_failed_scores_are_excluded(lab: Lab) -> None:
