@@ -1,1 +1,1 @@
-"""Reports: records become tables, figures and pages."""
+"""Reports: tables, leaderboards, figures and pages from records."""
