@@ -1,4 +1,4 @@
-"""What a validator says is told in this project's words."""
+"""Messages of the validator in plain words, names of files and ids."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from neuroledger.spec import base
 from neuroledger.spec.base import worded
 
 
@@ -77,3 +78,29 @@ def test_a_long_list_of_known_values_is_omitted() -> None:
 
     assert said(12).endswith("known are " + ", ".join(f"t{i}" for i in range(12)))
     assert said(13) == "there is no check 'x'"
+
+
+def test_names_of_pinned_files_are_plain_relative_and_not_those_of_dvc() -> None:
+    for name in ("a.nc", "sub-01/eeg/a_b+c-1.fif", "_a"):
+        assert base.is_file_name(name)
+    for name in (
+        "",
+        "a b",
+        "/a",
+        "../a",
+        "a/",
+        ".hidden",
+        "dvc.yaml",
+        "x/DVC.lock",
+        "a.nc.dvc",
+        "dvc.yaml/a",
+    ):
+        assert not base.is_file_name(name)
+
+
+def test_wildcards_make_a_pattern() -> None:
+    assert base.is_pattern("*.wav") and base.is_pattern("a?.wav") and not base.is_pattern("a.wav")
+
+
+def test_the_id_of_a_metric_is_the_same_with_and_without_overrides() -> None:
+    assert base.id_of("pls") == "pls" == base.id_of(base.Override.model_validate({"name": "pls", "folds": 5}))
