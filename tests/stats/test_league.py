@@ -138,3 +138,31 @@ def test_scores_do_not_depend_on_units(metric: str, side: str) -> None:
             continue
         assert scaled.value == pytest.approx(plain.value, abs=1e-8), power
         assert (scaled.low, scaled.high) == pytest.approx((plain.low, plain.high), abs=1e-6), power
+
+
+def test_equal_models_get_no_rank_from_a_few_strong_neuroids() -> None:
+    """Gains with heavy tails: before their kurtosis counted, .067 of 300 such leagues had a false rank on CKA, now .020."""
+    bound, false = nl.metric("cka"), []
+    for run in range(150):
+        rng = np.random.default_rng([2, run])
+        latent = rng.standard_t(6, (80, 12))
+        base = np.maximum(latent @ rng.standard_normal((12, 40)) / 3, 0)
+        gains = rng.standard_normal((40, 30)) * np.exp(0.8 * rng.standard_normal(30))
+        target = assembly_of(
+            base @ gains + 3 * np.abs(gains).mean(0) * rng.standard_normal((80, 30)), f"{run}n"
+        )
+        weights = np.random.default_rng(5).standard_normal((12, 30)) / 3
+        league = []
+        for _ in range(12):
+            source = assembly_of(np.tanh(latent @ weights) + 0.5 * rng.standard_normal((80, 30)), "f")
+            league.append(joint_mean([(1.0, bound(source, target).replace(population=f"{run}"))]))
+        false.append(clearly_better(league).any())
+    assert np.mean(false) <= 0.04
+
+
+def assembly_of(values: Floats, neuroid: str) -> xr.DataArray:
+    coords = {
+        "stimulus_id": ("presentation", [f"s{i}" for i in range(len(values))]),
+        "neuroid_id": ("neuroid", [f"{neuroid}{i}" for i in range(values.shape[1])]),
+    }
+    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)

@@ -158,7 +158,8 @@ def clearly_better(
     }
     variances = {name: _between(each) for name, each in draws.items()}
     factors = [name for name in names if CROSS not in name]
-    items = {name: min(s.items.get(name, 1 << 30) for s in spreads) for name in factors}
+    # Fewer degrees of freedom where few strong items dominate: the largest of many differences depends on far tails.
+    items = {name: min((s.items | s.sure).get(name, 1 << 30) for s in spreads) for name in factors}
     error = np.sqrt(combined(variances))
     degrees = freedom({name: variances[name] for name in factors}, items)
     whole = np.sum([draws[name] for name in factors], axis=0)

@@ -279,7 +279,8 @@ class Spread:
         return _exact(whole, self.variance)
 
     def __mul__(self, factor: float) -> Spread:
-        return Spread({name: factor * draws for name, draws in self.draws.items()}, self.items)
+        draws = {name: factor * draws for name, draws in self.draws.items()}
+        return Spread(draws, self.items, sure=self.sure)
 
     def __add__(self, other: Spread) -> Spread:
         names = dict.fromkeys([*self.draws, *other.draws])
