@@ -664,3 +664,19 @@ def test_unpinned_files_are_found_in_the_mirror_by_name_or_reported(
     addressed = Stated(size=len(CONTENT), url="https://example.org/x")
     fetching.fetch_stated(tmp_path, folder, {"y": addressed})
     assert requests == [(tmp_path, addressed, "y")] and (folder / "y").read_bytes() == CONTENT
+
+
+def test_an_unpinned_file_must_have_the_stated_beginning_of_its_sha256(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, folder = tmp_path / "mirror", tmp_path / "down"
+    for name, content in (("a/net.pth", b"x" * len(CONTENT)), ("b/net.pth", CONTENT)):
+        (mirror / name).parent.mkdir(parents=True)
+        (mirror / name).write_bytes(content)
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    beginning = hashlib.sha256(CONTENT).hexdigest()[:8]
+    fetching.fetch_stated(tmp_path, folder, {"net.pth": Stated(sha256_begins=beginning)})
+    assert (folder / "net.pth").read_bytes() == CONTENT
+    other = f"{int(beginning, 16) ^ 1:08x}"
+    with pytest.raises(UnavailableError, match=f"has SHA-256 .* where its publisher states {other}…"):
+        fetching.fetch_stated(tmp_path, folder, {"net.pth": Stated(sha256_begins=other)})

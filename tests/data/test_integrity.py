@@ -32,7 +32,14 @@ def pin(**changes: Any) -> SourceFile:
 
 
 @pytest.mark.parametrize(
-    "stated", [{}, {"size": 2000}, *({name: value} for name, value in SUMS.items()), {"size": 2000, **SUMS}]
+    "stated",
+    [
+        {},
+        {"size": 2000},
+        *({name: value} for name, value in SUMS.items()),
+        {"size": 2000, **SUMS},
+        *({"sha256_begins": SUMS["sha256"][:digits]} for digits in (6, 8, 64)),
+    ],
 )
 def test_a_download_matches_its_statement(path: Path, stated: dict[str, Any]) -> None:
     compare(path, Stated(**stated))
@@ -45,6 +52,9 @@ def test_a_download_matches_its_statement(path: Path, stated: dict[str, Any]) ->
         ({"md5": "0" * 32}, f"MD5 {SUMS['md5']}", "0" * 32),
         ({"sha1": "0" * 40, "md5": SUMS["md5"]}, f"SHA-1 {SUMS['sha1']}", "0" * 40),
         ({"sha256": "0" * 64, "size": 2000}, f"SHA-256 {SUMS['sha256']}", "0" * 64),
+        ({"sha256_begins": "012345"}, f"SHA-256 {SUMS['sha256']}", "012345…"),
+        ({"sha256_begins": SUMS["sha256"][1:9]}, f"SHA-256 {SUMS['sha256']}", f"{SUMS['sha256'][1:9]}…"),
+        ({"sha256": SUMS["sha256"], "sha256_begins": "0" * 64}, f"SHA-256 {SUMS['sha256']}", "0" * 64),
     ],
 )
 def test_the_first_difference_is_reported_with_advice(

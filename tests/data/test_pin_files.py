@@ -128,6 +128,7 @@ def test_statements_about_downloads_do_not_change_the_identity(place: Path, fold
     [
         ("{md5: 00000000000000000000000000000000}", "has MD5 [0-9a-f]{32} where its publisher states 0{32}"),
         ("{sha1: 0000000000000000000000000000000000000000}", "has SHA-1 .* where its publisher states 0{40}"),
+        ("{sha256_begins: '000000'}", "has SHA-256 [0-9a-f]{64} where its publisher states 000000…:"),
         ("{size: 7}", r"responses\.npy has 704 bytes where its publisher states 7:"),
     ],
 )
@@ -227,7 +228,7 @@ def test_without_a_reader_the_error_lists_the_readers(place: Path, folder: Path)
         ("../other.npy: {}", "downloads"),
         ("a/../../other.npy: {}", "leads out of the folder"),
         ("/etc/passwd: {}", "downloads"),
-        ("'*.npy': {size: 3}", "stands for many files"),
+        ("'*.npy': {size: 3}", "matches many files"),
         ("a.npy: {md5: abc}", "md5"),
         ("a.npy: {crc: abc}", "unknown field 'downloads.a.npy.crc'"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neuroledger.data.fetch import folder_of
-from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.package import require_dvc, track
 from neuroledger.data.pin.yaml_edit import inline, with_entries, without
 from neuroledger.display import choose
@@ -23,7 +22,7 @@ from neuroledger.engine.plan import some
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.run import closed
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import DataError, ModelError, NeuroLedgerError, RequestError
+from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.cost import shown_cost
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
@@ -248,7 +247,7 @@ def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
     ------
     RequestError
         The spec lists other files.
-    DataError
+    IntegrityError
         The size, a checksum, or the stated beginning of a checksum differs.
     """
     if not spec.downloads:
@@ -259,18 +258,7 @@ def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
         raise RequestError(
             f"model {spec.id!r} is published as {names}, not {checkpoint.name}: package that file"
         )
-    content = checkpoint.read_bytes()
-    digests = {name: hashlib.new(name, content).hexdigest() for name in ("md5", "sha1", "sha256")}
-    wrong = [name for name, digest in digests.items() if getattr(stated, name) not in (None, digest)]
-    prefix = stated.sha256_begins
-    if prefix is not None and not digests["sha256"].startswith(prefix):
-        wrong.append(f"beginning of the sha256 ({prefix})")
-    if stated.size not in (None, len(content)):
-        wrong.append("size")
-    if wrong:
-        raise DataError(
-            f"{checkpoint.name} is not the published file: its {' and '.join(wrong)} differ; download it again"
-        )
+    compare(checkpoint, stated, fix="it is not the published file; download it again")
 
 
 def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -62,7 +62,7 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, fix:
 
 
 def compare(path: Path, stated: Stated, *, fix: str = "") -> None:
-    """Verify that a download has the size and every checksum that its publisher states.
+    """Verify that a download has the size, every checksum, and the beginning of the SHA-256 that its publisher states.
 
     Raises
     ------
@@ -72,15 +72,21 @@ def compare(path: Path, stated: Stated, *, fix: str = "") -> None:
     size = path.stat().st_size
     if stated.size is not None and size != stated.size:
         raise IntegrityError(_difference(path, fix, f"{size:,} bytes", f"{stated.size:,}"))
-    expected = {"MD5": stated.md5, "SHA-1": stated.sha1, "SHA-256": stated.sha256}
-    for name, checksum in expected.items():
+    expected = [
+        ("MD5", stated.md5),
+        ("SHA-1", stated.sha1),
+        ("SHA-256", stated.sha256),
+        ("SHA-256", stated.sha256_begins),
+    ]
+    for name, checksum in expected:
         if checksum is None:
             continue
         new_hash = partial(hashlib.new, name.replace("-", ""), usedforsecurity=False)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, new_hash).hexdigest()
-        if digest != checksum:
-            raise IntegrityError(_difference(path, fix, f"{name} {digest}", checksum))
+        if not digest.startswith(checksum):
+            ellipsis = "…" if len(checksum) < len(digest) else ""
+            raise IntegrityError(_difference(path, fix, f"{name} {digest}", f"{checksum}{ellipsis}"))
 
 
 def _difference(path: Path, fix: str, actual: str, stated: str) -> str:
