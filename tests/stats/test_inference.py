@@ -17,7 +17,7 @@ from neuroledger.families.alignment.simulated import simulated_recordings
 from neuroledger.families.simulated_predictions import simulated_predictions
 from neuroledger.stats.calibration import Calibration, calibrate, rate, share
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
-from neuroledger.stats.resampling import _reduce, _Reduced, _weighted_medians, aggregate, influence_of
+from neuroledger.stats.resampling import _reduce, _Reduction, _weighted_medians, aggregate, influence_of
 from neuroledger.stats.score import Score, normalise
 from neuroledger.stats.spread import Influence, moved, reweighted
 
@@ -319,7 +319,7 @@ def test_spikes_are_simulated_by_the_course_of_a_trial() -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_the_slope_of_a_reduction_is_its_derivative_along_any_axis(how: str, axis: int) -> None:
     values = np.random.default_rng(axis).standard_normal((3, 4, 5))
-    slope = _Reduced("x", how, axis, values).slope()
+    slope = _Reduction("x", how, axis, values).slope()
     if how == "median":  # smoothed over the values around it, so that it has a slope at all
         np.testing.assert_allclose(slope.sum(axis=axis), 1.0)
         return

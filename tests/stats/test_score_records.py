@@ -302,7 +302,7 @@ def test_only_named_factors_are_drawn_and_unknown_ones_refused() -> None:
     )
     assert both.spread("set").factors == ("stimulus",), "of one item nothing can be drawn"
     assert both.only(["neuroid"]) is not None and both.only(["subject"]) is None
-    with pytest.raises(MetricError, match="generalise over subject; what varies here is stimulus, neuroid"):
+    with pytest.raises(MetricError, match="generalise over subject; it varies over stimulus, neuroid"):
         both.spread("set", ["subject"])
 
 

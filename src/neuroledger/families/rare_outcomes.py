@@ -30,9 +30,9 @@ def unseen(hit: Floats, items: npt.NDArray[np.intp], count: int) -> Floats:
     """
     n, right = len(hit), float(hit.sum())
     rows = np.bincount(items, minlength=count).astype(np.float64)
-    shown = right * (n - right) / (n * n * max(1, n - 1))
-    if n == 0 or (rows.max() > 1 and shown > 0):
+    variance = right * (n - right) / (n * n * max(1, n - 1))
+    if n == 0 or (rows.max() > 1 and variance > 0):
         return np.zeros(count)
     share = (right + ADDED) / (n + 2 * ADDED)
-    missing = max(0.0, share * (1 - share) / (n + 2 * ADDED) - shown)
-    return np.asarray(np.sqrt(missing) * rows / np.sqrt((rows**2).sum()))
+    unexplained = max(0.0, share * (1 - share) / (n + 2 * ADDED) - variance)
+    return np.asarray(np.sqrt(unexplained) * rows / np.sqrt((rows**2).sum()))

@@ -76,53 +76,55 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         )
     right, count = np.bincount(codes, answers == truth), np.bincount(codes)
     odds = np.log((right.sum() + 0.5) / (len(truth) - right.sum() + 0.5))
-    each = np.log((right + 0.5) / (count - right + 0.5))
+    item_odds = np.log((right + 0.5) / (count - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (count - right + 0.5)).mean()
-    between = np.sqrt(max(0.0, each.var(ddof=1) - noise)) if 1 < items < len(truth) else 0.0
+    between = np.sqrt(max(0.0, item_odds.var(ddof=1) - noise)) if 1 < items < len(truth) else 0.0
     place = np.array([labels.tolist().index(name) for name in truth])
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         # Items of one row get random classes; items of several rows keep theirs.
-        of = rng.choice(place, len(place)) if items == len(truth) else place
-        simulated = target.copy(data=labels[of].astype(truth.dtype))
+        truths = rng.choice(place, len(place)) if items == len(truth) else place
+        simulated = target.copy(data=labels[truths].astype(truth.dtype))
         ability = between * rng.standard_normal(items)
-        found = []
+        measurements = []
         for _ in range(models):
             # Half of the variance between items is shared by all models.
-            own = odds + np.sqrt(0.5) * ability + np.sqrt(0.5) * between * rng.standard_normal(items)
-            hit = rng.random(len(of)) < (1 / (1 + np.exp(-own)))[codes]
-            given = np.where(hit, of, (of + rng.integers(1, len(labels), len(of))) % len(labels))
-            values: Any = labels[given]
+            model_odds = odds + np.sqrt(0.5) * ability + np.sqrt(0.5) * between * rng.standard_normal(items)
+            correct = rng.random(len(truths)) < (1 / (1 + np.exp(-model_odds)))[codes]
+            predicted = np.where(
+                correct, truths, (truths + rng.integers(1, len(labels), len(truths))) % len(labels)
+            )
+            values: Any = labels[predicted]
             if "choice" in source.dims:
-                values = rng.dirichlet(np.ones(len(labels)), len(of)) / 2
-                values[np.arange(len(of)), given] += 0.5
-            found.append(Measurement(source.copy(data=values), simulated, splits=measured.splits))
-        return Experiment(found)
+                values = rng.dirichlet(np.ones(len(labels)), len(truths)) / 2
+                values[np.arange(len(truths)), predicted] += 0.5
+            measurements.append(Measurement(source.copy(data=values), simulated, splits=measured.splits))
+        return Experiment(measurements)
 
     return draw
 
 
 def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     source, target = measured.source, measured.target
-    truth, given = (np.asarray(each.values, dtype=np.float64) for each in (target, source))
+    truth, predicted = (np.asarray(side.values, dtype=np.float64) for side in (target, source))
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
     if len({len(rows) for rows in members}) > 1:
         raise MetricError("no generative model of numbers of items of different lengths is known")
     table = np.stack(members)
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
-        from_ = rng.integers(0, len(table), len(table))
+        drawn_items = rng.integers(0, len(table), len(table))
         values, errors = np.empty_like(truth), np.empty_like(truth)
-        values[table] = truth[table[from_]]
-        errors[table] = given[table[from_]] - truth[table[from_]]
+        values[table] = truth[table[drawn_items]]
+        errors[table] = predicted[table[drawn_items]] - truth[table[drawn_items]]
         simulated = target.copy(data=values)
-        found = []
+        measurements = []
         for _ in range(models):
             size = np.exp(BETWEEN * rng.standard_normal(len(table)))[codes]
-            found.append(
+            measurements.append(
                 Measurement(source.copy(data=values + size * errors), simulated, splits=measured.splits)
             )
-        return Experiment(found)
+        return Experiment(measurements)
 
     return draw
 
@@ -142,10 +144,10 @@ def _counts(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         rates = np.empty_like(counts)
         rates[table] = course * excited
         simulated = target.copy(data=rng.poisson(rates).astype(target.dtype))
-        found = []
+        measurements = []
         for _ in range(models):
-            known = rates * np.exp(BETWEEN * rng.standard_normal(rates.shape))
-            found.append(Measurement(source.copy(data=known), simulated, splits=measured.splits))
-        return Experiment(found)
+            predicted = rates * np.exp(BETWEEN * rng.standard_normal(rates.shape))
+            measurements.append(Measurement(source.copy(data=predicted), simulated, splits=measured.splits))
+        return Experiment(measurements)
 
     return draw

@@ -53,9 +53,9 @@ class Rate(Figure):
         """Whether the interval is the Clopper–Pearson interval of the share in ``n`` trials."""
         if not (0 <= self.value <= 1 and 0 < self.n <= LEAGUE * self.runs):
             return False
-        again = share(self.value * self.n, self.n, self.runs)
-        pairs = ((self.low, again.low), (self.high, again.high))
-        return all(math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-5) for one, other in pairs)
+        expected = share(self.value * self.n, self.n, self.runs)
+        pairs = ((self.low, expected.low), (self.high, expected.high))
+        return all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5) for a, b in pairs)
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ def share(k: float, n: float, runs: int) -> Rate:
 def rate(hits: npt.ArrayLike) -> Rate:
     """Return the share of hits ``(experiment, …)``; correlated hits of one experiment count as fewer trials."""
     table = np.asarray(hits, dtype=np.float64)
-    each = table.reshape(len(table), -1).mean(axis=1)
-    mean, runs = float(each.mean()), len(each)
-    between = float(each.var(ddof=1)) / runs if runs > 1 else 0.0
+    means = table.reshape(len(table), -1).mean(axis=1)
+    mean, runs = float(means.mean()), len(means)
+    between = float(means.var(ddof=1)) / runs if runs > 1 else 0.0
     n = min(table.size, mean * (1 - mean) / between) if between > 0 else runs
     return share(mean * n, n, runs)
 
@@ -145,40 +145,45 @@ def calibrate(
     MetricError
         More than a tenth of the experiments cannot be scored; fewer are left out.
     """
-    found: list[list[Mapping[str, Score]]] = []
+    leagues: list[list[Mapping[str, Score]]] = []
     true: list[float] = []
     reason = ""
     for run in range(runs):
         experiment = draw(np.random.default_rng([seed, run]), LEAGUE)
         try:
-            league = [score(one) for one in experiment.models]
+            league = [score(model) for model in experiment.models]
             if experiment.noiseless is not None:
                 true.append(next(iter(score(experiment.noiseless).values())).value)
         except MetricError as error:
             reason = str(error)
             continue
-        for one in (one for scores in league for one in scores.values()):
-            _ = one.low, one.ceiling and one.ceiling.low  # computed now, so that the experiment can be freed
-        found.append(league)
-    if len(found) < max(FEWEST, 0.9 * runs):
-        raise MetricError(f"{runs - len(found)} of {runs} simulated experiments cannot be scored: {reason}")
+        for result in (result for scores in league for result in scores.values()):
+            # Computed now, so that the experiment can be freed.
+            _ = result.low, result.ceiling and result.ceiling.low
+        leagues.append(league)
+    if len(leagues) < max(FEWEST, 0.9 * runs):
+        raise MetricError(f"{runs - len(leagues)} of {runs} simulated experiments cannot be scored: {reason}")
     return {
-        name: _calibrated([[each[name] for each in league] for league in found], [] if at else true)
-        for at, name in enumerate(found[0][0])
+        name: _calibrated([[scores[name] for scores in league] for league in leagues], [] if at else true)
+        for at, name in enumerate(leagues[0][0])
     }
 
 
 def _calibrated(leagues: Sequence[Sequence[Score]], true: Sequence[float]) -> Calibration | str:
     first = leagues[0][0]
-    scores = [each for league in leagues for each in league]
-    if first.spread is None or not np.isfinite([each.low for each in scores]).all():
+    scores = [result for league in leagues for result in league]
+    if first.spread is None or not np.isfinite([result.low for result in scores]).all():
         return "the score has no interval"
-    values = np.array([[each.value for each in league] for league in leagues])
+    values = np.array([[result.value for result in league] for league in leagues])
     truth = float(values.mean())
-    low, high = (np.array([[getattr(s, end) for s in one] for one in leagues]) for end in ("low", "high"))
-    errors = [each.spread.error if each.spread is not None else np.nan for each in scores]
+    low, high = (
+        np.array([[getattr(s, end) for s in league] for league in leagues]) for end in ("low", "high")
+    )
+    errors = [result.spread.error if result.spread is not None else np.nan for result in scores]
     pairs = [[_differ(*league[:2]), _differ(*league[2:4])] for league in leagues]
-    ranks = [rank_sets(clearly_better([joint_mean([(1.0, each)]) for each in league])) for league in leagues]
+    ranks = [
+        rank_sets(clearly_better([joint_mean([(1.0, result)]) for result in league])) for league in leagues
+    ]
     tops = [league[0].ceiling for league in leagues]
     return Calibration(
         first.interval_covers, {name: int(n) for name, n in first.spread.items.items()}, truth,

@@ -164,21 +164,21 @@ def diagnose(table: Table, *, axes: int = 3, seed: int = 0) -> Diagnosis:
 
 
 def _pairs(scored: pd.DataFrame) -> list[Pair]:
-    found = []
+    pairs = []
     for at, first in enumerate(scored.columns):
         for second in scored.columns[at + 1 :]:
-            both = scored[[first, second]].dropna().to_numpy(dtype=np.float64)
-            if len(both) < FEWEST:
+            values = scored[[first, second]].dropna().to_numpy(dtype=np.float64)
+            if len(values) < FEWEST:
                 continue
-            one, other = rankdata(both[:, 0]), rankdata(both[:, 1])
-            if np.ptp(one) == 0 or np.ptp(other) == 0:
+            first_ranks, second_ranks = rankdata(values[:, 0]), rankdata(values[:, 1])
+            if np.ptp(first_ranks) == 0 or np.ptp(second_ranks) == 0:
                 continue
-            rho = float(np.corrcoef(one, other)[0, 1])
+            rho = float(np.corrcoef(first_ranks, second_ranks)[0, 1])
             rho = float(np.clip(rho, -1 + 1e-12, 1 - 1e-12))
-            spread = _spread(rho, len(both), 0.025)
+            spread = _spread(rho, len(values), 0.025)
             low, high = np.tanh([np.arctanh(rho) - spread, np.arctanh(rho) + spread])
-            found.append(Pair(str(first), str(second), rho, float(low), float(high), len(both)))
-    return found
+            pairs.append(Pair(str(first), str(second), rho, float(low), float(high), len(values)))
+    return pairs
 
 
 def _spread(rho: float, models: int, tail: float) -> float:
@@ -197,7 +197,7 @@ def _explained(
     first = np.array([place[pair.first] for pair in pairs], dtype=np.intp)
     second = np.array([place[pair.second] for pair in pairs], dtype=np.intp)
     rho = np.array([pair.rho for pair in pairs])
-    found, columns = [], []
+    explained, columns = [], []
     for kind in kinds:
         labels = np.array([attributes.get(name, {}).get(kind, f"?{name}") for name in names])
         same = labels[first] == labels[second]
@@ -207,33 +207,37 @@ def _explained(
         hits = 1
         for _ in range(PERMUTATIONS):
             moved = labels[rng.permutation(len(labels))]
-            alike = moved[first] == moved[second]
+            same_moved = moved[first] == moved[second]
             hits += bool(
-                alike.any() and not alike.all() and rho[alike].mean() - rho[~alike].mean() >= observed
+                same_moved.any()
+                and not same_moved.all()
+                and rho[same_moved].mean() - rho[~same_moved].mean() >= observed
             )
         p = hits / (PERMUTATIONS + 1)
-        found.append(Explained(kind, float(rho[same].mean()), float(rho[~same].mean()), int(same.sum()), p))
+        explained.append(
+            Explained(kind, float(rho[same].mean()), float(rho[~same].mean()), int(same.sum()), p)
+        )
         columns.append(same.astype(np.float64))
     if not columns or np.ptp(rho) == 0:
-        return found, 0.0
+        return explained, 0.0
     design = np.column_stack([np.ones(len(rho)), *columns])
     fitted = design @ np.linalg.lstsq(design, rho, rcond=None)[0]
-    return found, float(1 - ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum())
+    return explained, float(1 - ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum())
 
 
 def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]:
     place = {name: at for at, name in enumerate(names)}
     matrix = np.eye(len(names))
     for pair in pairs:
-        one, other = place[pair.first], place[pair.second]
-        matrix[one, other] = matrix[other, one] = pair.rho
+        row, column = place[pair.first], place[pair.second]
+        matrix[row, column] = matrix[column, row] = pair.rho
     values, vectors = np.linalg.eigh(matrix)
-    found = []
+    axes = []
     for at in np.argsort(values)[::-1][:count]:
         vector = vectors[:, at] * (np.sign(vectors[:, at].sum()) or 1.0)
         loadings = dict(sorted(zip(names, vector.tolist(), strict=True), key=lambda item: -item[1]))
-        found.append(Axis(float(max(values[at], 0.0) / len(names)), loadings))
-    return found
+        axes.append(Axis(float(max(values[at], 0.0) / len(names)), loadings))
+    return axes
 
 
 def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
@@ -246,8 +250,8 @@ def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
     design[np.arange(len(row)), models + column] = 1
     effects = np.linalg.lstsq(design, values[row, column], rcond=None)[0]
     means = effects[:models] + effects[models:].mean()
-    found = dict(zip(map(str, scored.index), means.tolist(), strict=True))
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    adjusted = dict(zip(map(str, scored.index), means.tolist(), strict=True))
+    return dict(sorted(adjusted.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _standard(scored: pd.DataFrame) -> Floats:
@@ -256,33 +260,33 @@ def _standard(scored: pd.DataFrame) -> Floats:
     return ((scored - scored.mean()) / spread).to_numpy(dtype=np.float64)
 
 
-def _tau(one: Floats, other: Floats) -> float:
-    both = np.isfinite(one) & np.isfinite(other)
-    if both.sum() < 2 or np.ptp(one[both]) == 0 or np.ptp(other[both]) == 0:
+def _tau(first: Floats, second: Floats) -> float:
+    known = np.isfinite(first) & np.isfinite(second)
+    if known.sum() < 2 or np.ptp(first[known]) == 0 or np.ptp(second[known]) == 0:
         return 0.0
-    return float(kendalltau(one[both], other[both]).statistic)
+    return float(kendalltau(first[known], second[known]).statistic)
 
 
 def _mean(values: Floats) -> Floats:
     """Return each model's mean over its scored benchmarks; NaN without any."""
-    there = np.isfinite(values)
+    known = np.isfinite(values)
     with np.errstate(invalid="ignore"):
-        mean: Floats = np.where(there, values, 0.0).sum(axis=1) / there.sum(axis=1)
+        mean: Floats = np.where(known, values, 0.0).sum(axis=1) / known.sum(axis=1)
     return mean
 
 
 def _panel(scored: pd.DataFrame) -> tuple[tuple[str, ...], float]:
     values = _standard(scored)
-    whole = _mean(values)
+    full = _mean(values)
     chosen: list[int] = []
-    reached = 0.0
-    while reached < KEPT and len(chosen) < values.shape[1]:
-        rest = [at for at in range(values.shape[1]) if at not in chosen]
-        taus = [_tau(_mean(values[:, [*chosen, at]]), whole) for at in rest]
+    agreement = 0.0
+    while agreement < KEPT and len(chosen) < values.shape[1]:
+        remaining = [at for at in range(values.shape[1]) if at not in chosen]
+        taus = [_tau(_mean(values[:, [*chosen, at]]), full) for at in remaining]
         best = int(np.argmax(taus))
-        chosen.append(rest[best])
-        reached = taus[best]
-    return tuple(str(scored.columns[at]) for at in chosen), reached
+        chosen.append(remaining[best])
+        agreement = taus[best]
+    return tuple(str(scored.columns[at]) for at in chosen), agreement
 
 
 def _separated(scores: pd.Series[float], half_widths: pd.Series[float]) -> float:
@@ -297,14 +301,14 @@ def _separated(scores: pd.Series[float], half_widths: pd.Series[float]) -> float
 
 def _growth(scored: pd.DataFrame, order: Sequence[str]) -> list[Shift]:
     whole = _mean(_standard(scored[list(order)]))
-    found = []
+    shifts = []
     for count in range(1, len(order) + 1):
         part = _mean(_standard(scored[list(order[:count])]))
-        both = np.isfinite(part)
-        if both.sum() < 3:
+        known = np.isfinite(part)
+        if known.sum() < 3:
             continue
-        moved = np.abs(rankdata(-part[both]) - rankdata(-whole[both]))
-        at = int(np.argmax(moved))
-        model = str(scored.index[np.flatnonzero(both)[at]])
-        found.append(Shift(count, order[count - 1], _tau(part, whole), int(moved[at]), model))
-    return found
+        distance = np.abs(rankdata(-part[known]) - rankdata(-whole[known]))
+        at = int(np.argmax(distance))
+        model = str(scored.index[np.flatnonzero(known)[at]])
+        shifts.append(Shift(count, order[count - 1], _tau(part, whole), int(distance[at]), model))
+    return shifts

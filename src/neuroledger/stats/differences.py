@@ -99,13 +99,13 @@ def corrected(
 ) -> tuple[Difference, ...]:
     """Return the differences with p values corrected by Holm within each family (default: one family)."""
     names = list(families) if families is not None else [""] * len(differences)
-    done = list(differences)
+    results = list(differences)
     for family in dict.fromkeys(names):
-        tested = [i for i, each in enumerate(differences) if each.p is not None and names[i] == family]
+        tested = [i for i, item in enumerate(differences) if item.p is not None and names[i] == family]
         adjusted = holm([differences[i].p or 0.0 for i in tested]).tolist() if tested else []
         for i, p in zip(tested, adjusted, strict=True):
-            done[i] = replace(differences[i], p_corrected=p)
-    return tuple(done)
+            results[i] = replace(differences[i], p_corrected=p)
+    return tuple(results)
 
 
 class Joint(NamedTuple):
@@ -156,7 +156,7 @@ def clearly_better(
     draws = {
         name: np.stack([spread.draws.get(name, np.zeros(DRAWS)) for spread in spreads]) for name in names
     }
-    variances = {name: _between(each) for name, each in draws.items()}
+    variances = {name: _between(samples) for name, samples in draws.items()}
     factors = [name for name in names if CROSS not in name]
     # Fewer degrees of freedom where few strong items dominate: the largest of many differences depends on far tails.
     items = {name: min((s.items | s.sure).get(name, 1 << 30) for s in spreads) for name in factors}
@@ -166,8 +166,8 @@ def clearly_better(
     critical = _largest(whole, level)
     tail = float(np.exp(log_ndtr(-critical)))
     finite = np.where(np.isfinite(degrees), degrees, 1e9)
-    each = min(1.0, (1 - level) / (len(known) * (len(known) - 1) * tail))
-    reach = np.maximum(critical, -stdtrit(finite, tail * each ** np.minimum(1.0, 2 * critical**2 / finite)))
+    share = min(1.0, (1 - level) / (len(known) * (len(known) - 1) * tail))
+    reach = np.maximum(critical, -stdtrit(finite, tail * share ** np.minimum(1.0, 2 * critical**2 / finite)))
     clear = (values[:, None] - values[None]) > reach * error
     clear &= error > 0
     better[np.ix_(known, known)] = clear
@@ -187,10 +187,10 @@ def _largest(whole: Floats, level: float) -> float:
     tiny = 1e-9 * float(scale.max())
     largest = np.zeros(whole.shape[1])
     for i in range(len(whole) - 1):
-        rest = np.flatnonzero(scale[i, i + 1 :] > tiny) + i + 1
-        if rest.size:
-            apart = np.abs(whole[rest] - whole[i]) / scale[i, rest][:, None]
-            largest = np.maximum(largest, apart.max(axis=0))
+        varying = np.flatnonzero(scale[i, i + 1 :] > tiny) + i + 1
+        if varying.size:
+            distances = np.abs(whole[varying] - whole[i]) / scale[i, varying][:, None]
+            largest = np.maximum(largest, distances.max(axis=0))
     critical = float(np.quantile(largest, level, method="higher")) if largest.any() else 0.0
     return max(critical, float(ndtri((1 + level) / 2)))
 

@@ -25,17 +25,17 @@ def of_all(r: Floats, first: Floats, second: Floats) -> Floats:
         Repetitions of each stimulus in the two parts ``(split, stimulus)``; stimuli missing in one part are ignored.
     """
     shape = (len(r),) + (1,) * (r.ndim - 1)
-    both = (first > 0) & (second > 0)
-    count = np.maximum(both.sum(axis=1), 1)
-    one, two, every = (
-        (np.where(both, 1 / np.maximum(n, 1), 0).sum(axis=1) / count).reshape(shape)
+    present = (first > 0) & (second > 0)
+    count = np.maximum(present.sum(axis=1), 1)
+    first_noise, second_noise, whole_noise = (
+        (np.where(present, 1 / np.maximum(n, 1), 0).sum(axis=1) / count).reshape(shape)
         for n in (first, second, first + second)
     )
-    equal = (one == two) & (2 * every == one)
+    equal = (first_noise == second_noise) & (2 * whole_noise == first_noise)
     with np.errstate(divide="ignore", invalid="ignore"):
         plain = 2 * r / (1 + r)
-        total = one + two
-        root = np.sqrt(np.maximum(total**2 + 4 * one * two * (1 / r**2 - 1), 0.0))
-        noise = (np.where(r < 0, -root, root) - total) / (2 * one * two)
-        found = np.where(equal, plain, np.where(r == 0, 0.0, 1 / (1 + noise * every)))
-    return np.where(r == -1, np.nan, found)
+        total = first_noise + second_noise
+        root = np.sqrt(np.maximum(total**2 + 4 * first_noise * second_noise * (1 / r**2 - 1), 0.0))
+        noise = (np.where(r < 0, -root, root) - total) / (2 * first_noise * second_noise)
+        reliability = np.where(equal, plain, np.where(r == 0, 0.0, 1 / (1 + noise * whole_noise)))
+    return np.where(r == -1, np.nan, reliability)

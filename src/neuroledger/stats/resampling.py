@@ -100,13 +100,13 @@ def error_of(samples: xr.DataArray, steps: Sequence[Step], over: str, how: str) 
 
     ``sem`` is the standard deviation (ddof 0) divided by √n; ``std`` is the standard deviation. One value gives NaN.
     """
-    before: list[Step] = []
+    earlier: list[Step] = []
     for step in steps:
         if step[0] == over:
             break
-        before.append(step)
+        earlier.append(step)
     values, dims = _apply(
-        np.asarray(samples.values, dtype=np.float64), [str(d) for d in samples.dims], before
+        np.asarray(samples.values, dtype=np.float64), [str(d) for d in samples.dims], earlier
     )
     if over not in dims:
         return float("nan")
@@ -154,41 +154,41 @@ def influence_of(
     """
     dims = [str(d) for d in samples.dims]
     values = np.asarray(samples.values, dtype=np.float64)
-    taken: list[_Reduced] = []
-    left = list(dims)
+    reductions: list[_Reduction] = []
+    remaining = list(dims)
     for over, how in steps:
-        if over in left:
-            axis = left.index(over)
-            taken.append(_Reduced(over, how, axis, values))
+        if over in remaining:
+            axis = remaining.index(over)
+            reductions.append(_Reduction(over, how, axis, values))
             values = _reduce(values, axis, how)
-            left.pop(axis)
-    if left:
+            remaining.pop(axis)
+    if remaining:
         return None
     factors: dict[str, Items] = {}
-    known = {step.over: _names(samples, step.over, once=step.how == "median") for step in taken}
+    known = {step.over: _names(samples, step.over, once=step.how == "median") for step in reductions}
     weight = np.ones(())
-    for at, step in reversed(list(enumerate(taken))):
+    for at, step in reversed(list(enumerate(reductions))):
         items = step.values.shape[step.axis]
         if step.over not in FIXED and items > 1:
-            own = step.items() * np.expand_dims(weight, step.axis)
-            own = np.nansum(own, axis=tuple(i for i in range(own.ndim) if i != step.axis))
+            influence = step.items() * np.expand_dims(weight, step.axis)
+            influence = np.nansum(influence, axis=tuple(i for i in range(influence.ndim) if i != step.axis))
             names = known[step.over]
-            found = moved(names, own)
+            items_of_factor = moved(names, influence)
             if step.how == "median":
-                drawn = reweighted({step.over: names}, partial(_medians, taken[at:]), DRAWS)
-                found = replace(found, redrawn=drawn.factors[step.over].redrawn)
-            factors[step.over] = found
+                resampled = reweighted({step.over: names}, partial(_medians, reductions[at:]), DRAWS)
+                items_of_factor = replace(items_of_factor, redrawn=resampled.factors[step.over].redrawn)
+            factors[step.over] = items_of_factor
         weight = step.slope() * np.expand_dims(weight, step.axis)
     crossed: dict[tuple[str, str], Floats] = {}
     if cells is not None and len(cells.ids) > 1:
-        table, others = _through(cells, weight, dims)
+        table, other_dims = _through(cells, weight, dims)
         table *= math.sqrt(cells.refit)
         whole = table.reshape(len(table), -1).sum(axis=1)
         first = moved(cells.ids, whole)
         if cells.pairs is not None:
             crossed[cells.factor, cells.factor] = cells.pairs
-        for dim in [name for name in others if name in factors]:
-            axes = tuple(1 + i for i, name in enumerate(others) if name != dim)
+        for dim in [name for name in other_dims if name in factors]:
+            axes = tuple(1 + i for i, name in enumerate(other_dims) if name != dim)
             crossed[cells.factor, dim] = centred(_ordered(cells.ids, known[dim], table.sum(axis=axes)))
         factors = {cells.factor: first, **factors}
     return Influence(factors, crossed) if factors else None
@@ -196,21 +196,21 @@ def influence_of(
 
 def _through(cells: Cells, weight: Floats, dims: list[str]) -> tuple[Floats, list[str]]:
     """Return the influence of each row on the aggregate through each sample, summed over splits, and the dimensions."""
-    others = [dim for dim in dims if dim != "split"]
+    other_dims = [dim for dim in dims if dim != "split"]
     weights = np.moveaxis(weight, dims.index("split"), 0) if "split" in dims else weight[None]
     table = np.zeros((len(cells.ids), *weights.shape[1:]))
-    for (rows, values), each in zip(cells.parts, weights, strict=True):
-        np.add.at(table, rows, np.nan_to_num(values) * each)
-    return table, others
+    for (rows, values), split_weight in zip(cells.parts, weights, strict=True):
+        np.add.at(table, rows, np.nan_to_num(values) * split_weight)
+    return table, other_dims
 
 
 def _ordered(rows: npt.NDArray[Any], columns: npt.NDArray[Any], table: Floats) -> Floats:
     """Return the table with rows and columns summed by name and sorted, as :func:`moved` sorts items."""
     for names in (rows, columns):  # rows, then columns; each pass transposes the table
-        known, codes = np.unique(np.asarray(names).astype(str), return_inverse=True)
-        joined = np.zeros((len(known), table.shape[1]))
-        np.add.at(joined, codes.ravel(), table)
-        table = joined.T
+        labels, codes = np.unique(np.asarray(names).astype(str), return_inverse=True)
+        sums = np.zeros((len(labels), table.shape[1]))
+        np.add.at(sums, codes.ravel(), table)
+        table = sums.T
     return table
 
 
@@ -225,7 +225,7 @@ def _names(samples: xr.DataArray, dim: str, *, once: bool) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class _Reduced:
+class _Reduction:
     """One step of an aggregation: its method, its axis, and the values before it."""
 
     over: str
@@ -262,13 +262,13 @@ class _Reduced:
         if self.how == "median":
             return np.apply_along_axis(_median_influence, self.axis, self.values)
         whole = np.expand_dims(_reduce(self.values, self.axis, self.how), self.axis)
-        kept = np.arange(self.values.shape[self.axis])
-        each = (np.take(self.values, np.delete(kept, i), self.axis) for i in kept)
-        others = [_reduce(values, self.axis, self.how) for values in each]
-        return np.where(known, whole - np.stack(others, axis=self.axis), 0.0)
+        positions = np.arange(self.values.shape[self.axis])
+        without = (np.take(self.values, np.delete(positions, i), self.axis) for i in positions)
+        reduced = [_reduce(values, self.axis, self.how) for values in without]
+        return np.where(known, whole - np.stack(reduced, axis=self.axis), 0.0)
 
 
-def _medians(steps: Sequence[_Reduced], weights: Mapping[str, Floats]) -> Floats:
+def _medians(steps: Sequence[_Reduction], weights: Mapping[str, Floats]) -> Floats:
     """Return the aggregate ``(draw,)``, whose next step is a median, for weights ``(draw, item)`` of its items.
 
     All medians of the same items use the same weights, so that medians of two scores are correlated as in the data.
@@ -292,12 +292,12 @@ def _weighted_medians(values: Floats, weights: Floats) -> Floats:
         if not known.size:
             continue
         order = known[np.argsort(cell[known], kind="stable")]
-        reach = 2 + int(REACH * math.sqrt(known.size))
-        start = max(0, known.size // 2 - reach)
-        middle = order[start : known.size // 2 + reach + 1]
-        own = weights[:, middle]
+        half_width = 2 + int(REACH * math.sqrt(known.size))
+        start = max(0, known.size // 2 - half_width)
+        middle = order[start : known.size // 2 + half_width + 1]
+        part = weights[:, middle]
         total = weights[:, known].sum(axis=1) if known.size < len(cell) else weights.sum(axis=1)
-        place = np.cumsum(own, axis=1) - own / 2 + weights[:, order[:start]].sum(axis=1, keepdims=True)
+        place = np.cumsum(part, axis=1) - part / 2 + weights[:, order[:start]].sum(axis=1, keepdims=True)
         place -= total[:, None] / 2
         out[:, at] = _crossing(place, cell[middle])
     return out.reshape(len(weights), *values.shape[:-1])

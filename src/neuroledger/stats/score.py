@@ -135,15 +135,15 @@ class Score:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling; lazy values are computed first."""
-        made: dict[str, Any] = {
+        computed: dict[str, Any] = {
             "_interval": self._bounds(),
             "_samples": self.samples,
             "_spread": self.spread,
             "influence": None,
         }
         if callable(self._replicates):
-            made["_replicates"] = self.replicates
-        return {name: getattr(self, name) for name in self.__slots__} | made
+            computed["_replicates"] = self.replicates
+        return {name: getattr(self, name) for name in self.__slots__} | computed
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         for name, content in state.items():
@@ -152,28 +152,28 @@ class Score:
     @property
     def samples(self) -> xr.DataArray | None:
         """The values before aggregation; computed on first access if a function was given."""
-        held = self._samples
-        if held is not None and not isinstance(held, xr.DataArray):
-            held = held()
-            object.__setattr__(self, "_samples", held)
-        return held
+        content = self._samples
+        if content is not None and not isinstance(content, xr.DataArray):
+            content = content()
+            object.__setattr__(self, "_samples", content)
+        return content
 
     @property
     def spread(self) -> Spread | None:
         """Joint draws of the score's deviation, computed on first access; None if the variation is unknown."""
-        found = self._spread
-        if found is None and self.influence is not None:
+        result = self._spread
+        if result is None and self.influence is not None:
             influence = self.influence() if callable(self.influence) else self.influence
-            found = None if influence is None else influence.spread(self.population, self.generalise)
-        elif found is None and self._replicates is not None:
-            found = _of_replicates(self.replicates)
-        elif callable(found):
-            found = found()
-        found = found if isinstance(found, Spread) and found.factors else None
-        object.__setattr__(self, "_spread", found)
-        if found is None:
+            result = None if influence is None else influence.spread(self.population, self.generalise)
+        elif result is None and self._replicates is not None:
+            result = _of_replicates(self.replicates)
+        elif callable(result):
+            result = result()
+        result = result if isinstance(result, Spread) and result.factors else None
+        object.__setattr__(self, "_spread", result)
+        if result is None:
             object.__setattr__(self, "influence", None)
-        return found
+        return result
 
     @property
     def interval_covers(self) -> str:
@@ -182,9 +182,11 @@ class Score:
             return ""
         spread = self.spread
         names = self.generalise or (spread.factors if spread is not None else ())
-        named = [name for name in names if name != RESAMPLED]
+        factors = [name for name in names if name != RESAMPLED]
         return (
-            f"the 95 % interval covers {covers(named)}" if named else "the 95 % interval is the metric's own"
+            f"the 95 % interval covers {covers(factors)}"
+            if factors
+            else "the 95 % interval is the metric's own"
         )
 
     @property
@@ -407,8 +409,8 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
     value = float(rule(raw.value, ceiling.value))
     slope = _slope(lambda r: float(rule(r, ceiling.value)), raw.value, 1e-6 * max(1.0, abs(raw.value)))
     error = abs(slope) * raw.error
-    if compat == "brainscore" and rule is _over_root and (each := _each_half(raw, ceiling)).size:
-        value, error = float(each.mean()), float(each.std())
+    if compat == "brainscore" and rule is _over_root and (halves := _each_half(raw, ceiling)).size:
+        value, error = float(halves.mean()), float(halves.std())
     notes = raw.notes + ceiling.notes
     if value > 1:
         notes += (f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",)
@@ -431,14 +433,18 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
         return scored.replace(replicates=replicates)
 
     def spread() -> Spread | None:
-        own, top = raw.spread, ceiling.spread
-        if own is None:
+        raw_spread, ceiling_spread = raw.spread, ceiling.spread
+        if raw_spread is None:
             return None
-        whole = own * _slope(lambda r: float(rule(r, ceiling.value)), raw.value, 2 * own.error)
-        if top is not None:
-            reach = min(top.error, 0.5 * ceiling.value)
-            whole = whole + top * _slope(lambda c: float(rule(raw.value, c)), ceiling.value, reach)
-        return replace(whole, skewed=own.skewed, sure=own.sure)
+        combined = raw_spread * _slope(
+            lambda r: float(rule(r, ceiling.value)), raw.value, 2 * raw_spread.error
+        )
+        if ceiling_spread is not None:
+            reach = min(ceiling_spread.error, 0.5 * ceiling.value)
+            combined = combined + ceiling_spread * _slope(
+                lambda c: float(rule(raw.value, c)), ceiling.value, reach
+            )
+        return replace(combined, skewed=raw_spread.skewed, sure=raw_spread.sure)
 
     return scored.replace(spread=spread)
 
@@ -451,11 +457,11 @@ def _slope(function: Callable[[float], float], at: float, reach: float) -> float
 
 def _each_half(raw: Score, ceiling: Score) -> Floats:
     """Return r/√ρ½ of each half for scores that are means over the same halves; empty for other scores."""
-    ours, theirs = raw.samples, ceiling.samples
-    if ours is None or theirs is None or ours.dims != ("split",) or ours.shape != theirs.shape:
+    samples, tops = raw.samples, ceiling.samples
+    if samples is None or tops is None or samples.dims != ("split",) or samples.shape != tops.shape:
         return np.empty(0)
-    kept = theirs.values > 0  # the peer skips values without a root
-    return np.asarray(_over_root(ours.values[kept], theirs.values[kept]), dtype=np.float64)
+    positive = tops.values > 0  # the peer skips values without a root
+    return np.asarray(_over_root(samples.values[positive], tops.values[positive]), dtype=np.float64)
 
 
 def _unsigned_square(raw: Any, ceiling: Any) -> Any:
@@ -489,13 +495,13 @@ def mean_of(parts: Mapping[str, Score], over: str) -> Score:
         return float(np.mean(values))
 
     def spread() -> Spread | None:
-        found = [one for one in (score.spread for score in scores) if one is not None]
-        return reduce(Spread.__add__, found) * share if len(found) == len(scores) else None
+        spreads = [part for part in (score.spread for score in scores) if part is not None]
+        return reduce(Spread.__add__, spreads) * share if len(spreads) == len(scores) else None
 
     tops = [score.ceiling for score in scores if score.ceiling is not None]
     top = None
     if tops:
-        top = tops[0].replace(value=mean([one.value for one in tops]), error=NAN, low=NAN, high=NAN)
+        top = tops[0].replace(value=mean([ceiling.value for ceiling in tops]), error=NAN, low=NAN, high=NAN)
     keys = dict.fromkeys(key for score in scores for key in score.n)
     shared = {key: [score.n.get(key, 0) for score in scores] for key in keys}
     counts = {key: sum(n) if key == "neuroid" else max(n) for key, n in shared.items()}
@@ -503,7 +509,7 @@ def mean_of(parts: Mapping[str, Score], over: str) -> Score:
     return scores[0].replace(
         value=mean(values.values.tolist()), error=float(np.linalg.norm([score.error for score in scores])) * share,
         raw=mean([score.raw for score in scores]), ceiling=top, samples=values, n={**counts, over: len(scores)},
-        limits=(mean([one.limits[0] for one in scores]), mean([one.limits[1] for one in scores])),
+        limits=(mean([score.limits[0] for score in scores]), mean([score.limits[1] for score in scores])),
         notes=tuple(f"{name}: {note}" for name, score in parts.items() for note in score.notes), spread=spread,
     )  # fmt: skip
 
@@ -531,8 +537,8 @@ def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
         return raw.replace(**scored, low=low, high=high)
 
     def spread() -> Spread | None:
-        own = raw.spread
-        return own and replace(own * (1 / span), skewed=own.skewed, sure=own.sure)
+        raw_spread = raw.spread
+        return raw_spread and replace(raw_spread * (1 / span), skewed=raw_spread.skewed, sure=raw_spread.sure)
 
     return raw.replace(**scored, spread=spread)
 

@@ -40,23 +40,23 @@ class _Units(NamedTuple):
 
 def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     """Draw splits of the rows of ``assembly`` with :func:`_draw` and remove the train rows that ``disjoint`` excludes."""
-    found = _draw(spec, assembly)
+    splits = _draw(spec, assembly)
     if spec.disjoint is None:
-        return found
+        return splits
     values = as_text(_coordinate(assembly, spec.disjoint.by))
     bound = np.ones(len(values), dtype=bool)
     for name, exempt in spec.disjoint.except_.items():
-        bound &= ~np.isin(as_text(_coordinate(assembly, name)), [str(as_text(one)) for one in exempt])
-    kept = []
-    for train, test in found:
-        rest = train[~(bound[train] & np.isin(values[train], values[test[bound[test]]]))]
-        if not len(rest):
+        bound &= ~np.isin(as_text(_coordinate(assembly, name)), [str(as_text(value)) for value in exempt])
+    disjoint = []
+    for train, test in splits:
+        train_rows = train[~(bound[train] & np.isin(values[train], values[test[bound[test]]]))]
+        if not len(train_rows):
             raise MetricError(
                 f"every train presentation shares a value of {spec.disjoint.by!r} with the test part: use fewer test "
                 "presentations, or another coordinate in `disjoint`"
             )
-        kept.append(Split(rest, test))
-    return kept
+        disjoint.append(Split(train_rows, test))
+    return disjoint
 
 
 def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
@@ -108,7 +108,7 @@ def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
     MetricError
         There are no pairs, a part is empty, or a row number is not below ``rows``.
     """
-    found = []
+    checked = []
     for at, (train, test) in enumerate(splits):
         parts = [np.asarray(part) for part in (train, test)]
         parts = [np.flatnonzero(part) if part.dtype.kind == "b" else part for part in parts]
@@ -119,10 +119,10 @@ def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
                 raise MetricError(
                     f"splits[{at}]: the {name} part asks for row {part.max()}; there are {rows} rows, from 0"
                 )
-        found.append(Split(*(part.astype(np.intp) for part in parts)))
-    if not found:
+        checked.append(Split(*(part.astype(np.intp) for part in parts)))
+    if not checked:
         raise MetricError("`splits` holds no split")
-    return found
+    return checked
 
 
 def predefined(train: int, test: int) -> list[Split]:
@@ -218,8 +218,8 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
     return Split(np.flatnonzero(train), np.flatnonzero(test))
 
 
-def _typed(wanted: tuple[str | int | float, ...], values: Labels) -> Labels:
-    return np.asarray([str(v) for v in wanted] if values.dtype.kind in "UO" else list(wanted))
+def _typed(names: tuple[str | int | float, ...], values: Labels) -> Labels:
+    return np.asarray([str(v) for v in names] if values.dtype.kind in "UO" else list(names))
 
 
 def _coordinate(assembly: xr.DataArray, name: str) -> Labels:

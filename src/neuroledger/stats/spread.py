@@ -105,11 +105,11 @@ def reweighted(
             for name, each in multipliers.items():
                 weights[name][:, order[name]] = -log_ndtr(-each[start : start + block])
             parts.append(values(weights))
-        found = np.concatenate(parts)
-        known = np.isfinite(found)
-        centre = found[known].mean() if known.any() else 0.0
+        scores = np.concatenate(parts)
+        known = np.isfinite(scores)
+        centre = scores[known].mean() if known.any() else 0.0
         scale = math.prod(math.sqrt((len(ids[name]) + 1) / (len(ids[name]) - 1)) for name in multipliers)
-        return np.where(known, found - centre, 0.0) * scale
+        return np.where(known, scores - centre, 0.0) * scale
 
     def crossed(first: str, second: str) -> Callable[[Floats, Floats], Floats]:
         # Multiplied weights include the noise of single measurements in addition to that in both factors.
@@ -166,9 +166,9 @@ class Influence:
 
     def only(self, names: Sequence[str]) -> Influence | None:
         """Return the influence of the named factors only, or None if the score has none of them."""
-        kept = {name: items for name, items in self.factors.items() if name in names}
-        crossed = {pair: cells for pair, cells in self.crossed.items() if set(pair) <= set(kept)}
-        return replace(self, factors=kept, crossed=crossed) if kept else None
+        chosen = {name: items for name, items in self.factors.items() if name in names}
+        crossed = {pair: cells for pair, cells in self.crossed.items() if set(pair) <= set(chosen)}
+        return replace(self, factors=chosen, crossed=crossed) if chosen else None
 
     def spread(self, population: str, over: Sequence[str] | None = None) -> Spread:
         """Return joint draws over the named factors (default: all), whose items belong to ``population``.
@@ -182,7 +182,7 @@ class Influence:
         unknown = [name for name in chosen if name not in self.factors]
         if unknown:
             raise MetricError(
-                f"the score cannot generalise over {', '.join(unknown)}; what varies here is {', '.join(self.factors)}"
+                f"the score cannot generalise over {', '.join(unknown)}; it varies over {', '.join(self.factors)}"
             )
         chosen = tuple(name for name in chosen if len(self.factors[name].ids) > 1)
         signs = {name: multipliers(population, name, self.factors[name].ids) for name in chosen}
@@ -191,11 +191,11 @@ class Influence:
             if first not in signs or second not in signs:
                 continue
             if callable(cells):
-                drawn = cells(signs[first], signs[second])
+                products = cells(signs[first], signs[second])
             else:
-                drawn = ((signs[first] @ cells) * signs[second]).sum(axis=1)
-                drawn = _exact(drawn, float((cells**2).sum()))
-            draws[first + CROSS + second] = drawn
+                products = ((signs[first] @ cells) * signs[second]).sum(axis=1)
+                products = _exact(products, float((cells**2).sum()))
+            draws[first + CROSS + second] = products
         counts = {name: len(self.factors[name].ids) for name in chosen}
         return Spread(draws, counts, self.squares, self.skewed, self.sure)
 
@@ -301,17 +301,19 @@ class Spread:
         For a mean of squares, the lower end is Wilson's and the upper end that of a scaled chi-squared distribution. A
         score skewed towards its limits has Student's interval of the log odds between them (Fisher's transformation).
         """
-        alone = replace(self, items={**self.items, **self.sure})
-        half = quantile((1 + LEVEL) / 2, alone.freedom) * self.error
+        generalised = replace(self, items={**self.items, **self.sure})
+        half = quantile((1 + LEVEL) / 2, generalised.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if self.squares and value > 0 and half > 0:
-            apart = half / (2 * math.sqrt(value))
+            offset = half / (2 * math.sqrt(value))
             degrees = max(1.0, 2 * (quantile((1 + LEVEL) / 2, math.inf) * value / half) ** 2)
-            least = (math.hypot(math.sqrt(value), apart) - apart) ** 2
-            return least, degrees * value / float(chdtri(degrees, (1 + LEVEL) / 2))
+            lower = (math.hypot(math.sqrt(value), offset) - offset) ** 2
+            return lower, degrees * value / float(chdtri(degrees, (1 + LEVEL) / 2))
         if self.skewed and low < value < high and math.isfinite(high - low):
-            way = (value - low) / (high - low)
-            ends = expit(logit(way) + np.array([-1, 1]) * half / ((high - low) * way * (1 - way)))
+            position = (value - low) / (high - low)
+            ends = expit(
+                logit(position) + np.array([-1, 1]) * half / ((high - low) * position * (1 - position))
+            )
             return float(low + (high - low) * ends[0]), float(low + (high - low) * ends[1])
         return max(low, value - half), min(high, value + half)
 
@@ -342,11 +344,11 @@ def freedom(parts: Mapping[str, Any], items: Mapping[str, int]) -> Any:
     """Return the degrees of freedom of a sum of variances; each factor has those of its items minus one."""
     if not parts:
         return math.inf
-    whole = np.sum(list(parts.values()), axis=0)
+    variance = np.sum(list(parts.values()), axis=0)
     share = np.sum([part**2 / max(1, items[name] - 1) for name, part in parts.items()], axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.where(share > 0, whole**2 / share, np.inf)
-    return float(found) if np.ndim(found) == 0 else found
+        degrees = np.where(share > 0, variance**2 / share, np.inf)
+    return float(degrees) if np.ndim(degrees) == 0 else degrees
 
 
 def quantile(level: float, degrees: float) -> float:
@@ -394,10 +396,10 @@ def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
             for name, text in plain["draws"].items()
         }
         items = {str(name): int(count) for name, count in plain["items"].items()}
-        drawn = {part for name in draws for part in name.split(CROSS)}
-        if not all(np.isfinite(one).all() for one in draws.values()):
+        drawn_factors = {part for name in draws for part in name.split(CROSS)}
+        if not all(np.isfinite(values).all() for values in draws.values()):
             raise ValueError("a draw is not a finite number")
-        if drawn - items.keys() or min(items.values(), default=1) < 1:
+        if drawn_factors - items.keys() or min(items.values(), default=1) < 1:
             raise ValueError("draws of no items")
         return Spread(draws, items)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:

@@ -164,8 +164,8 @@ def agreement(
     shared = sorted((set(first) & set(second)) - set(without))
     if len(shared) < 3:
         raise RequestError(f"{len(shared)} models are in both suites; agreement needs three")
-    found = kendalltau([first[model] for model in shared], [second[model] for model in shared])
-    return Agreement(float(found.statistic), float(found.pvalue), len(shared))
+    result = kendalltau([first[model] for model in shared], [second[model] for model in shared])
+    return Agreement(float(result.statistic), float(result.pvalue), len(shared))
 
 
 def sign_flip_p(differences: Sequence[float] | Floats, *, seed: int = 0) -> float:
@@ -203,18 +203,18 @@ def paired_differences(table: Table, *, seed: int = 0, models: Sequence[str] = (
         Two models have no row in common.
     """
     names = list(models) or sorted({model for row in table.values() for model in row})
-    found: list[tuple[str, str, Floats]] = []
+    compared: list[tuple[str, str, Floats]] = []
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
             pairs = [row[first] - row[second] for row in table.values() if first in row and second in row]
             values = np.array([pair for pair in pairs if math.isfinite(pair)])
             if values.size == 0:
                 raise RequestError(f"{first} and {second} have no task in common")
-            found.append((first, second, values))
-    p = [sign_flip_p(values, seed=seed) for _, _, values in found]
+            compared.append((first, second, values))
+    p = [sign_flip_p(values, seed=seed) for _, _, values in compared]
     return [
         Difference(first, second, float(values.mean()), values.size, p_value, float(corrected))
-        for (first, second, values), p_value, corrected in zip(found, p, holm(p), strict=True)
+        for (first, second, values), p_value, corrected in zip(compared, p, holm(p), strict=True)
     ]
 
 
@@ -231,11 +231,11 @@ def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dic
     from neuroledger.spec.catalog import open_catalog
 
     catalog = catalog or open_catalog()
-    found: dict[str, dict[str, float]] = {}
+    table: dict[str, dict[str, float]] = {}
     for item in catalog.suite(suite).benchmarks:
         spec = catalog.benchmark(item.id)
         headline = id_of(spec.all_metrics[0])
-        figures = [each for each in spec.published if each.metric in (None, headline)]
+        figures = [figure for figure in spec.published if figure.metric in (None, headline)]
         if figures:
-            found[item.id] = {figure.model: figure.value for figure in figures}
-    return found
+            table[item.id] = {figure.model: figure.value for figure in figures}
+    return table

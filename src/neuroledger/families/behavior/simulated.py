@@ -68,44 +68,48 @@ def _answers(measured: Measurement) -> Draw:
         coordinate(target, "condition") if "condition" in target.coords else np.zeros(len(truth))
     )
     level, between = _abilities(people)
-    hard = _difficulty(people, level, between)
-    alone, level = _marginal(level, hard), _marginal(level, np.hypot(hard, between))
+    deviation = _difficulty(people, level, between)
+    model_level, level = _marginal(level, deviation), _marginal(level, np.hypot(deviation, between))
     source = measured.source
-    own = np.asarray(source["stimulus_id"].values).astype(str)
+    stimulus_ids = np.asarray(source["stimulus_id"].values).astype(str)
     order = np.argsort(stimuli.labels.astype(str))
-    shown = order[np.minimum(np.searchsorted(stimuli.labels.astype(str)[order], own), len(order) - 1)]
-    where = coordinate(source, "condition")
+    stimulus_codes = order[
+        np.minimum(np.searchsorted(stimuli.labels.astype(str)[order], stimulus_ids), len(order) - 1)
+    ]
+    source_conditions = coordinate(source, "condition")
     known = conditions.labels.astype(str).tolist()
-    of = (
-        [known.index(str(c)) if str(c) in known else 0 for c in where]
-        if where is not None
-        else [0] * len(own)
+    condition_codes = (
+        [known.index(str(c)) if str(c) in known else 0 for c in source_conditions]
+        if source_conditions is not None
+        else [0] * len(stimulus_ids)
     )
     truths = dict(zip(np.asarray(coordinate(target, "stimulus_id")).astype(str), truth, strict=True))
-    right = np.array([truths.get(name, labels[0]) for name in own])
+    right = np.array([truths.get(name, labels[0]) for name in stimulus_ids])
     choices = labels if "choice" in source.dims else None
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
-        difficulty = hard * rng.standard_normal(len(stimuli.labels))
+        difficulty = deviation * rng.standard_normal(len(stimuli.labels))
         ability = between * rng.standard_normal(len(subjects.labels))
         odds = level[conditions.codes] + ability[subjects.codes] + difficulty[stimuli.codes]
-        answers = _answered(truth, rng.random(len(truth)) < expit(odds), labels, rng)
+        answers = _simulated_choices(truth, rng.random(len(truth)) < expit(odds), labels, rng)
         simulated = target.copy(data=answers)
         whole = simulated if measured.repeated is not None else None
-        found = []
+        measurements = []
         for _ in range(models):
-            alike = np.sqrt(SHARED) * difficulty + np.sqrt(1 - SHARED) * hard * rng.standard_normal(
+            effect = np.sqrt(SHARED) * difficulty + np.sqrt(1 - SHARED) * deviation * rng.standard_normal(
                 len(difficulty)
             )
-            hit = rng.random(len(own)) < expit(alone[of] + alike[shown])
-            given = _answered(right, hit, labels, rng)
-            found.append(Measurement(_given(source, given, choices), simulated, whole))
-        return Experiment(found)
+            correct = rng.random(len(stimulus_ids)) < expit(
+                model_level[condition_codes] + effect[stimulus_codes]
+            )
+            predictions = _simulated_choices(right, correct, labels, rng)
+            measurements.append(Measurement(_as_predictions(source, predictions, choices), simulated, whole))
+        return Experiment(measurements)
 
     return draw
 
 
-def _given(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
+def _as_predictions(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
     """Return the answers of a simulated model, as probabilities if ``choices`` is given."""
     coords = {name: c for name, c in source.coords.items() if c.dims == ("presentation",)}
     if choices is None:
@@ -114,7 +118,7 @@ def _given(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
     return xr.DataArray(table, dims=("presentation", "choice"), coords=coords | {"choice": choices})
 
 
-def _answered(truth: Any, right: Booleans, labels: Any, rng: np.random.Generator) -> Any:
+def _simulated_choices(truth: Any, right: Booleans, labels: Any, rng: np.random.Generator) -> Any:
     """Return the right label where ``right`` is true, and a random other label elsewhere."""
     place = np.searchsorted(labels, truth)
     wrong = labels[(place + rng.integers(1, max(2, len(labels)), len(place))) % len(labels)]
@@ -123,9 +127,9 @@ def _answered(truth: Any, right: Booleans, labels: Any, rng: np.random.Generator
 
 def _abilities(people: Answers) -> tuple[Floats, float]:
     """Return the log odds of a right answer per condition, and their deviation between people beyond sampling noise."""
-    right, seen = people.correct.sum(axis=1), people.seen.sum(axis=1)
-    odds = np.log((right + 0.5) / (seen - right + 0.5))
-    noise = (1 / (right + 0.5) + 1 / (seen - right + 0.5)).mean()
+    right, answered = people.correct.sum(axis=1), people.seen.sum(axis=1)
+    odds = np.log((right + 0.5) / (answered - right + 0.5))
+    noise = (1 / (right + 0.5) + 1 / (answered - right + 0.5)).mean()
     between = float(np.sqrt(max(0.0, odds.var(ddof=1) - noise))) if len(odds) > 1 else 0.0
     level = []
     for c in range(len(people.conditions)):
@@ -137,26 +141,26 @@ def _abilities(people: Answers) -> tuple[Floats, float]:
 
 def _difficulty(people: Answers, level: Floats, between: float) -> float:
     """Return the deviation of difficulty between stimuli at which simulated people have the measured mean kappa."""
-    wanted = _kappa(people)
+    observed = _kappa(people)
 
-    def agreement(hard: float) -> float:
+    def agreement(deviation: float) -> float:
         rng = np.random.default_rng(0)
-        found = []
+        kappas = []
         for _ in range(SAMPLES):
             ability = between * rng.standard_normal((len(people.correct), 1))
             odds = (
-                _marginal(level, np.hypot(hard, between))[people.condition]
+                _marginal(level, np.hypot(deviation, between))[people.condition]
                 + ability
-                + (hard * rng.standard_normal(len(people.stimuli)))[people.stimulus]
+                + (deviation * rng.standard_normal(len(people.stimuli)))[people.stimulus]
             )
-            drawn = (rng.random(odds.shape) < expit(odds)) * people.seen
-            found.append(_kappa(replace(people, correct=drawn)))
-        return float(np.mean(found))
+            correct = (rng.random(odds.shape) < expit(odds)) * people.seen
+            kappas.append(_kappa(replace(people, correct=correct)))
+        return float(np.mean(kappas))
 
     low, high = 0.0, HARDEST
-    for _ in range(STEPS if np.isfinite(wanted) and len(people.correct) > 1 else 0):
+    for _ in range(STEPS if np.isfinite(observed) and len(people.correct) > 1 else 0):
         middle = (low + high) / 2
-        low, high = (middle, high) if agreement(middle) < wanted else (low, middle)
+        low, high = (middle, high) if agreement(middle) < observed else (low, middle)
     return (low + high) / 2 if high < HARDEST else 1.0
 
 
@@ -167,9 +171,9 @@ def _marginal(level: Floats, deviation: float) -> Floats:
 
 def _kappa(people: Answers) -> float:
     values = agreement_measured(compare(people, people), "error_consistency")
-    apart = np.triu_indices(len(people.correct), 1)
-    found = values[:, apart[0], apart[1]]
-    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
+    pairs = np.triu_indices(len(people.correct), 1)
+    kappas = values[:, pairs[0], pairs[1]]
+    return float(np.nanmean(kappas)) if np.isfinite(kappas).any() else float("nan")
 
 
 def _discriminations(measured: Measurement) -> Draw:
@@ -187,14 +191,14 @@ def _discriminations(measured: Measurement) -> Draw:
     objects = np.asarray(source["choice"].values).astype(str)
     place: dict[str, int] = {name: i for i, name in enumerate(objects.tolist())}
     images = encode(names["stimulus_id"])
-    own: Indices = np.zeros(len(images.labels), dtype=np.intp)
-    own[images.codes] = [place[name] for name in truth]
-    against = np.array([place[name] for name in other])
+    object_codes: Indices = np.zeros(len(images.labels), dtype=np.intp)
+    object_codes[images.codes] = [place[name] for name in truth]
+    distractors = np.array([place[name] for name in other])
     count = len(objects)
-    pairs = own[images.codes] * count + against
+    pairs = object_codes[images.codes] * count + distractors
     level = _odds(hit, pairs, count * count)[0].reshape(count, count)
     _, deviation = _odds(hit, images.codes, len(images.labels))
-    _, finer = _odds(hit, images.codes * count + against, len(images.labels) * count)
+    _, finer = _odds(hit, images.codes * count + distractors, len(images.labels) * count)
     fine = float(np.sqrt(max(0.0, finer**2 - deviation**2)))
     at = {str(name): i for i, name in enumerate(images.labels)}
     rows = [at.get(str(name), -1) for name in source["stimulus_id"].values]
@@ -205,19 +209,19 @@ def _discriminations(measured: Measurement) -> Draw:
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         effect = table(rng)
-        odds = (level[own] + effect)[images.codes, against]
+        odds = (level[object_codes] + effect)[images.codes, distractors]
         chosen = np.where(rng.random(len(odds)) < expit(odds), truth, other)
         simulated = target.copy(data=chosen)
-        found = []
+        measurements = []
         for _ in range(models):
-            alike = np.sqrt(SHARED) * effect + np.sqrt(1 - SHARED) * table(rng)
-            weight = np.exp(-np.clip(level[own] + alike, -EXTREME, EXTREME))
-            weight[np.arange(len(own)), own] = 1.0
+            model_effect = np.sqrt(SHARED) * effect + np.sqrt(1 - SHARED) * table(rng)
+            weight = np.exp(-np.clip(level[object_codes] + model_effect, -EXTREME, EXTREME))
+            weight[np.arange(len(object_codes)), object_codes] = 1.0
             share = weight / weight.sum(axis=1, keepdims=True)
-            given = np.where(np.array(rows)[:, None] >= 0, share[rows], 1 / count)
+            probabilities = np.where(np.array(rows)[:, None] >= 0, share[rows], 1 / count)
             whole = simulated if measured.repeated is not None else None
-            found.append(Measurement(source.copy(data=given), simulated, whole))
-        return Experiment(found)
+            measurements.append(Measurement(source.copy(data=probabilities), simulated, whole))
+        return Experiment(measurements)
 
     return draw
 
@@ -226,6 +230,6 @@ def _odds(hit: Booleans, codes: Indices, size: int) -> tuple[Floats, float]:
     """Return the log odds of a hit per group, and their deviation beyond sampling noise."""
     right, count = np.bincount(codes, hit, minlength=size), np.bincount(codes, minlength=size)
     odds = np.log((right + 0.5) / (count - right + 0.5))
-    seen = count > 0
-    noise = (1 / (right[seen] + 0.5) + 1 / (count[seen] - right[seen] + 0.5)).mean()
-    return odds, float(np.sqrt(max(0.05, odds[seen].var() - noise)))
+    known = count > 0
+    noise = (1 / (right[known] + 0.5) + 1 / (count[known] - right[known] + 0.5)).mean()
+    return odds, float(np.sqrt(max(0.05, odds[known].var() - noise)))

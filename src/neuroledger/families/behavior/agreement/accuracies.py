@@ -61,16 +61,16 @@ def model_on_trials(source: xr.DataArray, target: xr.DataArray) -> Floats:
     MetricError
         ``stimulus_id`` is missing, or a stimulus that people saw has no answer or several.
     """
-    own, ids = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
-    if own is None or ids is None:
+    model_ids, ids = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
+    if model_ids is None or ids is None:
         raise MetricError("both sides need stimulus_id, to know what the model answered where people did")
-    twice = repeated(encode(own).codes)
+    twice = repeated(encode(model_ids).codes)
     if twice.size:
-        raise MetricError(f"stimulus {str(own[twice[0]])!r} has several answers of the model; keep one")
-    rows = locate(ids, own)
+        raise MetricError(f"stimulus {str(model_ids[twice[0]])!r} has several answers of the model; keep one")
+    rows = locate(ids, model_ids)
     if (rows < 0).any():
-        shown = ", ".join(map(repr, np.unique(ids[rows < 0].astype(str))[:3].tolist()))
-        raise MetricError(f"the model has no answer for some stimuli that people saw ({shown})")
+        examples = ", ".join(map(repr, np.unique(ids[rows < 0].astype(str))[:3].tolist()))
+        raise MetricError(f"the model has no answer for some stimuli that people saw ({examples})")
     truth = coordinate(target, *TRUTHS)
     if truth is None:
         return np.asarray(correctness(source), dtype=np.float64)[rows]

@@ -84,8 +84,8 @@ def drop_of_people(
     for mask, name in zip((whole, other), conditions, strict=True):
         count = np.bincount(coded.codes[mask], minlength=len(coded.labels))
         if (count == 0).any():
-            who = coded.labels[np.flatnonzero(count == 0)[0]]
-            raise error(f"subject {str(who)!r} has no trials with {by} = {name!r}")
+            missing = coded.labels[np.flatnonzero(count == 0)[0]]
+            raise error(f"subject {str(missing)!r} has no trials with {by} = {name!r}")
         means.append(np.bincount(coded.codes[mask], weights=right[mask], minlength=count.size) / count)
     return means[0] - means[1], coded.labels
 
@@ -100,15 +100,15 @@ def half_of(names: Array, *, peer: np.random.RandomState | None, rng: np.random.
         mask = np.zeros(n, dtype=bool)
         mask[rng.permutation(n)[: n // 2]] = True
         return mask
-    drawn = peer.choice(np.arange(1, n), n // 2, replace=False)
-    return np.isin(names.astype(str), drawn.astype(str))
+    chosen = peer.choice(np.arange(1, n), n // 2, replace=False)
+    return np.isin(names.astype(str), chosen.astype(str))
 
 
-def drop_similarity(one: Any, reference: Any, *, signed: bool = False) -> Floats:
+def drop_similarity(drop: Any, reference: Any, *, signed: bool = False) -> Floats:
     """Return ``max(1 − |reference − one| / |reference|, 0)``; with ``signed`` the divisor is the signed reference."""
     scale = reference if signed else np.abs(reference)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.maximum(1 - np.abs(reference - one) / scale, 0.0))
+        return np.asarray(np.maximum(1 - np.abs(reference - drop) / scale, 0.0))
 
 
 def of_new_people(
@@ -116,11 +116,12 @@ def of_new_people(
 ) -> Influence:
     """Return the influence of people on the mean, over halves, of ``value`` (drop of a half, drop of the other)."""
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
+    def score(weights: Mapping[str, Floats]) -> Floats:
         w = weights["subject"]
         sides = (
-            (w[:, half] @ drops[half] / w[:, half].sum(axis=1) for half in (one, ~one)) for one in halves
+            (w[:, half] @ drops[half] / w[:, half].sum(axis=1) for half in (members, ~members))
+            for members in halves
         )
-        return np.asarray(np.mean([value(*each) for each in sides], axis=0))
+        return np.asarray(np.mean([value(*means) for means in sides], axis=0))
 
-    return reweighted({"subject": names}, again)
+    return reweighted({"subject": names}, score)

@@ -39,11 +39,11 @@ def given_by_people(
     MetricError
         As in `answers_of_people`, or no trial has an answer.
     """
-    filled, given = _given(assembly, unanswered, error)
-    if not given.any():
+    filled, answered = _where_answered(assembly, unanswered, error)
+    if not answered.any():
         raise error("nobody answered any trial")
     people = answers_of_people(filled, by=by, error=error)
-    seen = answers_of_people(_as_answers(assembly, given), by=by, error=error).correct
+    seen = answers_of_people(_answers_of(assembly, answered), by=by, error=error).correct
     return replace(people, correct=people.correct * seen, seen=seen)
 
 
@@ -57,9 +57,9 @@ def given_by_model(
     MetricError
         As in `answers_of_model`, or the model answered no stimulus that people saw.
     """
-    filled, given = _given(source, unanswered, MetricError)
+    filled, answered = _where_answered(source, unanswered, MetricError)
     model = answers_of_model(filled, people, by=by)
-    seen = answers_of_model(_as_answers(source, given), people, by=by).correct
+    seen = answers_of_model(_answers_of(source, answered), people, by=by).correct
     if not seen.any():
         raise MetricError("the model answered no stimulus that people saw")
     return replace(model, correct=model.correct * seen, seen=seen)
@@ -90,21 +90,21 @@ def by_variables(
 
 def left_out(people: Answers, model: Answers | None = None) -> list[str]:
     """Return notes on missing answers, empty if there are none."""
-    shown = int(np.count_nonzero(people.seen.any(axis=0)))
-    without = int(people.seen.size - people.seen.sum())
+    stimuli = int(np.count_nonzero(people.seen.any(axis=0)))
+    missing = int(people.seen.size - people.seen.sum())
     notes = []
-    if without:
+    if missing:
         notes.append(
-            f"{without} of {people.seen.size} person × stimulus cells have no answer and were left out"
+            f"{missing} of {people.seen.size} person × stimulus cells have no answer and were left out"
         )
     if model is not None and (silent := int(model.seen.size - model.seen.sum())):
         notes.append(
-            f"the model did not answer {silent} of {max(shown, model.seen.size)} stimuli; they were left out"
+            f"the model did not answer {silent} of {max(stimuli, model.seen.size)} stimuli; they were left out"
         )
     return notes
 
 
-def _given(
+def _where_answered(
     assembly: xr.DataArray, unanswered: Sequence[str], error: type[MetricError]
 ) -> tuple[xr.DataArray, Booleans]:
     """Return the assembly with missing numbers filled, and whether each presentation has an answer."""
@@ -116,12 +116,12 @@ def _given(
         raise error("there are no presentations")
     coded = encode(answers)
     absent = pd.isna(coded.labels) | np.isin(coded.labels.astype(str), list(unanswered))
-    given = ~absent[coded.codes]
+    answered = ~absent[coded.codes]
     plain = assembly.dims == ("presentation",) and assembly.dtype.kind == "f"
-    return (assembly.fillna(0.0) if plain else assembly), given
+    return (assembly.fillna(0.0) if plain else assembly), answered
 
 
-def _as_answers(assembly: xr.DataArray, given: Booleans) -> xr.DataArray:
+def _answers_of(assembly: xr.DataArray, answered: Booleans) -> xr.DataArray:
     """Return ``given`` as values, with the coordinates of the presentations."""
     row = assembly.isel({dim: 0 for dim in assembly.dims if dim != "presentation"}, drop=True)
-    return row.copy(data=given).drop_vars("prediction", errors="ignore")
+    return row.copy(data=answered).drop_vars("prediction", errors="ignore")

@@ -67,11 +67,11 @@ class Trials:
         answers, truth = answers_and_truths(assembly)
         row, column = locate(truth, labels), locate(answers, labels)
         known = (row >= 0) & (column >= 0)
-        shown, who = coordinate(assembly, "stimulus_id"), coordinate(assembly, "subject", "subject_id")
-        shown = np.arange(len(row)) if shown is None else shown
+        stimuli, subjects = coordinate(assembly, "stimulus_id"), coordinate(assembly, "subject", "subject_id")
+        stimuli = np.arange(len(row)) if stimuli is None else stimuli
         cell = (row * len(labels) + column)[known]
-        names = None if who is None else np.asarray(who)[known].astype(str)
-        return cls(cell, np.asarray(shown)[known].astype(str), names, len(labels))
+        names = None if subjects is None else np.asarray(subjects)[known].astype(str)
+        return cls(cell, np.asarray(stimuli)[known].astype(str), names, len(labels))
 
 
 def of_new_trials(sides: Sequence[Trials]) -> Influence:
@@ -81,26 +81,28 @@ def of_new_trials(sides: Sequence[Trials]) -> Influence:
     items = {"stimulus": stimuli} | ({"subject": np.unique(np.concatenate(people))} if people else {})
     codes = [
         {
-            name: np.searchsorted(ids, own)
-            for name, ids, own in zip(items, items.values(), (side.stimulus, side.subject), strict=False)
-            if own is not None
+            name: np.searchsorted(ids, values)
+            for name, ids, values in zip(items, items.values(), (side.stimulus, side.subject), strict=False)
+            if values is not None
         }
         for side in sides
     ]
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
-        found: list[Floats] = []
+    def score(weights: Mapping[str, Floats]) -> Floats:
+        patterns: list[Floats] = []
         for side, code in zip(sides, codes, strict=True):
-            each = np.prod([weights[name][:, at] for name, at in code.items()], axis=0)
-            counts = np.stack([np.bincount(side.cell, w, side.size**2).astype(np.float64) for w in each])
-            found.append(counts[:, ~np.eye(side.size, dtype=bool).ravel()])
-        return rows_pearson(*found)
+            trial_weights = np.prod([weights[name][:, at] for name, at in code.items()], axis=0)
+            counts = np.stack(
+                [np.bincount(side.cell, w, side.size**2).astype(np.float64) for w in trial_weights]
+            )
+            patterns.append(counts[:, ~np.eye(side.size, dtype=bool).ravel()])
+        return rows_pearson(*patterns)
 
-    return reweighted(items, again)
+    return reweighted(items, score)
 
 
 def rows_pearson(a: Floats, b: Floats) -> Floats:
     """Return the Pearson correlation of each row of two arrays (row, value); NaN where one is constant."""
-    a, b = (each - each.mean(axis=1, keepdims=True) for each in (a, b))
+    a, b = (rows - rows.mean(axis=1, keepdims=True) for rows in (a, b))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))

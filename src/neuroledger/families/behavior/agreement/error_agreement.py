@@ -151,9 +151,10 @@ def answers_of_people(
     stimuli, subjects = encode(stimulus), encode(subject)
     twice = repeated(conditions.codes, stimuli.codes, subjects.codes)
     if twice.size:
-        who, what = subjects.labels[subjects.codes[twice[0]]], stimuli.labels[stimuli.codes[twice[0]]]
+        name = subjects.labels[subjects.codes[twice[0]]]
+        image = stimuli.labels[stimuli.codes[twice[0]]]
         raise error(
-            f"subject {str(who)!r} answered stimulus {str(what)!r} twice; keep one trial, or tell conditions apart"
+            f"subject {str(name)!r} answered stimulus {str(image)!r} twice; keep one trial, or distinguish conditions"
         )
     cells = encode(conditions.codes * len(stimuli.labels) + stimuli.codes)
     first = first_rows(cells.codes, len(cells.labels))
@@ -188,36 +189,36 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
     if stimulus is None:
         raise MetricError("model behaviour has no stimulus_id; give one row per stimulus with its id")
     place = locate(stimulus, people.stimuli)
-    wanted, size = people.stimulus, len(people.stimuli)
+    needed, size = people.stimulus, len(people.stimuli)
     condition = coordinate(source, by) if by is not None and len(people.conditions) > 1 else None
     if condition is not None:
         at = locate(condition, people.conditions)
         place = np.where((place >= 0) & (at >= 0), at * size + place, -1)
-        wanted, size = people.condition * size + people.stimulus, size * len(people.conditions)
+        needed, size = people.condition * size + people.stimulus, size * len(people.conditions)
     rows = np.flatnonzero(place >= 0)
     if rows.size and repeated(place[rows]).size:
         name = stimulus[rows[repeated(place[rows])[0]]]
         raise MetricError(f"stimulus {str(name)!r} has several answers of the model; keep or average one")
     table = np.full(size, -1, dtype=np.intp)
     table[place[rows]] = rows
-    found = table[wanted]
-    if (found < 0).any():
-        absent = ", ".join(map(repr, people.stimuli[people.stimulus[found < 0]][:3].tolist()))
+    row_of_cell = table[needed]
+    if (row_of_cell < 0).any():
+        absent = ", ".join(map(repr, people.stimuli[people.stimulus[row_of_cell < 0]][:3].tolist()))
         raise MetricError(
-            f"the model has no answer for {int((found < 0).sum())} stimuli people saw ({absent})"
+            f"the model has no answer for {int((row_of_cell < 0).sum())} stimuli people saw ({absent})"
         )
-    own, answers = coordinate(source, *TRUTHS), choices(source)
+    truth, answers = coordinate(source, *TRUTHS), choices(source)
     if answers.dtype.kind == "b":
-        right = answers[found]
+        right = answers[row_of_cell]
     elif people.truth.size:
-        right = same(answers[found], people.truth)
-    elif own is not None:
-        right = same(answers[found], np.asarray(own)[found])
+        right = same(answers[row_of_cell], people.truth)
+    elif truth is not None:
+        right = same(answers[row_of_cell], np.asarray(truth)[row_of_cell])
     else:
-        right = np.asarray(correctness(source))[found]
+        right = np.asarray(correctness(source))[row_of_cell]
     return Answers(
         right.astype(np.float64)[None],
-        np.ones((1, found.size)),
+        np.ones((1, row_of_cell.size)),
         np.asarray(["model"]),
         people.condition,
         people.conditions,
@@ -230,19 +231,21 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
 def compare(a: Answers, b: Answers) -> Agreement:
     """Return the agreement of every observer of ``a`` with every observer of ``b`` on the cells that both saw."""
     shape = (len(a.conditions), a.correct.shape[0], b.correct.shape[0])
-    n, right_a, right_b, both = (np.zeros(shape) for _ in range(4))
+    n, right_a, right_b, both_right = (np.zeros(shape) for _ in range(4))
     for c in range(shape[0]):
         cells = np.flatnonzero(a.condition == c)
         ca, sa = a.correct[:, cells], a.seen[:, cells]
         cb, sb = b.correct[:, cells].T, b.seen[:, cells].T
-        n[c], right_a[c], right_b[c], both[c] = sa @ sb, ca @ sb, sa @ cb, ca @ cb
-    return _agreement(n, right_a, right_b, both)
+        n[c], right_a[c], right_b[c], both_right[c] = sa @ sb, ca @ sb, sa @ cb, ca @ cb
+    return _agreement(n, right_a, right_b, both_right)
 
 
-def _agreement(n: Floats, right_a: Floats, right_b: Floats, both: Floats) -> Agreement:
+def _agreement(n: Floats, right_a: Floats, right_b: Floats, both_right: Floats) -> Agreement:
     """Compute proportions from counts of cells seen by both, and answered correctly by ``a``, by ``b``, and by both."""
     out = [np.full(n.shape, np.nan) for _ in range(3)]
-    for numerator, result in zip((right_a, right_b, n - right_a - right_b + 2 * both), out, strict=True):
+    for numerator, result in zip(
+        (right_a, right_b, n - right_a - right_b + 2 * both_right), out, strict=True
+    ):
         np.divide(numerator, n, out=result, where=n > 0)
     return Agreement(n, *out)
 
@@ -271,16 +274,21 @@ def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: M
     """
     n, a, b, o = (part[:, 0, :][people.condition] for part in pairs)
     right_a, right_b, seen = model.correct[0][:, None], people.correct.T, people.seen.T
-    alike = right_a == right_b
+    agrees = right_a == right_b
     with np.errstate(invalid="ignore", divide="ignore"):
         if measure == "observed_consistency":
-            moved = (alike - o) / n
+            moved = (agrees - o) / n
         elif measure == "squared_accuracy_difference":
             moved = 2 * (a - b) * ((right_a - a) - (right_b - b)) / n
         else:
-            rest = n - 1
-            left = Agreement(rest, (n * a - right_a) / rest, (n * b - right_b) / rest, (n * o - alike) / rest)
-            moved = (pairs.kappa[:, 0, :][people.condition] - left.kappa) * rest / n
+            remaining = n - 1
+            reduced = Agreement(
+                remaining,
+                (n * a - right_a) / remaining,
+                (n * b - right_b) / remaining,
+                (n * o - agrees) / remaining,
+            )
+            moved = (pairs.kappa[:, 0, :][people.condition] - reduced.kappa) * remaining / n
     moved = np.nan_to_num(moved) * (seen > 0)
     table = np.zeros((len(people.condition), len(people.conditions), len(people.observers)))
     for c in range(len(people.conditions)):
@@ -300,7 +308,7 @@ def of_new_stimuli_and_people(
     """
     first, second = pairs.T
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
+    def score(weights: Mapping[str, Floats]) -> Floats:
         stimuli, people = weights["stimulus"][:, b.stimulus], weights["subject"]
         total, count = np.zeros((len(people), len(pairs))), np.zeros((len(people), len(pairs)))
         for c in range(len(a.conditions)):
@@ -318,4 +326,4 @@ def of_new_stimuli_and_people(
         np.divide((weight * mean).sum(axis=1), weight.sum(axis=1), out=out, where=weight.sum(axis=1) > 0)
         return out
 
-    return reweighted({"stimulus": b.stimuli, "subject": b.observers}, again)
+    return reweighted({"stimulus": b.stimuli, "subject": b.observers}, score)

@@ -34,20 +34,20 @@ def of_squared_differences(model: Answers, people: Answers) -> Influence:
     for c in range(conditions):
         cells = np.flatnonzero(people.condition == c)
         seen = people.seen[:, cells].T
-        apart = (model.correct[0, cells][:, None] - people.correct[:, cells].T) * seen
-        d[c] = apart.sum(axis=0) / seen.sum(axis=0)
-        np.add.at(moves[:, c], stimuli[cells], (apart - d[c] * seen) / seen.sum(axis=0))
+        difference = (model.correct[0, cells][:, None] - people.correct[:, cells].T) * seen
+        d[c] = difference.sum(axis=0) / seen.sum(axis=0)
+        np.add.at(moves[:, c], stimuli[cells], (difference - d[c] * seen) / seen.sum(axis=0))
     linear = 2 * d * moves / d.size
     flat = moves.reshape(len(names), -1)
     gram = flat.T @ flat
     # Sum over pairs i < j, each of which changes the score by 2 gᵢ·gⱼ divided by the number of squares.
-    beyond = max(0.0, float((gram**2).sum() - ((flat**2).sum(axis=1) ** 2).sum()) * 2 / d.size**2)
+    pair_variance = max(0.0, float((gram**2).sum() - ((flat**2).sum(axis=1) ** 2).sum()) * 2 / d.size**2)
 
     def of_pairs(multipliers: Floats, _: Floats) -> Floats:
-        drawn = ((multipliers @ flat) ** 2).sum(axis=1)
-        drawn -= drawn.mean()
-        power = float((drawn**2).mean())
-        return np.asarray(drawn * np.sqrt(beyond / power)) if power > 0 else drawn
+        products = ((multipliers @ flat) ** 2).sum(axis=1)
+        products -= products.mean()
+        power = float((products**2).mean())
+        return np.asarray(products * np.sqrt(pair_variance / power)) if power > 0 else products
 
     of_people = moved(people.observers, ((d**2).mean(axis=0) - (d**2).mean()) / persons)
     if of_people.variance > 0:

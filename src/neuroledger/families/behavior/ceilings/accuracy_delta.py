@@ -48,17 +48,17 @@ def accuracy_delta(
     drops, names = drop_of_people(assembly, image_types, by=by, error=CeilingError)
     peer = np.random.RandomState(0) if subjects == "brainscore" else None
 
-    def reached(one: Floats, two: Floats) -> Floats:
-        similarity = drop_similarity(one, two, signed=peer is not None)
+    def of_whole(first: Floats, second: Floats) -> Floats:
+        similarity = drop_similarity(first, second, signed=peer is not None)
         return np.asarray(2 * similarity / (1 + similarity))
 
     values = np.empty(draws)
     halves = [half_of(names, peer=peer, rng=rng) for _ in range(draws)]
-    for i, first in enumerate(halves):
-        one, two = float(drops[first].mean()), float(drops[~first].mean())
-        if two == 0:
+    for i, members in enumerate(halves):
+        first, second = float(drops[members].mean()), float(drops[~members].mean())
+        if second == 0:
             raise CeilingError("half of the people lose no accuracy at all, so there is no loss to compare")
-        values[i] = reached(np.array(one), np.array(two))
+        values[i] = of_whole(np.array(first), np.array(second))
     return xr.DataArray(
-        values, dims=("draw",), attrs={"influence": lambda: of_new_people(names, drops, halves, reached)}
+        values, dims=("draw",), attrs={"influence": lambda: of_new_people(names, drops, halves, of_whole)}
     )

@@ -38,11 +38,11 @@ def accuracy_distance(
         raise CeilingError("one subject: distances between people need at least two")
     first, second = np.asarray(pairs).T
     accuracies = tabulate(table.correct, table)
-    near = relative_distance(accuracies[first], accuracies[second], chance=chance)
-    seen = ~np.isnan(near).all(axis=1)
-    if not seen.any():
+    similarity = relative_distance(accuracies[first], accuracies[second], chance=chance)
+    shared = ~np.isnan(similarity).all(axis=1)
+    if not shared.any():
         raise CeilingError("no two subjects share a condition")
     values = np.full(len(pairs), np.nan)
-    values[seen] = np.nanmean(near[seen], axis=1)
+    values[shared] = np.nanmean(similarity[shared], axis=1)
     names = [f"{table.subjects[a]}|{table.subjects[b]}" for a, b in pairs]
     return xr.DataArray(values, dims=("pair",), coords={"pair": names})

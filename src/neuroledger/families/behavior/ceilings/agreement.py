@@ -68,8 +68,8 @@ def agreement(
     )
     notes += [f"{unseen} pair × condition cells without shared stimuli were left out"] if unseen else []
     out.attrs["notes"] = notes
-    both = np.asarray(pairs, dtype=np.intp)
+    pair_codes = np.asarray(pairs, dtype=np.intp)
     out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        people, people, both, measure=measure, undefined=undefined
+        people, people, pair_codes, measure=measure, undefined=undefined
     )
     return out

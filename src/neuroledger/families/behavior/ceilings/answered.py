@@ -99,16 +99,16 @@ def answered_accuracy_distance(
         error=CeilingError,
     )
     pairs = _pairs(people)
-    found = compare(people, people)
+    agreement = compare(people, people)
     first, second = pairs.T
-    near = relative_distance(
-        found.accuracy_a[:, first, second], found.accuracy_b[:, first, second], chance=chance
+    similarity = relative_distance(
+        agreement.accuracy_a[:, first, second], agreement.accuracy_b[:, first, second], chance=chance
     )
-    seen = ~np.isnan(near).all(axis=0)
-    if not seen.any():
+    shared = ~np.isnan(similarity).all(axis=0)
+    if not shared.any():
         raise CeilingError("no two subjects answered the same stimuli")
     values = np.full(len(pairs), np.nan)
-    values[seen] = np.nanmean(near[:, seen], axis=0)
+    values[shared] = np.nanmean(similarity[:, shared], axis=0)
     out = xr.DataArray(values, dims=("pair",), coords={"pair": _names(people, pairs)})
     out.attrs["notes"] = left_out(people)
     return out

@@ -54,12 +54,12 @@ def condition_accuracy(
     n, cells = accuracies.shape
     if n < 2 or cells < 2:
         raise CeilingError(f"{n} subjects and {cells} conditions: at least two of each are needed")
-    there = ~np.isnan(accuracies)
-    filled = np.where(there, accuracies, 0.0)
-    count = there.sum(axis=0) - there
+    present = ~np.isnan(accuracies)
+    filled = np.where(present, accuracies, 0.0)
+    count = present.sum(axis=0) - present
     others = np.full(accuracies.shape, np.nan)
     np.divide(filled.sum(axis=0) - filled, count, out=others, where=count > 0)
-    known = there & (count > 0)
+    known = present & (count > 0)
     values = np.asarray([pearson(a[k], b[k]) for a, b, k in zip(accuracies, others, known, strict=True)])
     if np.isnan(values).all():
         raise CeilingError("accuracies do not vary between conditions for any person")
@@ -91,24 +91,26 @@ def condition_accuracy_halves(
     orders = [rng.permutation(size) for _ in range(draws)]
     cells = np.eye(table.cells)[table.cell]
 
-    def reached(weights: Floats, order: Indices) -> Floats:
+    def of_order(weights: Floats, order: Indices) -> Floats:
         profiles = []
         for half in (order[: size // 2], order[size // 2 :]):
             with np.errstate(invalid="ignore", divide="ignore"):
-                own = weights[:, half]
-                profiles.append((own * table.correct[half]) @ cells[half] / (own @ cells[half]))
+                half_weights = weights[:, half]
+                profiles.append(
+                    (half_weights * table.correct[half]) @ cells[half] / (half_weights @ cells[half])
+                )
         known = np.isfinite(profiles).all(axis=(0, 1))
-        r = rows_pearson(*(each[:, known] for each in profiles))
+        r = rows_pearson(*(profile[:, known] for profile in profiles))
         return np.where(r > -1, 2 * r / (1 + r), np.nan)
 
-    values = np.concatenate([reached(np.ones((1, size)), order) for order in orders])
+    values = np.concatenate([of_order(np.ones((1, size)), order) for order in orders])
     if np.isnan(values).all():
         raise CeilingError("accuracies do not vary between conditions")
-    shown = encode(assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(size))
+    stimuli = encode(assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(size))
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
-        each = weights["stimulus"][:, shown.codes] * weights["subject"][:, table.subject]
-        return np.asarray(np.mean([reached(each, order) for order in orders[:HALVES]], axis=0))
+    def score(weights: Mapping[str, Floats]) -> Floats:
+        trial_weights = weights["stimulus"][:, stimuli.codes] * weights["subject"][:, table.subject]
+        return np.asarray(np.mean([of_order(trial_weights, order) for order in orders[:HALVES]], axis=0))
 
-    influence = partial(reweighted, {"stimulus": shown.labels, "subject": table.subjects}, again)
+    influence = partial(reweighted, {"stimulus": stimuli.labels, "subject": table.subjects}, score)
     return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})

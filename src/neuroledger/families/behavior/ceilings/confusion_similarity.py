@@ -59,25 +59,25 @@ def confusion_similarity(
     n = len(people.labels)
     if n < 2:
         raise CeilingError("one subject: halves of the people need at least two")
-    each = np.stack(
+    counts = np.stack(
         [off_diagonal(confusions(answers[rows], truth[rows], labels)) for rows in _rows(people.codes, n)]
     )
     orders = [rng.permutation(n) for _ in range(draws)]
 
-    def reached(weights: Floats, order: Indices) -> Floats:
-        one, two = (weights[:, half] @ each[half] for half in (order[: n // 2], order[n // 2 :]))
-        r = rows_pearson(one, two)
+    def of_order(weights: Floats, order: Indices) -> Floats:
+        first, second = (weights[:, half] @ counts[half] for half in (order[: n // 2], order[n // 2 :]))
+        r = rows_pearson(first, second)
         return np.where(r > -1, 2 * r / (1 + r), np.nan)
 
-    values = np.concatenate([reached(np.ones((1, n)), order) for order in orders])
+    values = np.concatenate([of_order(np.ones((1, n)), order) for order in orders])
     if np.isnan(values).all():
         raise CeilingError("halves of the people confuse nothing, so there is no pattern to compare")
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
-        drawn = [reached(weights["subject"], order) for order in orders[:HALVES]]
-        return np.asarray(np.mean(drawn, axis=0))
+    def score(weights: Mapping[str, Floats]) -> Floats:
+        scores = [of_order(weights["subject"], order) for order in orders[:HALVES]]
+        return np.asarray(np.mean(scores, axis=0))
 
-    influence = partial(reweighted, {"subject": people.labels}, again)
+    influence = partial(reweighted, {"subject": people.labels}, score)
     return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
 
 

@@ -48,15 +48,15 @@ def discrimination(
     """
     trials = read_trials(assembly, error=CeilingError)
     pairs, scores = [], []
-    for first, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
-        both = trials.rates_of_both(first)
-        one, two = (
+    for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
+        half_rates = trials.rates_of_both(half)
+        first, second = (
             pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
-            for rates in both
+            for rates in half_rates
         )
-        known = ~(np.isnan(one) | np.isnan(two))
-        scores.append(pearson(one[known], two[known]))
-        pairs.append(both)
+        known = ~(np.isnan(first) | np.isnan(second))
+        scores.append(pearson(first[known], second[known]))
+        pairs.append(half_rates)
     if np.isnan(scores).any():
         raise CeilingError("the halves share too few images to be correlated; more trials are needed")
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})

@@ -56,45 +56,45 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
         )
     values = np.asarray(assembly.values, dtype=np.float64)[:, None]
     count = len(stimuli.labels)
-    pairs, shown = [], []
+    pairs, counts = [], []
     for split in splits:
         parts = (split.train, split.test)
         halves = [group_mean(values[rows], stimuli.codes[rows], count)[:, 0] for rows in parts]
-        there = [np.isfinite(values[rows, 0]) for rows in parts]
-        shown.append(
+        present = [np.isfinite(values[rows, 0]) for rows in parts]
+        counts.append(
             [
-                np.bincount(stimuli.codes[rows][own], minlength=count)
-                for rows, own in zip(parts, there, strict=True)
+                np.bincount(stimuli.codes[rows][known_rows], minlength=count)
+                for rows, known_rows in zip(parts, present, strict=True)
             ]
         )
-        both = np.isfinite(halves).all(axis=0)
-        pairs.append((halves[0][both], halves[1][both], np.flatnonzero(both)))
+        known = np.isfinite(halves).all(axis=0)
+        pairs.append((halves[0][known], halves[1][known], np.flatnonzero(known)))
     fewest = min(len(rows) for _, _, rows in pairs)
     if fewest < FEWEST_STIMULI:
         raise CeilingError(
             f"only {fewest} stimuli have values in both halves; at least {FEWEST_STIMULI} are needed"
         )
-    lengths = np.asarray(shown, dtype=np.float64)
+    lengths = np.asarray(counts, dtype=np.float64)
 
-    def reached(r: Floats) -> Floats:
+    def of_whole(r: Floats) -> Floats:
         """Return the ceiling for correlations of the halves (split, case); negative where the halves disagree."""
         mean = np.clip(np.nanmean(r, axis=0), -0.99, 1)
         whole = of_all(np.broadcast_to(mean, r.shape), lengths[:, 0], lengths[:, 1]).mean(axis=0)
         return np.asarray(np.sign(whole) * np.sqrt(np.abs(whole)))
 
     agreed = np.array([[pearson(rankdata(a), rankdata(b))] for a, b, _ in pairs])
-    value = float(reached(agreed)[0])
+    value = float(of_whole(agreed)[0])
     if not value > 0:
         raise CeilingError(
             f"halves of the repetitions do not agree over {fewest} stimuli or more: there is no order for a model to find"
         )
-    lost = count - fewest
-    notes = [f"{lost} stimuli have no value in a half: left out"] if lost else []
+    missing = count - fewest
+    notes = [f"{missing} stimuli have no value in a half: left out"] if missing else []
 
     def influence() -> Influence:
-        left = np.repeat(agreed, count, axis=1)
-        for own, (a, b, rows) in zip(left, pairs, strict=True):
-            own[rows] = rank_correlation_without_each(a, b)
-        return Influence({"stimulus": left_out(stimuli.labels, reached(left))})
+        reduced = np.repeat(agreed, count, axis=1)
+        for values_of_split, (a, b, rows) in zip(reduced, pairs, strict=True):
+            values_of_split[rows] = rank_correlation_without_each(a, b)
+        return Influence({"stimulus": left_out(stimuli.labels, of_whole(reduced))})
 
     return xr.DataArray(value, attrs={"notes": notes, "influence": influence, "skewed": True})

@@ -51,25 +51,25 @@ def accuracy(source: Any, target: Any) -> xr.DataArray:
         over_time = xr.concat(parts, "time_bin", combine_attrs="drop").transpose("presentation", "time_bin")
         edges = {n: ("time_bin", c.values) for n, c in source.coords.items() if c.dims == ("time_bin",)}
         return over_time.assign_coords(edges)
-    own = None
+    truth = None
     if isinstance(target, xr.DataArray) and "subject" in target.coords and "subject" not in target.dims:
         ids = coordinate(target, "stimulus_id")
         if ids is not None and coordinate(target, *TRUTHS) is not None:
             twice = repeated(encode(ids).codes)
             target = target.isel(presentation=np.delete(np.arange(ids.size), twice)) if twice.size else target
-        own = coordinate(target, *TRUTHS)
+        truth = coordinate(target, *TRUTHS)
     answers = choices(source)
-    right = np.asarray(own) if own is not None else np.asarray(getattr(target, "values", target)).ravel()
+    right = np.asarray(truth) if truth is not None else np.asarray(getattr(target, "values", target)).ravel()
     answers = answers[_rows(source, target, answers, right)]
     correct = same(answers, right).astype(np.float64)
     ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
     coords = {"stimulus_id": ("presentation", ids)} if ids is not None else {}
     out = xr.DataArray(correct, dims=("presentation",), coords=coords)
-    own_names = (np.arange(correct.size) if ids is None else np.asarray(ids)).astype(str)
+    names = (np.arange(correct.size) if ids is None else np.asarray(ids)).astype(str)
 
     def influence() -> Influence:
-        items = moved(own_names, (correct - correct.mean()) / correct.size)
-        rare = unseen(correct, np.searchsorted(items.ids, own_names), len(items.ids))
+        items = moved(names, (correct - correct.mean()) / correct.size)
+        rare = unseen(correct, np.searchsorted(items.ids, names), len(items.ids))
         return Influence({"presentation": Items(items.ids, items.deviation + rare)})
 
     if correct.size > 1:
@@ -81,19 +81,19 @@ def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> An
     if right.size == 0 or answers.size == 0:
         raise MetricError("there are no answers to compare")
     ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
-    own = coordinate(source, "stimulus_id")
-    if ids is None or own is None:
+    model_ids = coordinate(source, "stimulus_id")
+    if ids is None or model_ids is None:
         if answers.size != right.size:
             raise MetricError(
                 f"{answers.size} answers against {right.size} targets, and no stimulus_id on both sides to match them"
             )
         return slice(None)
-    if own.size == ids.size and same(own, ids).all():
+    if model_ids.size == ids.size and same(model_ids, ids).all():
         return slice(None)
-    twice = repeated(encode(own).codes)
+    twice = repeated(encode(model_ids).codes)
     if twice.size:
-        raise MetricError(f"stimulus {str(own[twice[0]])!r} has several answers; keep one per stimulus")
-    rows = locate(ids, own)
+        raise MetricError(f"stimulus {str(model_ids[twice[0]])!r} has several answers; keep one per stimulus")
+    rows = locate(ids, model_ids)
     if (rows < 0).any():
         raise MetricError(
             f"{int((rows < 0).sum())} stimuli have no answer, among them {str(ids[rows < 0][0])!r}"

@@ -68,8 +68,8 @@ def accuracy_delta(
     peer = subjects == "brainscore"
     values = np.empty(draws)
     halves = [half_of(names, peer=np.random.RandomState(i) if peer else None, rng=rng) for i in range(draws)]
-    for i, drawn in enumerate(halves):
-        people = float(drops[drawn].mean())
+    for i, members in enumerate(halves):
+        people = float(drops[members].mean())
         if people == 0:
             raise MetricError(
                 "half of the people lose no accuracy at all, so there is no loss to compare with"

@@ -50,8 +50,8 @@ def accuracy_distance(
     """
     table = table_of_people(target, variables)
     model = tabulate(model_on_trials(source, target), table)
-    near = relative_distance(model, tabulate(table.correct, table), chance=chance)
-    if np.isnan(near).all():
+    similarity = relative_distance(model, tabulate(table.correct, table), chance=chance)
+    if np.isnan(similarity).all():
         raise MetricError("no person has trials in any condition")
-    values = np.nanmean(near, axis=1)
+    values = np.nanmean(similarity, axis=1)
     return xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})

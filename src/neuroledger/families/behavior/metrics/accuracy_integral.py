@@ -53,8 +53,8 @@ def accuracy_integral(
     -----
     Ferguson et al. (2024).
     """
-    own = lapse if lapses == "both" else 0.0
-    model = _integral(source, over, block, blocks, own, "the model")
+    model_lapse = lapse if lapses == "both" else 0.0
+    model = _integral(source, over, block, blocks, model_lapse, "the model")
     people = _integral(target, over, block, blocks, lapse, "people")
     if decimals is not None:
         model, people = round(model, decimals), round(people, decimals)

@@ -72,9 +72,9 @@ def answered_agreement(
         coords={"condition": people.conditions, "subject": people.observers},
     )
     count = len(people.observers)
-    mine = np.stack([np.zeros(count, dtype=np.intp), np.arange(count)], axis=1)
+    pair_codes = np.stack([np.zeros(count, dtype=np.intp), np.arange(count)], axis=1)
     out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        model, people, mine, measure=measure, undefined=undefined
+        model, people, pair_codes, measure=measure, undefined=undefined
     )
     empty = int(np.isnan(values).sum())
     out.attrs["notes"] = left_out(people, model) + (
@@ -112,12 +112,12 @@ def answered_accuracy_distance(
     people = given_by_people(by_variables(target, variables, error=MetricError), by=by, unanswered=unanswered)
     model = given_by_model(by_variables(source, variables), people, by=by, unanswered=unanswered)
     pairs = compare(model, people)
-    near = relative_distance(pairs.accuracy_a[:, 0], pairs.accuracy_b[:, 0], chance=chance)
-    seen = ~np.isnan(near).all(axis=0)
-    if not seen.any():
+    similarity = relative_distance(pairs.accuracy_a[:, 0], pairs.accuracy_b[:, 0], chance=chance)
+    shared = ~np.isnan(similarity).all(axis=0)
+    if not shared.any():
         raise MetricError("the model and people answered no stimulus in common")
-    values = np.full(near.shape[1], np.nan)
-    values[seen] = np.nanmean(near[:, seen], axis=0)
+    values = np.full(similarity.shape[1], np.nan)
+    values[shared] = np.nanmean(similarity[:, shared], axis=0)
     out = xr.DataArray(values, dims=("subject",), coords={"subject": people.observers})
     out.attrs["notes"] = left_out(people, model)
     return out

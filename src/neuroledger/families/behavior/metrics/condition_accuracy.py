@@ -85,8 +85,13 @@ def condition_accuracy(
         return xr.DataArray(
             value, attrs={"influence": lambda: _influence(model, table, target["stimulus_id"].values)}
         )
-    one, two = tabulate(model, table), tabulate(table.correct, table)
-    values = np.asarray([pearson(a[k], b[k]) for a, b, k in zip(one, two, ~np.isnan(two), strict=True)])
+    model_table, people_table = tabulate(model, table), tabulate(table.correct, table)
+    values = np.asarray(
+        [
+            pearson(a[k], b[k])
+            for a, b, k in zip(model_table, people_table, ~np.isnan(people_table), strict=True)
+        ]
+    )
     flat = int(np.isnan(values).sum())
     if flat == values.size:
         raise MetricError("accuracies do not differ between conditions for any person: no correlation")
@@ -104,7 +109,7 @@ def _matched(
 ) -> xr.DataArray:
     """Return the correlation over conditions in which people and the model saw different stimuli."""
     columns = [as_text(coordinate(target, name)) for name in variables]
-    names = np.asarray(["|".join(row) for row in zip(*(one.tolist() for one in columns), strict=True)])
+    names = np.asarray(["|".join(row) for row in zip(*(values.tolist() for values in columns), strict=True)])
     conditions = encode(names)
     right = np.asarray(correctness(source), dtype=np.float64)
     rows = []
@@ -113,49 +118,53 @@ def _matched(
             raise MetricError(
                 f"`match` does not say which stimuli of the model are of people's condition {name!r}"
             )
-        own = np.ones(len(right), dtype=bool)
-        for column, wanted in match[name].items():
-            held = coordinate(source, column)
-            if held is None:
+        matches = np.ones(len(right), dtype=bool)
+        for column, accepted in match[name].items():
+            column_values = coordinate(source, column)
+            if column_values is None:
                 raise MetricError(f"the model's stimuli have no column {column!r}, which `match` names")
-            own &= as_text(held) == wanted
-        if not own.any():
+            matches &= as_text(column_values) == accepted
+        if not matches.any():
             raise MetricError(
                 f"no stimulus of the model is of people's condition {name!r}: {dict(match[name])}"
             )
-        rows.append(own)
-    of = np.asarray(rows, dtype=np.float64)
+        rows.append(matches)
+    membership = np.asarray(rows, dtype=np.float64)
     cells = np.eye(len(rows))[conditions.codes]
 
     sides = [coordinate(side, "stimulus_id") for side in (source, target)]
     if sides[0] is None or sides[1] is None:
         raise MetricError("both sides need stimulus_id, to know which stimuli they share")
     stimuli = np.unique(np.concatenate([as_text(side) for side in sides]))
-    shown, seen = (np.searchsorted(stimuli, as_text(side)) for side in sides)
+    model_stimuli, people_stimuli = (np.searchsorted(stimuli, as_text(side)) for side in sides)
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
-        own = weights["stimulus"][:, shown]
-        trials = weights["stimulus"][:, seen] * weights["subject"][:, table.subject]
+    def score(weights: Mapping[str, Floats]) -> Floats:
+        model_weights = weights["stimulus"][:, model_stimuli]
+        trials = weights["stimulus"][:, people_stimuli] * weights["subject"][:, table.subject]
         with np.errstate(invalid="ignore", divide="ignore"):
             people = (trials * table.correct) @ cells / (trials @ cells)
-            return rows_pearson((own * right) @ of.T / (own @ of.T), people)
+            return rows_pearson(
+                (model_weights * right) @ membership.T / (model_weights @ membership.T), people
+            )
 
     factors = {"stimulus": stimuli, "subject": table.subjects}
-    value = float(again({name: np.ones((1, len(each))) for name, each in factors.items()})[0])
+    value = float(score({name: np.ones((1, len(ids))) for name, ids in factors.items()})[0])
     if np.isnan(value):
         raise MetricError("accuracies do not differ between conditions, so they have no correlation")
-    return xr.DataArray(value, attrs={"influence": lambda: reweighted(factors, again)})
+    return xr.DataArray(value, attrs={"influence": lambda: reweighted(factors, score)})
 
 
 def _influence(model: Floats, table: PeopleTable, stimulus: Array) -> Influence:
     """Return the influence of stimuli and people on the correlation of the accuracies over all trials."""
-    shown = encode(stimulus)
+    stimuli = encode(stimulus)
     cells = np.eye(table.cells)[table.cell]
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
-        each = weights["stimulus"][:, shown.codes] * weights["subject"][:, table.subject]
-        count = each @ cells
+    def score(weights: Mapping[str, Floats]) -> Floats:
+        trial_weights = weights["stimulus"][:, stimuli.codes] * weights["subject"][:, table.subject]
+        count = trial_weights @ cells
         with np.errstate(invalid="ignore", divide="ignore"):
-            return rows_pearson(*((each * right) @ cells / count for right in (model, table.correct)))
+            return rows_pearson(
+                *((trial_weights * right) @ cells / count for right in (model, table.correct))
+            )
 
-    return reweighted({"stimulus": shown.labels, "subject": table.subjects}, again)
+    return reweighted({"stimulus": stimuli.labels, "subject": table.subjects}, score)

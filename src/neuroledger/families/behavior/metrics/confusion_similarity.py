@@ -43,17 +43,17 @@ def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> xr.DataA
     """
     model, model_truth = answers_and_truths(source)
     people, truth = answers_and_truths(target)
-    named = "choice" in source.dims and source.sizes["choice"] > 1
-    labels = encode(source["choice"].values if named else np.concatenate([model, model_truth])).labels
+    has_choices = "choice" in source.dims and source.sizes["choice"] > 1
+    labels = encode(source["choice"].values if has_choices else np.concatenate([model, model_truth])).labels
     known = encode(truth).labels
     if set(map(str, labels.tolist())) != set(map(str, known.tolist())):
-        odd = sorted(set(map(str, labels.tolist())) ^ set(map(str, known.tolist())))
+        unshared = sorted(set(map(str, labels.tolist())) ^ set(map(str, known.tolist())))
         raise MetricError(
-            f"model and people do not have the same objects; only one side has {', '.join(odd[:3])}"
+            f"model and people do not have the same objects; only one side has {', '.join(unshared[:3])}"
         )
     counts = [confusions(a, t, labels) for a, t in ((people, truth), (model, model_truth))]
     value = pearson(off_diagonal(counts[0]), off_diagonal(counts[1]))
     if np.isnan(value):
         raise MetricError("one side confuses every pair of objects equally often (or never): no correlation")
-    sides = [Trials.of(each, labels) for each in (target, source)]
+    sides = [Trials.of(side, labels) for side in (target, source)]
     return xr.DataArray(value, attrs={"influence": lambda: of_new_trials(sides)})

@@ -39,23 +39,23 @@ def cue_preference(
     -----
     Geirhos et al. (2019); Hermann et al. (2020).
     """
-    ids, own = coordinate(target, "stimulus_id"), coordinate(source, "stimulus_id")
-    one, other = coordinate(target, cue), coordinate(target, against)
-    if ids is None or own is None or one is None or other is None:
+    ids, model_ids = coordinate(target, "stimulus_id"), coordinate(source, "stimulus_id")
+    cue_values, against_values = coordinate(target, cue), coordinate(target, against)
+    if ids is None or model_ids is None or cue_values is None or against_values is None:
         raise MetricError(
             f"cue preference needs stimulus_id on both sides, and {cue!r} and {against!r} on the target"
         )
-    keep = np.flatnonzero(~same(one, other))
+    keep = np.flatnonzero(~same(cue_values, against_values))
     keep = np.setdiff1d(keep, repeated(encode(ids).codes))
     if not keep.size:
         raise MetricError(f"no stimulus has a {cue} that conflicts with its {against}")
-    rows = locate(ids[keep], own)
+    rows = locate(ids[keep], model_ids)
     if (rows < 0).any():
         raise MetricError(
             f"the model has no answer for {int((rows < 0).sum())} stimuli, first {ids[keep][rows < 0][0]!r}"
         )
     answers = choices(source)[rows]
-    by_cue, by_other = same(answers, one[keep]), same(answers, other[keep])
+    by_cue, by_other = same(answers, cue_values[keep]), same(answers, against_values[keep])
     if not (by_cue | by_other).any():
         raise MetricError(f"no answer names the {cue} or the {against} of its stimulus")
     values = np.where(by_cue, 1.0, np.where(by_other, 0.0, np.nan))

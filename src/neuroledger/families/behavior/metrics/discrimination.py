@@ -74,13 +74,15 @@ def discrimination(
     model = pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
     pairs, scores, undefined = [], [], 0
     for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
-        own = trials.rates(half)
-        people = pattern(own, trials.truth, level=level, distractors=distractors, normalise=normalise)
+        people_rates = trials.rates(half)
+        people = pattern(
+            people_rates, trials.truth, level=level, distractors=distractors, normalise=normalise
+        )
         known = ~np.isnan(people)
         undefined += int((known & np.isnan(model)).sum())
         known &= ~np.isnan(model)
         scores.append(pearson(model[known], people[known]))
-        pairs.append((rates, own))
+        pairs.append((rates, people_rates))
     if undefined:
         notes.append(f"{undefined} cells where the model's d-prime is undefined were left out")
     if np.isnan(scores).any():

@@ -64,19 +64,21 @@ def formula(
             f"formulas need one number per presentation with {item!r}, {condition!r} and {region!r}; "
             + (f"absent: {', '.join(absent)}" if absent else f"dimensions are {tuple(source.dims)}")
         )
-    read = [parse(text) for text in formulas]
-    if not read:
-        carried = coordinate(source, criterion)
-        if carried is None:
+    parsed = [parse(text) for text in formulas]
+    if not parsed:
+        stored = coordinate(source, criterion)
+        if stored is None:
             raise MetricError(f"no `formulas` are given, and the data carry no {criterion!r} with them")
-        formulas = tuple(dict.fromkeys(carried.astype(str).tolist()))
-        read = [parse(text) for text in formulas]
+        formulas = tuple(dict.fromkeys(stored.astype(str).tolist()))
+        parsed = [parse(text) for text in formulas]
     items = encode(columns[item])
-    values = _places(source, read, items.codes, len(items.labels), columns[condition], columns[region])
-    found = np.stack([np.broadcast_to(one(values), len(items.labels)) for one in read]).astype(np.float64)
+    values = _places(source, parsed, items.codes, len(items.labels), columns[condition], columns[region])
+    results = np.stack([np.broadcast_to(evaluate(values), len(items.labels)) for evaluate in parsed]).astype(
+        np.float64
+    )
     coords = {"formula": list(formulas), "item": items.labels}
     return xr.DataArray(
-        found, dims=("formula", "item"), coords=coords, attrs={"n": {"items": len(items.labels)}}
+        results, dims=("formula", "item"), coords=coords, attrs={"n": {"items": len(items.labels)}}
     )
 
 
@@ -86,20 +88,20 @@ def _places(
     """Return the values of every place in the formulas, for each item."""
     numbers = np.asarray(source.values, dtype=np.float64)
     conditions, regions = np.asarray(condition).astype(str), np.asarray(region).astype(str)
-    there = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))
-    values: dict[tuple[str, str], Array] = {place: np.empty(0) for place in there}
-    for where, of in dict.fromkeys(place for one in read for place in one.places):
-        rows = np.flatnonzero((conditions == of) & ((regions == where) | (where == "*")))
+    known = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))
+    values: dict[tuple[str, str], Array] = {place: np.empty(0) for place in known}
+    for where, name in dict.fromkeys(place for parsed in read for place in parsed.places):
+        rows = np.flatnonzero((conditions == name) & ((regions == where) | (where == "*")))
         if not rows.size:
             continue  # reported when the formula is evaluated, with similar names
-        shown = np.bincount(item[rows], minlength=count)
-        if (shown != 1).any() and where != "*":
-            odd = int((shown != 1).argmax())
+        counts = np.bincount(item[rows], minlength=count)
+        if (counts != 1).any() and where != "*":
+            incomplete = int((counts != 1).argmax())
             raise MetricError(
-                f"item number {odd + 1} has {shown[odd]} values for ({where};%{of}%); every item needs one: average trials, "
-                "or remove incomplete items"
+                f"item number {incomplete + 1} has {counts[incomplete]} values for ({where};%{name}%); "
+                "every item needs one: average trials, or remove incomplete items"
             )
-        if not shown.all():
-            raise MetricError(f"{int((shown == 0).sum())} items have no value in condition {of!r}")
-        values[where, of] = np.bincount(item[rows], weights=numbers[rows], minlength=count)
+        if not counts.all():
+            raise MetricError(f"{int((counts == 0).sum())} items have no value in condition {name!r}")
+        values[where, name] = np.bincount(item[rows], weights=numbers[rows], minlength=count)
     return values

@@ -76,17 +76,17 @@ def object_solution_times(
         raise MetricError(
             "solution times need responses over time: (presentation, neuroid, time_bin) with time_bin_start"
         )
-    named = coordinate(target, label)
-    named = coordinate(source, label) if named is None else named
+    labels = coordinate(target, label)
+    labels = coordinate(source, label) if labels is None else labels
     people = coordinate(target, threshold)
-    if named is None or people is None:
+    if labels is None or people is None:
         raise MetricError(
             f"solution times need the coordinates {label!r} (the object) and {threshold!r} (people's d-prime)"
         )
     starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
     order = np.argsort(starts)
     responses = source.transpose("time_bin", "presentation", "neuroid").values
-    objects, brain = encode(named).codes, np.asarray(target.values, dtype=np.float64).ravel()
+    objects, brain = encode(labels).codes, np.asarray(target.values, dtype=np.float64).ravel()
     thresholds = people.astype(np.float64)
 
     def solve() -> list[Floats]:
@@ -94,31 +94,34 @@ def object_solution_times(
         return [_times(bins, starts[order], objects, thresholds, split) for split in splits]
 
     # The times do not depend on those of the brain, so permutation tests on the same responses use the cached values.
-    kept = (fingerprint(responses), *map(fingerprint, (starts, objects, thresholds, *map(np.hstack, splits))))
+    fingerprints = (
+        fingerprint(responses),
+        *map(fingerprint, (starts, objects, thresholds, *map(np.hstack, splits))),
+    )
     solved = workspace.memo.get(
-        ("object_solution_times", *kept), solve, lambda times: sum(part.nbytes for part in times)
+        ("object_solution_times", *fingerprints), solve, lambda times: sum(part.nbytes for part in times)
     )
     values, notes, known = [], [], []
     for number, (split, predicted) in enumerate(zip(splits, solved, strict=True)):
-        both = ~(np.isnan(predicted) | np.isnan(brain[split.test]))
-        enough = both.sum() >= 3
-        pair = predicted[both], brain[split.test][both]
+        solved_by_both = ~(np.isnan(predicted) | np.isnan(brain[split.test]))
+        enough = solved_by_both.sum() >= 3
+        pair = predicted[solved_by_both], brain[split.test][solved_by_both]
         values.append(pearson(rankdata(pair[0]), rankdata(pair[1])) if enough else np.nan)
         if np.isnan(values[-1]):
             notes.append(
-                f"split {number}: {int(both.sum())} stimuli solved by both, or all at one time: left out"
+                f"split {number}: {int(solved_by_both.sum())} stimuli solved by both, or all at one time: left out"
             )
         else:
-            known.append((values[-1], *pair, split.test[both]))
+            known.append((values[-1], *pair, split.test[solved_by_both]))
     if np.isnan(values).all():
         raise MetricError(
             "in no split do model and brain solve at least three stimuli at different times: its responses do not "
             "tell the objects apart as well as people do"
         )
-    missed = sum(int(np.isnan(times).sum()) for times in solved)
-    if missed:
+    unsolved = sum(int(np.isnan(times).sum()) for times in solved)
+    if unsolved:
         notes.append(
-            f"{missed} of {sum(map(len, solved))} tested stimuli were never solved by the model: left out"
+            f"{unsolved} of {sum(map(len, solved))} tested stimuli were never solved by the model: left out"
         )
     out = xr.DataArray(np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))})
     out.attrs["notes"] = notes
@@ -126,11 +129,11 @@ def object_solution_times(
     names = np.arange(len(brain)) if ids is None or len(np.unique(ids)) < len(brain) else ids
 
     def influence() -> Influence:
-        left = np.zeros(len(brain))
+        reduced = np.zeros(len(brain))
         for value, x, y, rows in known:
             without = rank_correlation_without_each(x, y)
-            left[rows] += np.where(np.isnan(without), 0.0, without - value) / len(known)
-        return Influence({"stimulus": left_out(names, left)})
+            reduced[rows] += np.where(np.isnan(without), 0.0, without - value) / len(known)
+        return Influence({"stimulus": left_out(names, reduced)})
 
     out.attrs |= {"influence": influence, "skewed": True}
     return out

@@ -76,13 +76,13 @@ def threshold(
         "guess": guess,
     }
     people = people_thresholds(target, **fitting)
-    found = model_threshold(source, **fitting)
-    near = people.values * 0 if found.failure else nearness(found.value, people.values)
-    out = xr.DataArray(near, dims=("target",))
-    notes = [f"no threshold, counted as 0: {found.failure}"] if found.failure else []
-    if not found.determined:
+    fitted = model_threshold(source, **fitting)
+    similarity = people.values * 0 if fitted.failure else nearness(fitted.value, people.values)
+    out = xr.DataArray(similarity, dims=("target",))
+    notes = [f"no threshold, counted as 0: {fitted.failure}"] if fitted.failure else []
+    if not fitted.determined:
         notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
     out.attrs["notes"] = [*people.notes, *notes]
-    if not found.failure and people.values.size > 1:
-        out.attrs["influence"] = lambda: of_new_people_and_stimuli(people, found.value, source, **fitting)
+    if not fitted.failure and people.values.size > 1:
+        out.attrs["influence"] = lambda: of_new_people_and_stimuli(people, fitted.value, source, **fitting)
     return out

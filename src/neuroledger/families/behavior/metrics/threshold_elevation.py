@@ -92,9 +92,9 @@ def threshold_elevation(
         guess=guess,
     )
     failures = [
-        f"{name}: {found.failure}"
-        for name, found in ((baseline_condition, first), (test_condition, second))
-        if found.failure
+        f"{name}: {fitted.failure}"
+        for name, fitted in ((baseline_condition, first), (test_condition, second))
+        if fitted.failure
     ]
     out = xr.DataArray(
         people * 0 if failures else nearness(second.value / first.value, people), dims=("target",)

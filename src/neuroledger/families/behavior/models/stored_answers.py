@@ -134,5 +134,5 @@ def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswe
     return StoredAnswers(id, table.assign_coords(choice=objects.astype(str)))
 
 
-def _by_stimulus(values: np.ndarray, ids: np.ndarray, *more: str) -> xr.DataArray:
-    return xr.DataArray(values, dims=("presentation", *more), coords={"stimulus_id": ("presentation", ids)})
+def _by_stimulus(values: np.ndarray, ids: np.ndarray, *dims: str) -> xr.DataArray:
+    return xr.DataArray(values, dims=("presentation", *dims), coords={"stimulus_id": ("presentation", ids)})

@@ -150,15 +150,19 @@ def task(
                 "`people` names one of the data's conditions: it needs `conditions` and an assembly"
             )
         target = _of_people(target, tuple(conditions), people)
-    data = _widened(data, derive or {})
-    everything = data.stimuli if data.stimuli is not None else _described(data)
+    data = _add_derived_columns(data, derive or {})
+    all_stimuli = data.stimuli if data.stimuli is not None else _described(data)
     if conditions:
         parts = []
-        for name, one in conditions.items():
-            held = everything if one.stimuli is None else _named(data, one.stimuli, "condition")
+        for name, condition in conditions.items():
+            shown = (
+                all_stimuli
+                if condition.stimuli is None
+                else _extra_stimuli(data, condition.stimuli, "condition")
+            )
             part = task(
-                model, replace(data, stimuli=held, assembly=None), decide=decide, choices=choices,
-                label_column=label_column, fitting=one.fitting or fitting, test=test, visual_degrees=visual_degrees,
+                model, replace(data, stimuli=shown, assembly=None), decide=decide, choices=choices,
+                label_column=label_column, fitting=condition.fitting or fitting, test=test, visual_degrees=visual_degrees,
                 screen=screen, trials=trials, microsaccades=microsaccades,
             ).source  # fmt: skip
             parts.append(part.assign_coords(condition=("presentation", [name] * part.sizes["presentation"])))
@@ -167,52 +171,58 @@ def task(
         return Measurement(source, target, target)
     if decide == "odd_one_out":
         return _odd_one_out(
-            model, data, everything, similarity, (visual_degrees, screen), trials, alternatives
+            model, data, all_stimuli, similarity, (visual_degrees, screen), trials, alternatives
         )
     fitted = (
-        _labelled(_fitting(data, everything, fitting), label_column) if decide == "probabilities" else None
+        _labelled(_fitting(data, all_stimuli, fitting), label_column) if decide == "probabilities" else None
     )
-    trialled = target is not None and "presentation" in target.dims
-    tested = _tested(everything, target if trialled else None, test, fitted)
-    if target is not None and trialled and test is not None:
-        target = _of(target, tested)
+    has_trials = target is not None and "presentation" in target.dims
+    tested = _tested(all_stimuli, target if has_trials else None, test, fitted)
+    if target is not None and has_trials and test is not None:
+        target = _rows_of_stimuli(target, tested)
     labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
     question = Task(decide, choices=labels, label_column=label_column)
-    seen = _shown(tested, visual_degrees, screen)
-    learned = None if fitted is None else _shown(fitted, visual_degrees, screen)
+    seen = _on_screen(tested, visual_degrees, screen)
+    learned = None if fitted is None else _on_screen(fitted, visual_degrees, screen)
     if microsaccades is not None and looks(model):
         seen = in_trials(seen, microsaccades.tested)
         learned = None if learned is None else in_trials(learned, microsaccades.fitted)
     source = perform(model, question, seen, learned, trials)
-    source = _with_columns(_one_each(source, seen, model.id), seen)
+    source = _with_columns(_one_answer_each(source, seen, model.id), seen)
     if target is None:
         target = _with_stimulus(_truths(seen, label_column), seen)
         target = target if microsaccades is None else of_stimuli(target)
-    elif trialled:
+    elif has_trials:
         target = _with_stimulus(target, tested)
     source = source if microsaccades is None else of_stimuli(source)
-    _check_known(source, target)
+    _require_fitted_labels(source, target)
     if alternatives:
         source, target = _choose(source, target, alternatives)
     return Measurement(source, target, target)
 
 
-def _widened(data: Dataset, derive: Mapping[str, Derived]) -> Dataset:
+def _add_derived_columns(data: Dataset, derive: Mapping[str, Derived]) -> Dataset:
     """Add the derived columns to every stimulus table that has their source column."""
     if not derive:
         return data
 
-    def wide(stimuli: StimulusSet) -> StimulusSet:
-        added = {name: _derived(stimuli, one) for name, one in derive.items() if one.column in stimuli.table}
+    def add_columns(stimuli: StimulusSet) -> StimulusSet:
+        added = {
+            name: _derived(stimuli, rule) for name, rule in derive.items() if rule.column in stimuli.table
+        }
         return replace(stimuli, table=stimuli.table.assign(**added))
 
-    sets = {name: wide(one) for name, one in data.extra_stimuli.items()}
-    lost = [
-        one.column for one in derive.values() if data.stimuli is None or one.column not in data.stimuli.table
+    sets = {name: add_columns(extra) for name, extra in data.extra_stimuli.items()}
+    missing = [
+        rule.column
+        for rule in derive.values()
+        if data.stimuli is None or rule.column not in data.stimuli.table
     ]
-    if lost:
-        raise RequestError(f"data set {data.id!r} has no column {lost[0]!r} to derive another one from")
-    return replace(data, stimuli=None if data.stimuli is None else wide(data.stimuli), extra_stimuli=sets)
+    if missing:
+        raise RequestError(f"data set {data.id!r} has no column {missing[0]!r} to derive another one from")
+    return replace(
+        data, stimuli=None if data.stimuli is None else add_columns(data.stimuli), extra_stimuli=sets
+    )
 
 
 def _derived(stimuli: StimulusSet, rule: Derived) -> npt.NDArray[Any]:
@@ -225,15 +235,15 @@ def _derived(stimuli: StimulusSet, rule: Derived) -> npt.NDArray[Any]:
     texts = as_text(values)
     if not rule.values:
         return texts
-    lost = sorted(set(texts.tolist()) - set(rule.values))
-    if lost:
+    unknown = sorted(set(texts.tolist()) - set(rule.values))
+    if unknown:
         raise DataError(
-            f"column {rule.column!r} of {stimuli.id!r} holds {lost[0]!r}, which `values` does not name"
+            f"column {rule.column!r} of {stimuli.id!r} holds {unknown[0]!r}, which `values` does not name"
         )
     return np.asarray([rule.values[text] for text in texts.tolist()])
 
 
-def _of(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
+def _rows_of_stimuli(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
     """Select the trials of the tested stimuli."""
     rows = np.flatnonzero(locate(coordinate(target, "stimulus_id"), tested.ids) >= 0)
     if not rows.size:
@@ -244,47 +254,51 @@ def _of(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
 def _of_people(target: xr.DataArray, conditions: tuple[str, ...], people: str) -> xr.DataArray:
     """Return, for each condition, the values of ``people`` from subjects with a value in that condition."""
     columns = {name: coordinate(target, name) for name in ("condition", "subject")}
-    lost = [name for name, values in columns.items() if values is None]
-    if lost or target.ndim != 1 or target.dtype.kind != "f":
-        raise DataError(f"`people` needs one value with {lost[0] if lost else 'condition'!r} for each person")
-    under, who = (np.asarray(values).astype(str) for values in columns.values())
-    there = np.isfinite(target.values)
+    missing = [name for name, values in columns.items() if values is None]
+    if missing or target.ndim != 1 or target.dtype.kind != "f":
+        raise DataError(
+            f"`people` needs one value with {missing[0] if missing else 'condition'!r} for each person"
+        )
+    condition, subject = (np.asarray(values).astype(str) for values in columns.values())
+    finite = np.isfinite(target.values)
     rows: list[int] = []
     names: list[str] = []
     for name in conditions:
-        others = set(who[there & (under == name)])
-        both = [int(row) for row in np.flatnonzero(there & (under == people)) if who[row] in others]
-        if not both:
-            known = ", ".join(sorted(set(under)))
+        others = set(subject[finite & (condition == name)])
+        shared = [
+            int(row) for row in np.flatnonzero(finite & (condition == people)) if subject[row] in others
+        ]
+        if not shared:
+            known = ", ".join(sorted(set(condition)))
             raise DataError(
                 f"nobody has a value in both {name!r} and {people!r}; the data's conditions are {known}"
             )
-        rows += both
-        names += [name] * len(both)
+        rows += shared
+        names += [name] * len(shared)
     dim = str(target.dims[0])
     return target.isel({dim: rows}).assign_coords(condition=(dim, names))
 
 
-def _named(data: Dataset, name: str, what: str) -> StimulusSet:
+def _extra_stimuli(data: Dataset, name: str, purpose: str) -> StimulusSet:
     if name not in data.extra_stimuli:
         known = ", ".join(data.extra_stimuli) or "none"
         raise RequestError(
-            f"data set {data.id!r} has no stimulus set {name!r} for the {what}; known: {known}"
+            f"data set {data.id!r} has no stimulus set {name!r} for the {purpose}; known: {known}"
         )
     return data.extra_stimuli[name]
 
 
-def _check_known(source: xr.DataArray, target: xr.DataArray) -> None:
+def _require_fitted_labels(source: xr.DataArray, target: xr.DataArray) -> None:
     """Check that the readout can give every right answer."""
     truth = coordinate(target, "truth")
     if truth is None or "choice" not in source.dims:
         return
-    given = set(source["choice"].values.astype(str).tolist())
-    lost = sorted(set(truth.astype(str).tolist()) - given)
-    if lost:
+    choices = set(source["choice"].values.astype(str).tolist())
+    unknown = sorted(set(truth.astype(str).tolist()) - choices)
+    if unknown:
         raise DataError(
-            f"{len(lost)} of the right answers are no label that the readout was fitted to, first {lost[0]!r} "
-            f"(fitted: {', '.join(sorted(given))}): fit it on every class that is tested"
+            f"{len(unknown)} of the right answers are no label that the readout was fitted to, first {unknown[0]!r} "
+            f"(fitted: {', '.join(sorted(choices))}): fit it on every class that is tested"
         )
 
 
@@ -304,26 +318,26 @@ def _described(data: Dataset) -> StimulusSet:
     return StimulusSet(data.id, table)
 
 
-def _matching(stimuli: StimulusSet, conditions: Rows, what: str) -> StimulusSet:
+def _matching(stimuli: StimulusSet, conditions: Rows, purpose: str) -> StimulusSet:
     keep = np.ones(len(stimuli), dtype=bool)
-    for column, wanted in conditions.items():
+    for column, accepted in conditions.items():
         if column not in stimuli.table:
             raise RequestError(
-                f"stimuli {stimuli.id!r} have no column {column!r} to choose the {what} stimuli by"
+                f"stimuli {stimuli.id!r} have no column {column!r} to choose the {purpose} stimuli by"
             )
-        if isinstance(wanted, Other):
-            if wanted.differs_from not in stimuli.table:
+        if isinstance(accepted, Other):
+            if accepted.differs_from not in stimuli.table:
                 raise RequestError(
-                    f"stimuli {stimuli.id!r} have no column {wanted.differs_from!r} to compare with"
+                    f"stimuli {stimuli.id!r} have no column {accepted.differs_from!r} to compare with"
                 )
-            other = stimuli.table[wanted.differs_from].astype(str)
+            other = stimuli.table[accepted.differs_from].astype(str)
             keep &= (stimuli.table[column].astype(str) != other).to_numpy()
             continue
-        values = [str(one) for one in (wanted if isinstance(wanted, list) else [wanted])]
+        values = [str(value) for value in (accepted if isinstance(accepted, list) else [accepted])]
         keep &= stimuli.table[column].astype(str).isin(values).to_numpy()
     if not keep.any():
-        raise RequestError(f"no stimulus of {stimuli.id!r} fits the {what} conditions {conditions}")
-    return stimuli.select([id for id, kept in zip(stimuli.ids, keep, strict=True) if kept])
+        raise RequestError(f"no stimulus of {stimuli.id!r} fits the {purpose} conditions {conditions}")
+    return stimuli.select([id for id, matches in zip(stimuli.ids, keep, strict=True) if matches])
 
 
 def _fitting(data: Dataset, stimuli: StimulusSet, fitting: str | Rows | None) -> StimulusSet:
@@ -364,24 +378,24 @@ def _tested(
         chosen = stimuli.select([str(id) for id in encode(coordinate(target, "stimulus_id")).labels])
     else:
         chosen = stimuli.select([id for id in stimuli.ids if id not in used])
-    both = [id for id in chosen.ids if id in used]
+    overlap = [id for id in chosen.ids if id in used]
     if fitted is not None and not same:
-        both = _same_files(fitted, chosen)
-    if both:
-        raise RequestError(f"{len(both)} stimuli are both fitted on and tested, first {both[0]!r}")
+        overlap = _same_files(fitted, chosen)
+    if overlap:
+        raise RequestError(f"{len(overlap)} stimuli are both fitted on and tested, first {overlap[0]!r}")
     return chosen
 
 
 def _same_files(fitted: StimulusSet, chosen: StimulusSet) -> list[str]:
     """Return the ids in ``chosen`` whose files have the same content as a file in ``fitted``."""
     digests = []
-    for one in (fitted, chosen):
-        if one.archive is None and one.contents is None:
+    for stimuli in (fitted, chosen):
+        if stimuli.archive is None and stimuli.contents is None:
             return []
         _ = (
-            one.content_sha256
+            stimuli.content_sha256
         )  # computes and stores the hash of every file, also for the store of activations
-        digests.append([one.digests[name] for name in one.table["filename"].astype(str)])
+        digests.append([stimuli.digests[name] for name in stimuli.table["filename"].astype(str)])
     known = set(digests[0])
     return [id for id, digest in zip(chosen.ids, digests[1], strict=True) if digest in known]
 
@@ -399,13 +413,13 @@ def _labels(
     return tuple(sorted({str(value) for value in truth}))
 
 
-def _shown(stimuli: StimulusSet, visual_degrees: float | None, screen: Screen) -> StimulusSet:
+def _on_screen(stimuli: StimulusSet, visual_degrees: float | None, screen: Screen) -> StimulusSet:
     if "filename" not in stimuli.table:
         return stimuli
     return spanning(stimuli, visual_degrees, screen)
 
 
-def _one_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
+def _one_answer_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
     """Return one answer per stimulus, in the order of the stimuli, without a choice dimension of length 1."""
     if "choice" in source.dims and source.sizes["choice"] == 1:
         source = source.isel(choice=0, drop=True)
@@ -445,12 +459,12 @@ def _with_columns(source: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
 
 def _with_stimulus(target: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
     """Add the columns of the stimulus table to the trials."""
-    shown = stimuli.table.drop(columns=["filename"], errors="ignore")
-    free = [str(name) for name in shown.columns if name not in target.coords and name not in target.dims]
+    table = stimuli.table.drop(columns=["filename"], errors="ignore")
+    free = [str(name) for name in table.columns if name not in target.coords and name not in target.dims]
     rows = locate(coordinate(target, "stimulus_id"), stimuli.ids)
     if not free or (rows < 0).any():
         return target
-    return target.assign_coords({name: ("presentation", shown[name].to_numpy()[rows]) for name in free})
+    return target.assign_coords({name: ("presentation", table[name].to_numpy()[rows]) for name in free})
 
 
 def _truths(stimuli: StimulusSet, column: str) -> xr.DataArray:
@@ -467,7 +481,7 @@ def _choose(
     """Return the answer to each pair of stimulus and alternatives, and the trials with ids that contain both."""
     if "choice" not in source.dims:
         raise RequestError("a choice between alternatives needs `decide: probabilities`")
-    labels = np.sort(np.stack([_offered(target, name) for name in alternatives], axis=1), axis=1)
+    labels = np.sort(np.stack([_offered_alternative(target, name) for name in alternatives], axis=1), axis=1)
     ids = np.asarray(target["stimulus_id"].values).astype(str)
     keys = np.asarray([SEPARATOR.join((id, *row)) for id, row in zip(ids, labels, strict=True)])
     distinct, first = np.unique(keys, return_index=True)
@@ -481,7 +495,7 @@ def _choose(
     return chosen, target.assign_coords(stimulus_id=("presentation", keys))
 
 
-def _offered(target: xr.DataArray, name: str) -> npt.NDArray[Any]:
+def _offered_alternative(target: xr.DataArray, name: str) -> npt.NDArray[Any]:
     values = coordinate(target, name)
     if values is None:
         raise DataError(f"trials have no coordinate {name!r} with what is on offer")
@@ -495,13 +509,13 @@ def _odd_one_out(
     similarity: Literal["dot", "cosine"],
     span: tuple[float | None, Screen],
     trials: int,
-    named: tuple[str, ...],
+    alternatives: tuple[str, ...],
 ) -> Measurement:
     target = data.assembly
     if target is None:
         raise DataError(f"data set {data.id!r} has no trials of people, and with them no triplets")
-    if named:
-        parts = [_offered(target, name) for name in named]
+    if alternatives:
+        parts = [_offered_alternative(target, name) for name in alternatives]
         target = target.assign_coords(
             stimulus_id=("presentation", [SEPARATOR.join(row) for row in zip(*parts, strict=True)])
         )
@@ -511,7 +525,7 @@ def _odd_one_out(
     ids = sorted({id for triplet in triplets for id in triplet})
     question = Task("odd_one_out", similarity=similarity, triplets=triplets)
     known = stimuli if data.stimuli is not None else StimulusSet(data.id, pd.DataFrame({"stimulus_id": ids}))
-    source = perform(model, question, _shown(known.select(ids), *span), None, trials)
+    source = perform(model, question, _on_screen(known.select(ids), *span), None, trials)
     if "choice" in source.dims:
         source = source.isel(choice=0, drop=True)
     return Measurement(source, target, target)

@@ -180,20 +180,22 @@ def threshold(
     the overall accuracy is below ``required``, if fewer than a third of the points precede the decline, if the fit
     explains less than .4 of the variance, or if the threshold is beyond the measured points.
     """
-    none = Threshold(np.nan, np.nan)
+    undefined = Threshold(np.nan, np.nan)
     if correct.mean() < required:
-        return none._replace(failure=f"accuracy {correct.mean():.3f} is below the required {required:g}")
+        return undefined._replace(failure=f"accuracy {correct.mean():.3f} is below the required {required:g}")
     levels, rates = accuracies(x, correct)
-    x_before, y_before, enough = before_decline(levels, rates)
-    if not enough:
-        return none._replace(failure="accuracy falls with the independent variable")
+    x_before, y_before, rises = before_decline(levels, rates)
+    if not rises:
+        return undefined._replace(failure="accuracy falls with the independent variable")
     fitted = fit(x_before, y_before, search=search, guess=guess)
     if not fitted.r2 >= LEAST_R2:
-        return none._replace(failure=f"the psychometric function explains {fitted.r2:.2f} of the variance")
+        return undefined._replace(
+            failure=f"the psychometric function explains {fitted.r2:.2f} of the variance"
+        )
     at = float((fitted(levels[-1]) + fitted(levels[0])) / 2) if accuracy == "inflection" else float(accuracy)
     value = fitted.inverse(at)
     if np.isnan(value) or value > x_before[-1]:
-        return none._replace(
+        return undefined._replace(
             accuracy=at, failure=f"accuracy {at:.3f} is not reached within the points measured"
         )
     return Threshold(value, at, determined=fitted.determined)

@@ -84,20 +84,32 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
     """
     subject = coordinate(target, "subject", "subject_id") if isinstance(target, xr.DataArray) else None
     if subject is None or "presentation" not in target.dims:
-        given = values_of_people(target, error=error)
-        return Measured(given, [], [str(i) for i in range(given.size)])
+        values = values_of_people(target, error=error)
+        return Measured(values, [], [str(i) for i in range(values.size)])
     people = encode(subject)
-    found = [
+    thresholds = [
         model_threshold(target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting)
         for place in range(len(people.labels))
     ]
-    kept = [one for one in found if not one.failure]
-    lost = [f"{name}: {one.failure}" for name, one in zip(people.labels, found, strict=True) if one.failure]
-    if not kept:
-        raise error(f"nobody has a threshold ({'; '.join(lost[:2])})")
-    notes = [f"{len(lost)} people without a threshold were left out ({'; '.join(lost[:3])})"] if lost else []
-    named = [str(name) for name, one in zip(people.labels, found, strict=True) if not one.failure]
-    return Measured(values_of_people([one.value for one in kept], error=error), notes, named)
+    determined = [threshold for threshold in thresholds if not threshold.failure]
+    failures = [
+        f"{name}: {threshold.failure}"
+        for name, threshold in zip(people.labels, thresholds, strict=True)
+        if threshold.failure
+    ]
+    if not determined:
+        raise error(f"nobody has a threshold ({'; '.join(failures[:2])})")
+    notes = (
+        [f"{len(failures)} people without a threshold were left out ({'; '.join(failures[:3])})"]
+        if failures
+        else []
+    )
+    names = [
+        str(name) for name, threshold in zip(people.labels, thresholds, strict=True) if not threshold.failure
+    ]
+    return Measured(
+        values_of_people([threshold.value for threshold in determined], error=error), notes, names
+    )
 
 
 def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> Floats:
@@ -158,16 +170,16 @@ def _by_condition(
     if subject is None:
         raise error("thresholds of two conditions need the coordinate 'subject', to know whose they are")
     values = np.asarray(target.values, dtype=np.float64).ravel()
-    held = {}
+    thresholds = {}
     for name in names:
         rows = np.flatnonzero((condition == name) & np.isfinite(values))
-        held[name] = dict(zip(subject[rows].astype(str).tolist(), values[rows].tolist(), strict=True))
-        if not held[name]:
+        thresholds[name] = dict(zip(subject[rows].astype(str).tolist(), values[rows].tolist(), strict=True))
+        if not thresholds[name]:
             raise error(
                 f"people's thresholds have no condition {name!r}; known: {', '.join(sorted(set(condition)))}"
             )
-    both = [person for person in held[names[0]] if person in held[names[1]]]
-    return {name: np.asarray([held[name][person] for person in both]) for name in names}
+    shared = [person for person in thresholds[names[0]] if person in thresholds[names[1]]]
+    return {name: np.asarray([thresholds[name][person] for person in shared]) for name in names}
 
 
 def nearness(value: float, targets: Floats) -> Floats:
@@ -181,8 +193,8 @@ def of_new_people_and_stimuli(people: Measured, value: float, source: Any, **fit
     Leaving out any of the trials with the same stimulus intensity and outcome gives the same threshold, so each such group
     is fitted once.
     """
-    near = nearness(value, people.values)
-    factors = {"subject": moved(people.names, (near - near.mean()) / near.size)}
+    similarity = nearness(value, people.values)
+    factors = {"subject": moved(people.names, (similarity - similarity.mean()) / similarity.size)}
     x = coordinate(source, fitting["independent_variable"]) if isinstance(source, xr.DataArray) else None
     if x is not None and source.ndim and x.size > 1:
         right = np.asarray(correctness(source), dtype=bool)
@@ -191,8 +203,8 @@ def of_new_people_and_stimuli(people: Measured, value: float, source: Any, **fit
         )
         without = np.empty(pairs.shape[1])
         for at, row in enumerate(first):
-            left = model_threshold(source.isel(presentation=np.delete(np.arange(x.size), row)), **fitting)
-            without[at] = np.nan if left.failure else nearness(left.value, people.values).mean()
+            refitted = model_threshold(source.isel(presentation=np.delete(np.arange(x.size), row)), **fitting)
+            without[at] = np.nan if refitted.failure else nearness(refitted.value, people.values).mean()
         ids = coordinate(source, "stimulus_id")
         factors["stimulus"] = left_out(np.arange(x.size) if ids is None else ids, without[codes.ravel()])
     return Influence(factors)
@@ -202,8 +214,8 @@ def of_new_people(people: Measured, procedure: Literal["each", "brainscore"]) ->
     """Return the influence of people on their mean nearness, by leaving each out; None for Brain-Score's procedure."""
     if procedure != "each" or people.values.size < 3:
         return None
-    every = range(people.values.size)
-    without = [leave_one_out(np.delete(people.values, i), procedure="each").mean() for i in every]
+    indices = range(people.values.size)
+    without = [leave_one_out(np.delete(people.values, i), procedure="each").mean() for i in indices]
     return Influence({"subject": left_out(people.names, np.array(without))})
 
 

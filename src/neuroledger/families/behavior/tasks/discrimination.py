@@ -48,10 +48,10 @@ def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Indices, In
 @lru_cache(maxsize=4)
 def _orders(n: int, repetitions: int, seed: int) -> tuple[Indices, ...]:
     """Return the shuffles, cached because a metric, its ceiling and every further model divide the same trials."""
-    found = tuple(_shuffled(n, repetitions, seed))
-    for order in found:
+    orders = tuple(_shuffled(n, repetitions, seed))
+    for order in orders:
         order.flags.writeable = False
-    return found
+    return orders
 
 
 def _shuffled(n: int, repetitions: int, seed: int) -> Iterator[Indices]:
@@ -115,10 +115,10 @@ def group_mean(values: Floats, group: Indices, n_groups: int) -> Floats:
     total = np.zeros((n_groups, values.shape[1]))
     count = np.zeros((n_groups, values.shape[1]))
     order = np.argsort(group, kind="stable")
-    there, starts = np.unique(group[order], return_index=True)
-    if there.size:
-        total[there] = np.add.reduceat(np.where(present, values, 0.0)[order], starts, axis=0)
-        count[there] = np.add.reduceat(present[order], starts, axis=0, dtype=np.float64)
+    groups, starts = np.unique(group[order], return_index=True)
+    if groups.size:
+        total[groups] = np.add.reduceat(np.where(present, values, 0.0)[order], starts, axis=0)
+        count[groups] = np.add.reduceat(present[order], starts, axis=0, dtype=np.float64)
     mean = np.full_like(total, np.nan)
     np.divide(total, count, out=mean, where=count > 0)
     return mean
@@ -187,18 +187,18 @@ def of_new_images(
 
     An image affects its own row, the false alarms of other objects' images, and the means that are subtracted.
     """
-    of = _of_weighted_images if level == "image" else _of_weighted_objects
-    again = [of(one, other, truth, distractors, normalise) for one, other in rates]
-    stretch, whole = 1.0, np.zeros(len(again))
+    make_correlation = _of_weighted_images if level == "image" else _of_weighted_objects
+    correlations = [make_correlation(first, second, truth, distractors, normalise) for first, second in rates]
+    stretch, whole = 1.0, np.zeros(len(correlations))
     if normalise or level == "object":  # only images within an object are random, and they are few
-        few, all_ = float(np.median(np.bincount(truth)[np.unique(truth)])), len(images)
-        if few > 1:
-            stretch = float(np.sqrt((few + 1) / (few - 1) / ((all_ + 1) / (all_ - 1))))
-        whole = np.array([each(np.ones((1, all_)))[0] for each in again])
+        per_object, total = float(np.median(np.bincount(truth)[np.unique(truth)])), len(images)
+        if per_object > 1:
+            stretch = float(np.sqrt((per_object + 1) / (per_object - 1) / ((total + 1) / (total - 1))))
+        whole = np.array([correlation(np.ones((1, total)))[0] for correlation in correlations])
 
     def values(weights: Mapping[str, Floats]) -> Floats:
-        found = np.stack([each(weights["stimulus"]) for each in again])
-        return np.asarray((whole[:, None] + stretch * (found - whole[:, None])).mean(axis=0))
+        scores = np.stack([correlation(weights["stimulus"]) for correlation in correlations])
+        return np.asarray((whole[:, None] + stretch * (scores - whole[:, None])).mean(axis=0))
 
     return reweighted({"stimulus": images}, values)
 
@@ -207,13 +207,13 @@ Correlation = Callable[[Floats], Floats]
 
 
 def _of_weighted_objects(
-    one: Floats, other: Floats, truth: Indices, distractors: str, _: bool
+    first: Floats, second: Floats, truth: Indices, distractors: str, _: bool
 ) -> Correlation:
     """Return the correlation of object patterns, (draw,), as a function of image weights (draw, image)."""
 
-    def again(weights: Floats) -> Floats:
+    def correlation(weights: Floats) -> Floats:
         sides = []
-        for rates in (one, other):
+        for rates in (first, second):
             known = _weighted_means(rates, truth, weights)
             with np.errstate(invalid="ignore"):
                 values = np.clip(ndtri(1.0 - known.transpose(0, 2, 1)) - ndtri(known), -LIMIT, LIMIT)
@@ -226,7 +226,7 @@ def _of_weighted_objects(
         return np.array([pearson(x[known], y[known]) for x, y in zip(*sides, strict=True)
                          for known in (~(np.isnan(x) | np.isnan(y)),)])  # fmt: skip
 
-    return again
+    return correlation
 
 
 def _weighted_means(rates: Floats, truth: Indices, weights: Floats) -> Floats:
@@ -234,16 +234,16 @@ def _weighted_means(rates: Floats, truth: Indices, weights: Floats) -> Floats:
     count = rates.shape[1]
     present = ~np.isnan(rates)
     filled = np.where(present, rates, 0.0)
-    found = np.full((len(weights), count, count), np.nan)
+    means = np.full((len(weights), count, count), np.nan)
     for group in range(count):
         rows = np.flatnonzero(truth == group)
         total, weight = (weights[:, rows] @ table[rows] for table in (filled, present.astype(np.float64)))
-        np.divide(total, weight, out=found[:, group], where=weight > 0)
-    return found
+        np.divide(total, weight, out=means[:, group], where=weight > 0)
+    return means
 
 
 def _of_weighted_images(
-    one: Floats, other: Floats, truth: Indices, distractors: str, normalise: bool
+    first: Floats, second: Floats, truth: Indices, distractors: str, normalise: bool
 ) -> Correlation:
     """Return the correlation of image patterns, (draw,), as a function of image weights (draw, image).
 
@@ -252,34 +252,34 @@ def _of_weighted_images(
     """
     patterns = [
         pattern(rates, truth, level="image", distractors=distractors, normalise=normalise)
-        for rates in (one, other)
+        for rates in (first, second)
     ]
     known = ~(np.isnan(patterns[0]) | np.isnan(patterns[1]))
     x, y = (np.where(known, values, 0.0) for values in patterns)
     x, y = (np.where(known, values - values.sum() / max(int(known.sum()), 1), 0.0) for values in (x, y))
     tables = np.stack([known.astype(np.float64), x, y, x * x, y * y, x * y])
-    groups = [np.flatnonzero(truth == group) for group in range(one.shape[1])]
-    alarms = [group_mean(rates, truth, rates.shape[1]) for rates in (one, other)]
+    groups = [np.flatnonzero(truth == group) for group in range(first.shape[1])]
+    alarms = [group_mean(rates, truth, rates.shape[1]) for rates in (first, second)]
 
     def moves(weights: Floats, sums: Floats) -> list[Floats]:
         if normalise:
             weight = np.where(sums[0] > 0, sums[0], 1.0)
             return [part / weight for part in (sums[1], sums[2])]
-        found = []
-        for rates, before in zip((one, other), alarms, strict=True):
+        shifts = []
+        for rates, alarm in zip((first, second), alarms, strict=True):
             with np.errstate(invalid="ignore"):
-                moved = np.nan_to_num(
-                    ndtri(_weighted_means(rates, truth, weights)) - ndtri(before), posinf=0, neginf=0
+                shift = np.nan_to_num(
+                    ndtri(_weighted_means(rates, truth, weights)) - ndtri(alarm), posinf=0, neginf=0
                 )
-            moved = moved.transpose(
+            shift = shift.transpose(
                 0, 2, 1
             )  # of choice's false alarms with the object: (draw, object, choice)
             if distractors == "mean":
-                moved = moved.sum(axis=2, keepdims=True) / max(1, moved.shape[2] - 1)
-            found.append(moved)
-        return found
+                shift = shift.sum(axis=2, keepdims=True) / max(1, shift.shape[2] - 1)
+            shifts.append(shift)
+        return shifts
 
-    def again(weights: Floats) -> Floats:
+    def correlation(weights: Floats) -> Floats:
         sums = np.stack(
             [np.stack([weights[:, rows] @ table[rows] for rows in groups], axis=1) for table in tables]
         )
@@ -293,4 +293,4 @@ def _of_weighted_images(
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((txy - tx * ty / n) / np.sqrt((txx - tx**2 / n) * (tyy - ty**2 / n)))
 
-    return again
+    return correlation

@@ -87,10 +87,10 @@ def parse(text: str) -> Formula:
     places: list[tuple[str, str]] = []
 
     def place(match: re.Match[str]) -> str:
-        found = (match[1], match[2].strip())
-        if found not in places:
-            places.append(found)
-        return f" place_{places.index(found)} "
+        parsed = (match[1], match[2].strip())
+        if parsed not in places:
+            places.append(parsed)
+        return f" place_{places.index(parsed)} "
 
     plain = PLACE.sub(place, text)
     if stray := re.search(r"[;%]", plain):
@@ -116,10 +116,10 @@ def _kind(node: ast.expr, text: str, places: int, depth: int) -> bool:
     if depth > DEEPEST:
         raise MetricError(f"formula {text!r} is nested deeper than {DEEPEST} levels")
 
-    def inner(of: ast.expr, *, logical: bool) -> None:
-        if _kind(of, text, places, depth + 1) != logical:
-            wanted = "a comparison" if logical else "a number"
-            raise MetricError(f"formula {text!r}: {ast.unparse(of)!r} must be {wanted}")
+    def require(operand: ast.expr, *, logical: bool) -> None:
+        if _kind(operand, text, places, depth + 1) != logical:
+            expected = "a comparison" if logical else "a number"
+            raise MetricError(f"formula {text!r}: {ast.unparse(operand)!r} must be {expected}")
 
     match node:
         case ast.Constant(value=bool()):
@@ -129,28 +129,30 @@ def _kind(node: ast.expr, text: str, places: int, depth: int) -> bool:
         case ast.Name(id=name) if re.fullmatch(r"place_\d+", name) and int(name[6:]) < places:
             return False
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            inner(operand, logical=False)
+            require(operand, logical=False)
             return False
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner(operand, logical=True)
+            require(operand, logical=True)
             return True
         case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
-            inner(left, logical=False)
-            inner(right, logical=False)
+            require(left, logical=False)
+            require(right, logical=False)
             return False
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in COMPARED for op in ops):
-            for one in (left, *others):
-                inner(one, logical=False)
+            for side in (left, *others):
+                require(side, logical=False)
             return True
         case ast.BoolOp(values=parts):
             for part in parts:
-                inner(part, logical=True)
+                require(part, logical=True)
             return True
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
-            if len(arguments) != FUNCTIONS[name][0] or any(isinstance(one, ast.Starred) for one in arguments):
+            if len(arguments) != FUNCTIONS[name][0] or any(
+                isinstance(argument, ast.Starred) for argument in arguments
+            ):
                 raise MetricError(f"formula {text!r}: {name} takes {FUNCTIONS[name][0]} arguments")
-            for one in arguments:
-                inner(one, logical=False)
+            for argument in arguments:
+                require(argument, logical=False)
             return False
         case _:
             pass
@@ -169,30 +171,30 @@ def _value(
         case ast.Name(id=name):
             place = places[int(name[6:])]
             if place not in values:
-                shown = {f"({region};%{condition}%)": None for region, condition in values}
-                near = difflib.get_close_matches(f"({place[0]};%{place[1]}%)", list(shown), 2, 0.5)
+                available = {f"({region};%{condition}%)": None for region, condition in values}
+                near = difflib.get_close_matches(f"({place[0]};%{place[1]}%)", list(available), 2, 0.5)
                 hint = (
                     f"did you mean {' or '.join(near)}?"
                     if near
-                    else f"there are {', '.join(list(shown)[:8])}"
+                    else f"there are {', '.join(list(available)[:8])}"
                 )
                 raise MetricError(f"no value for ({place[0]};%{place[1]}%): {hint}")
             return values[place]
         case ast.UnaryOp(op=op, operand=operand):
-            found = _value(operand, places, values)
+            result = _value(operand, places, values)
             if isinstance(op, ast.Not):
-                return np.logical_not(found)
-            return -found if isinstance(op, ast.USub) else found
+                return np.logical_not(result)
+            return -result if isinstance(op, ast.USub) else result
         case ast.BinOp(left=left, op=op, right=right):
             return BINARY[type(op)](_value(left, places, values), _value(right, places, values))
         case ast.Compare(left=left, ops=ops, comparators=others):
-            chain = [_value(one, places, values) for one in (left, *others)]
+            chain = [_value(part, places, values) for part in (left, *others)]
             pairs = zip(ops, chain[:-1], chain[1:], strict=True)
             return reduce(np.logical_and, [COMPARED[type(op)](a, b) for op, a, b in pairs])
         case ast.BoolOp(op=op, values=parts):
-            found = [_value(part, places, values) for part in parts]
-            return reduce(np.logical_and if isinstance(op, ast.And) else np.logical_or, found)
+            result = [_value(part, places, values) for part in parts]
+            return reduce(np.logical_and if isinstance(op, ast.And) else np.logical_or, result)
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return FUNCTIONS[name][1](*(_value(one, places, values) for one in arguments))
+            return FUNCTIONS[name][1](*(_value(argument, places, values) for argument in arguments))
         case _:
             raise MetricError("a node that `parse` refuses")

@@ -26,10 +26,10 @@ def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Fl
         if not reached.size:
             continue
         hit = int(reached[0])
-        before = np.flatnonzero(curve[:hit] < threshold)
+        below = np.flatnonzero(curve[:hit] < threshold)
         out[row] = times[hit]
-        if before.size:
-            last = int(before[np.argmax(curve[before])])
+        if below.size:
+            last = int(below[np.argmax(curve[below])])
             share = (threshold - curve[last]) / (curve[hit] - curve[last])
             out[row] = times[last] + share * (times[hit] - times[last])
     return out
@@ -48,35 +48,35 @@ def softmax_readout(
 
     mean, deviation = train.mean(axis=0), train.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
-    x, held = (train - mean) / scale, (test - mean) / scale
-    if x.shape[1] > x.shape[0]:
-        x, held = _in_their_span(x, held)
-    ones, more = np.ones((len(x), 1)), np.ones((len(held), 1))
+    z_train, z_test = (train - mean) / scale, (test - mean) / scale
+    if z_train.shape[1] > z_train.shape[0]:
+        z_train, z_test = _project_on_span(z_train, z_test)
+    ones, test_ones = np.ones((len(z_train), 1)), np.ones((len(z_test), 1))
     model = LogisticRegression(
-        C=1 / (penalty * len(x)), fit_intercept=False, solver="lbfgs", tol=1e-8, max_iter=2000
-    ).fit(np.hstack([x, ones]), labels)
-    found = model.predict_proba(np.hstack([held, more]))
-    return np.asarray(found, dtype=np.float64), np.asarray(model.classes_)
+        C=1 / (penalty * len(z_train)), fit_intercept=False, solver="lbfgs", tol=1e-8, max_iter=2000
+    ).fit(np.hstack([z_train, ones]), labels)
+    probabilities = model.predict_proba(np.hstack([z_test, test_ones]))
+    return np.asarray(probabilities, dtype=np.float64), np.asarray(model.classes_)
 
 
 def rank_correlation_without_each(x: Floats, y: Floats) -> Floats:
     """Return the Spearman correlation of two arrays with each position left out in turn, (position,); NaN if constant."""
     ranks = rankdata(x), rankdata(y)
-    count, found = len(x), np.empty(len(x))
+    count, correlations = len(x), np.empty(len(x))
     for start in range(0, count, BLOCK):
         rows = np.arange(start, min(start + BLOCK, count))
-        kept = np.arange(count) != rows[:, None]
+        others = np.arange(count) != rows[:, None]
         # Removing a value lowers larger ranks by one and equal ranks by one half.
         parts = [r - (r > r[rows, None]) - (r == r[rows, None]) / 2 for r in ranks]
-        a, b = (np.where(kept, part - count / 2, 0.0) for part in parts)
+        a, b = (np.where(others, part - count / 2, 0.0) for part in parts)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found[rows] = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
-    return found
+            correlations[rows] = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+    return correlations
 
 
-def _in_their_span(x: Floats, held: Floats) -> tuple[Floats, Floats]:
+def _project_on_span(x: Floats, test: Floats) -> tuple[Floats, Floats]:
     """Rotate both parts to the principal axes of ``x``, computed from its Gram matrix; inner products are preserved."""
     variance, axes = np.linalg.eigh(x @ x.T)
-    kept = variance > NEGLIGIBLE * variance[-1]
-    length = np.sqrt(variance[kept])
-    return axes[:, kept] * length, (held @ x.T) @ (axes[:, kept] / length)
+    large = variance > NEGLIGIBLE * variance[-1]
+    length = np.sqrt(variance[large])
+    return axes[:, large] * length, (test @ x.T) @ (axes[:, large] / length)

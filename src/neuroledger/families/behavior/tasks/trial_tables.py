@@ -61,9 +61,11 @@ def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
     # Counted over all files, because a session may contain only one of several conditions.
     several = table.groupby("experiment")["condition"].transform("nunique") > 1
     table["condition"] = table["condition"].where(several, "all")
-    shown = table.groupby(["experiment", "subject", "stimulus_id"])["condition"].transform("nunique")
-    again = (shown > 1).groupby(table["experiment"]).transform("any")
-    table["stimulus_id"] = table["stimulus_id"].where(~again, table["stimulus_id"] + "@" + table["condition"])
+    conditions = table.groupby(["experiment", "subject", "stimulus_id"])["condition"].transform("nunique")
+    repeated = (conditions > 1).groupby(table["experiment"]).transform("any")
+    table["stimulus_id"] = table["stimulus_id"].where(
+        ~repeated, table["stimulus_id"] + "@" + table["condition"]
+    )
     text = ("stimulus_id", "subject", "condition", "truth", "texture")
     coords = {name: ("presentation", table[name].to_numpy(dtype=str)) for name in text}
     numbers = {name: ("presentation", table[name].to_numpy(dtype=np.int64)) for name in ("session", "trial")}

@@ -82,32 +82,32 @@ def read_trials(
     if choices.size < 2:
         raise error(f"{choices.size} trials: an object task needs trials of people to compare with")
     columns = {}
-    for name, others in {
+    for name, alternatives in {
         "stimulus_id": (),
         "sample_obj": (),
         "dist_obj": (),
         "truth": ("sample_obj",),
     }.items():
-        found = coordinate(assembly, name, *others)
-        if found is None or found.size != choices.size:
+        values = coordinate(assembly, name, *alternatives)
+        if values is None or values.size != choices.size:
             raise error(
                 f"trials have no coordinate {name!r}; each trial needs stimulus_id, sample_obj, dist_obj"
             )
-        columns[name] = found
+        columns[name] = values
     # NumPy compares text without Python's lock, so the offered objects are encoded in parallel with the image ids.
-    offer = pool().submit(_offer, choices, columns)
+    offer = pool().submit(_encode_offer, choices, columns)
     ids = encode(columns["stimulus_id"])
     coded = _objects(choices, columns, ids, offer.result())
     if objects is None:
         objects = encode(
-            np.concatenate([np.asarray(one.labels, dtype=object) for one in coded.values()])
+            np.concatenate([np.asarray(column.labels, dtype=object) for column in coded.values()])
         ).labels
-    codes = {name: _into(one, objects, name, error) for name, one in coded.items()}
+    codes = {name: _codes_in(column, objects, name, error) for name, column in coded.items()}
     truth = codes["truth"][first_rows(ids.codes, len(ids.labels))]
-    torn = np.flatnonzero(truth[ids.codes] != codes["truth"])
-    if torn.size:
+    inconsistent = np.flatnonzero(truth[ids.codes] != codes["truth"])
+    if inconsistent.size:
         raise error(
-            f"image {ids.labels[ids.codes[torn[0]]]!r} has trials with different truths; correct the trials"
+            f"image {ids.labels[ids.codes[inconsistent[0]]]!r} has trials with different truths; correct the trials"
         )
     return ObjectTrials(
         ids.codes,
@@ -120,7 +120,7 @@ def read_trials(
     )
 
 
-def _offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, Booleans | None]:
+def _encode_offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, Booleans | None]:
     """Return the encoded distractors, and where the sample was chosen (``None`` if some choice is neither object)."""
     sample, other = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "dist_obj"))
     return encode(columns["dist_obj"]), _chosen(words(choices), sample, other)
@@ -135,26 +135,26 @@ def _objects(
     offered objects. Checking this is much faster than encoding each column, which is done only if a check fails.
     """
     distractor, right = offer
-    plain = {"dist_obj": distractor}
-    sample, shown = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "truth"))
+    encoded = {"dist_obj": distractor}
+    sample, truth = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "truth"))
     if sample is not None:
         first = first_rows(ids.codes, len(ids.labels))
         if np.array_equal(sample[first].take(ids.codes, axis=0), sample):
             distinct = encode(columns["sample_obj"][first])
-            plain["sample_obj"] = Coded(distinct.codes[ids.codes], distinct.labels)
-    if "sample_obj" not in plain:
-        plain["sample_obj"] = encode(columns["sample_obj"])
-    same = shown is not None and sample is not None and np.array_equal(shown, sample)
-    plain["truth"] = plain["sample_obj"] if same else encode(columns["truth"])
+            encoded["sample_obj"] = Coded(distinct.codes[ids.codes], distinct.labels)
+    if "sample_obj" not in encoded:
+        encoded["sample_obj"] = encode(columns["sample_obj"])
+    same = truth is not None and sample is not None and np.array_equal(truth, sample)
+    encoded["truth"] = encoded["sample_obj"] if same else encode(columns["truth"])
     if right is None:
-        plain["choice"] = encode(choices)
+        encoded["choice"] = encode(choices)
     else:
-        labels = encode(np.concatenate([plain["sample_obj"].labels, distractor.labels])).labels
-        one, two = (
-            _moved(plain[name], locate(plain[name].labels, labels)) for name in ("sample_obj", "dist_obj")
+        labels = encode(np.concatenate([encoded["sample_obj"].labels, distractor.labels])).labels
+        sample_codes, distractor_codes = (
+            _moved(encoded[name], locate(encoded[name].labels, labels)) for name in ("sample_obj", "dist_obj")
         )
-        plain["choice"] = Coded(np.where(right, one, two), labels)
-    return plain
+        encoded["choice"] = Coded(np.where(right, sample_codes, distractor_codes), labels)
+    return encoded
 
 
 def _moved(coded: Coded, places: Indices) -> Indices:
@@ -162,20 +162,20 @@ def _moved(coded: Coded, places: Indices) -> Indices:
     return coded.codes if np.array_equal(places, np.arange(len(places))) else places[coded.codes]
 
 
-def _chosen(chosen: Words, sample: Words, other: Words) -> Booleans | None:
+def _chosen(chosen: Words, sample: Words, distractor: Words) -> Booleans | None:
     """Return where the sample was chosen, or ``None`` if some choice is not one of the two offered objects."""
-    if chosen is None or sample is None or other is None:
+    if chosen is None or sample is None or distractor is None:
         return None
-    if not chosen.shape == sample.shape == other.shape:
+    if not chosen.shape == sample.shape == distractor.shape:
         return None
-    apart = chosen[:, 0] ^ sample[:, 0]
+    differs = chosen[:, 0] ^ sample[:, 0]
     for column in range(1, chosen.shape[1]):
-        apart |= chosen[:, column] ^ sample[:, column]
-    rows = np.flatnonzero(apart)
-    return apart == 0 if np.array_equal(chosen.take(rows, axis=0), other.take(rows, axis=0)) else None
+        differs |= chosen[:, column] ^ sample[:, column]
+    rows = np.flatnonzero(differs)
+    return differs == 0 if np.array_equal(chosen.take(rows, axis=0), distractor.take(rows, axis=0)) else None
 
 
-def _into(coded: Coded, objects: Any, column: str, error: type[MetricError]) -> Indices:
+def _codes_in(coded: Coded, objects: Any, column: str, error: type[MetricError]) -> Indices:
     places = locate(coded.labels, objects)
     if (places < 0).any():
         absent = ", ".join(map(repr, coded.labels[places < 0][:3].tolist()))
