@@ -159,7 +159,7 @@ def clearly_better(
     variances = {name: _between(samples) for name, samples in draws.items()}
     factors = [name for name in names if CROSS not in name]
     # Fewer degrees of freedom where few strong items dominate: the largest of many differences depends on far tails.
-    items = {name: min((s.items | s.sure).get(name, 1 << 30) for s in spreads) for name in factors}
+    items = {name: min({**s.items, **s.sure}.get(name, 1 << 30) for s in spreads) for name in factors}
     error = np.sqrt(combined(variances))
     degrees = freedom({name: variances[name] for name in factors}, items)
     whole = np.sum([draws[name] for name in factors], axis=0)
