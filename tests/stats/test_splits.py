@@ -177,7 +177,7 @@ def test_splits_that_are_given_are_row_numbers_or_masks():
 @pytest.mark.parametrize(
     ("pairs", "reason"),
     [
-        ([], "`splits` holds no split"),
+        ([], "`splits` contains no split"),
         ([([0], [1]), ([0], [])], r"splits\[1\]: the test part is not a list of row numbers"),
         ([([], [1])], r"splits\[0\]: the train part is not a list"),
         ([([0.5], [1])], "the train part is not a list"),

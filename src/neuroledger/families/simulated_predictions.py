@@ -72,7 +72,7 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         raise MetricError("no generative model of these predictions is known: they need two classes at least")
     if len(np.unique(answers)) == 1 and len(np.unique(truth)) > 1:
         raise MetricError(
-            f"all {len(answers)} predictions are {answers[0]!r}: whoever gives them tells nothing apart"
+            f"all {len(answers)} predictions are {answers[0]!r}: this model distinguishes nothing"
         )
     right, count = np.bincount(codes, answers == truth), np.bincount(codes)
     odds = np.log((right.sum() + 0.5) / (len(truth) - right.sum() + 0.5))

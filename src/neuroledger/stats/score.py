@@ -398,11 +398,11 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
             f"no normalisation of scale {raw.scale!r} by a ceiling of scale {ceiling.scale!r}; known: {known}"
         )
     if not (math.isfinite(ceiling.value) and ceiling.value > 0):
-        raise MetricError(f"the ceiling is {ceiling.value:.4g}: these data hold no signal to normalise by")
+        raise MetricError(f"the ceiling is {ceiling.value:.4g}: the data contain no signal to normalise by")
     if compat is None and ceiling.low <= 0:
         raise MetricError(
-            f"the ceiling {ceiling.value:.3g} has the interval [{ceiling.low:.3g}, {ceiling.high:.3g}], which holds 0: the "
-            "data may be noise; record more repetitions or stimuli, or select neuroids by their reliability in other data"
+            f"the ceiling {ceiling.value:.3g} has the interval [{ceiling.low:.3g}, {ceiling.high:.3g}], which includes 0: "
+            "the data may be noise; record more repetitions or stimuli, or select neuroids by their reliability elsewhere"
         )
     if compat == "brainscore" and rule in (_signed_square, _square_of_ratio):
         rule = UNSIGNED[rule]

@@ -54,7 +54,7 @@ def test_the_interval_covers_stimuli_and_subjects_and_contains_the_value():
 
 def test_subjects_are_needed():
     values = np.random.default_rng(3).standard_normal((5, 4))
-    with pytest.raises(MetricError, match="say no subject"):
+    with pytest.raises(MetricError, match="have no coordinate 'subject'"):
         _compare(_assembly(values), _assembly(values))
 
 

@@ -73,7 +73,7 @@ def test_equal_models_rise_late_where_the_brain_solves_late() -> None:
 
 
 def test_responses_unrelated_to_the_times_are_refused() -> None:
-    with pytest.raises(MetricError, match="tell nothing of when stimuli are solved"):
+    with pytest.raises(MetricError, match="are not related to when stimuli are solved"):
         simulated_recordings(solving(related=False), ("stimulus",))
     measured = solving()
     bare = Measurement(measured.source, measured.target.drop_vars("image_label"))

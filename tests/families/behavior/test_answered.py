@@ -114,7 +114,7 @@ def test_nothing_to_compare_is_an_error(metric: str) -> None:
     model, people = both("some silent")
     with pytest.raises(nl.errors.MetricError, match="the model answered no stimulus that people saw"):
         nl.metric(metric)(model.copy(data=np.full(model.size, "NaN")), people)
-    with pytest.raises(nl.errors.MetricError, match="nobody answered any trial"):
+    with pytest.raises(nl.errors.MetricError, match="no subject answered any trial"):
         nl.metric(metric)(model, people.copy(data=np.full(people.size, "")))
     one = people.isel(presentation=people["subject"].values == "s0")
     with pytest.raises(nl.errors.CeilingError, match="one subject"):

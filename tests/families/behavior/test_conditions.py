@@ -142,7 +142,8 @@ def test_one_condition_of_people_is_compared_with_readouts_of_several() -> None:
     assert set(parts["many"].source["condition"].values.tolist()) == {"many"}
     assert parts["many"].source.sizes["presentation"] == 24
     with pytest.raises(
-        DataError, match=r"nobody has a value in both 'few' and 'lost'; .* conditions are alone, few, many"
+        DataError,
+        match=r"no subject has a value in both 'few' and 'lost'; .* conditions are alone, few, many",
     ):
         asked(data, people="lost", **given)
     with pytest.raises(RequestError, match="needs `conditions` and an assembly"):

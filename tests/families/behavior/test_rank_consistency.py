@@ -58,7 +58,7 @@ def test_a_ceiling_whose_interval_holds_zero_is_not_normalised_by():
 
     raw = Score(0.2, scale="correlation")
     normalise(raw, Score(0.3, low=0.1, high=0.5, scale="reliability"))
-    with pytest.raises(MetricError, match=r"holds 0.*record more"):
+    with pytest.raises(MetricError, match=r"includes 0.*record more"):
         normalise(raw, Score(0.06, low=-0.05, high=0.17, scale="reliability"))
     peer = normalise(raw, Score(0.06, low=-0.05, high=0.17, scale="reliability"), compat="brainscore")
     assert peer.value == pytest.approx(0.04 / 0.06)

@@ -219,5 +219,5 @@ def test_people_without_a_threshold_are_left_out_and_named():
     score = bind.metric("threshold", **settings)(0.3, lost)
     assert score.samples.size == 3
     assert "p2" in score.notes[0]
-    with pytest.raises(MetricError, match="nobody has a threshold"):
+    with pytest.raises(MetricError, match="no subject has a threshold"):
         bind.metric("threshold", **settings)(0.3, people.copy(data=np.full(people.size, "no")))

@@ -125,7 +125,7 @@ def _refuse_unrelated(apart: Floats, times: Floats) -> None:
     left = spread - float(((U.T @ centred) ** 2).sum())
     if free < 1 or spread == 0 or 1 - (left / free) / (spread / (count - 1)) < LEAST:
         raise MetricError(
-            "no generative model is fitted: these responses tell nothing of when stimuli are solved"
+            "no generative model is fitted: the responses are not related to when stimuli are solved"
         )
 
 

@@ -80,7 +80,7 @@ def rdm_consistency(
     error = math.sqrt(sum(float(one @ one) for _, one in deviations.values()))
     if found.value - 1.96 * error <= 0:
         raise CeilingError(
-            f"the reliability of the RDM is {found.value:.3f} ± {1.96 * error:.3f}, which holds 0: these data hold no "
+            f"the reliability of the RDM is {found.value:.3f} ± {1.96 * error:.3f}, which includes 0: the data contain no "
             "geometry to compare with; record more repetitions, stimuli or neuroids"
         )
     value = _agreement(found, found.value, distance, comparison)

@@ -47,7 +47,7 @@ def stored(
     values = np.where(values > 0, values, np.nan)
     if not np.isfinite(values).any():
         raise CeilingError(
-            f"no neuroid has a {coordinate!r} above 0: these data hold no signal to normalise by"
+            f"no neuroid has a {coordinate!r} above 0: the data contain no signal to normalise by"
         )
     lost = int(np.isnan(values).sum())
     notes = [f"{lost} of {values.size} neuroids have no {coordinate} above 0"] if lost else []

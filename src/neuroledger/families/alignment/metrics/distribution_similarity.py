@@ -69,6 +69,6 @@ def distribution_similarity(
     if np.isnan(values).sum() > draws / 10:
         if generator == "legacy":
             return xr.DataArray(np.zeros(draws), dims=("draw",))
-        raise MetricError("more than a tenth of the samples of the model hold no value of this property")
+        raise MetricError("more than a tenth of the samples of the model have no value of this property")
     influence = partial(of_new_neuroids, *sides, edges, ids_of(target), own=False)
     return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})

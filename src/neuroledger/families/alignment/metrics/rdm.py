@@ -200,7 +200,7 @@ def _pair(
     a = _side(source, distance, workspace, "source", notes, ties)
     b = _side(target, distance, workspace, "target", notes, ties)
     if a.given is not None and len(a.given) != 1:
-        raise MetricError("the source holds several RDMs; choose one subject")
+        raise MetricError("the source contains several RDMs; select one subject")
     own, other = a.usable(distance), b.usable(distance)
     if len(own) != len(other):
         raise MetricError(f"source has {len(own)} stimuli and target {len(other)}; both sides need the same")

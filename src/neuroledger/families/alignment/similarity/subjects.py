@@ -27,7 +27,7 @@ def by_subject(
     """
     dim = "subject" if {"stimulus_b", "subject"} <= set(target.dims) else "neuroid"
     if "subject" not in target.coords or target["subject"].dims != (dim,):
-        raise error(f"the neuroids say no subject; {hint}")
+        raise error(f"the neuroids have no coordinate 'subject'; {hint}")
     of = target["subject"].values.astype(str)
     found = {}
     for name in dict.fromkeys(of.tolist()):

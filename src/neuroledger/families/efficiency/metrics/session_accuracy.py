@@ -42,7 +42,7 @@ def session_accuracy(
         raise MetricError(f"the truth has no coordinate {missing[0]!r}: this was no incremental learning")
     scores = source.transpose("presentation", "choice").values
     if np.isnan(scores).any():
-        raise MetricError(f"{int(np.isnan(scores).sum())} scores are no numbers: the model diverged")
+        raise MetricError(f"{int(np.isnan(scores).sum())} scores are not finite: the model diverged")
     choices = source["choice"].values.astype(str)
     right = choices[scores.argmax(axis=1)] == target.values.astype(str)
     session, introduced = target["session"].values.astype(int), target["introduced"].values.astype(int)
