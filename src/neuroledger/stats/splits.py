@@ -121,7 +121,7 @@ def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
                 )
         checked.append(Split(*(part.astype(np.intp) for part in parts)))
     if not checked:
-        raise MetricError("`splits` holds no split")
+        raise MetricError("`splits` contains no split")
     return checked
 
 

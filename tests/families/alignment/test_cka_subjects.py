@@ -93,11 +93,15 @@ def test_independent_subjects_score_zero_and_identical_subjects_one() -> None:
 
 def test_subjects_are_needed() -> None:
     source, target = lab(6)
-    with pytest.raises(MetricError, match="have no coordinate 'subject'; for one alignment with all neuroids use `cka`"):
+    with pytest.raises(
+        MetricError, match="have no coordinate 'subject'; for one alignment with all neuroids use `cka`"
+    ):
         nl.metric("cka_subjects")(source, target.drop_vars("subject"))
     with pytest.raises(CeilingError, match="one subject has no other"):
         nl.ceiling("cka_subjects")(of(target, "A"))
     with pytest.raises(CeilingError, match="C and A: CKA needs at least 4 stimuli, not 3"):
         nl.ceiling("cka_subjects")(target.isel(presentation=slice(3)))
-    with pytest.raises(CeilingError, match="have no coordinate 'subject'; a ceiling between subjects needs them"):
+    with pytest.raises(
+        CeilingError, match="have no coordinate 'subject'; a ceiling between subjects needs them"
+    ):
         nl.ceiling("cka_subjects")(target.drop_vars("subject"))

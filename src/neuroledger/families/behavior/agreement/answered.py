@@ -41,7 +41,7 @@ def given_by_people(
     """
     filled, answered = _where_answered(assembly, unanswered, error)
     if not answered.any():
-        raise error("nobody answered any trial")
+        raise error("no subject answered any trial")
     people = answers_of_people(filled, by=by, error=error)
     seen = answers_of_people(_answers_of(assembly, answered), by=by, error=error).correct
     return replace(people, correct=people.correct * seen, seen=seen)

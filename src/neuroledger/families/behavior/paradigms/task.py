@@ -231,7 +231,9 @@ def _derived(stimuli: StimulusSet, rule: Derived) -> npt.NDArray[Any]:
         try:
             values = values.astype(np.int64) % rule.modulo
         except ValueError:
-            raise DataError(f"column {rule.column!r} of {stimuli.id!r} holds no whole numbers") from None
+            raise DataError(
+                f"column {rule.column!r} of {stimuli.id!r} contains values that are not whole numbers"
+            ) from None
     texts = as_text(values)
     if not rule.values:
         return texts
@@ -271,7 +273,7 @@ def _of_people(target: xr.DataArray, conditions: tuple[str, ...], people: str) -
         if not shared:
             known = ", ".join(sorted(set(condition)))
             raise DataError(
-                f"nobody has a value in both {name!r} and {people!r}; the data's conditions are {known}"
+                f"no subject has a value in both {name!r} and {people!r}; the data's conditions are {known}"
             )
         rows += shared
         names += [name] * len(shared)
@@ -297,7 +299,7 @@ def _require_fitted_labels(source: xr.DataArray, target: xr.DataArray) -> None:
     unknown = sorted(set(truth.astype(str).tolist()) - choices)
     if unknown:
         raise DataError(
-            f"{len(unknown)} of the right answers are no label that the readout was fitted to, first {unknown[0]!r} "
+            f"{len(unknown)} of the right answers are not labels that the readout was fitted to, first {unknown[0]!r} "
             f"(fitted: {', '.join(sorted(choices))}): fit it on every class that is tested"
         )
 

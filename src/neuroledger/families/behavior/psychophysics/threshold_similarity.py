@@ -98,7 +98,7 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
         if threshold.failure
     ]
     if not determined:
-        raise error(f"nobody has a threshold ({'; '.join(failures[:2])})")
+        raise error(f"no subject has a threshold ({'; '.join(failures[:2])})")
     notes = (
         [f"{len(failures)} people without a threshold were left out ({'; '.join(failures[:3])})"]
         if failures
