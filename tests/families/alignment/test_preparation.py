@@ -387,7 +387,7 @@ def test_a_ceiling_stored_in_the_data(rng: np.random.Generator) -> None:
     ceiling = nl.ceiling("stored", coordinate="nc", divide_by=100, root=True)
     score = ceiling(assembly)
     assert score.value == pytest.approx(0.7) and "1 of 6 neuroids have no nc above 0" in score.notes[0]
-    with pytest.raises(nl.errors.CeilingError, match="carry no coordinate 'reliability'"):
+    with pytest.raises(nl.errors.CeilingError, match="have no coordinate 'reliability'"):
         nl.ceiling("stored")(assembly)
 
 

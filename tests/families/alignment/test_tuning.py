@@ -116,7 +116,7 @@ def test_grid_is_found_in_any_order_of_rows():
 
 
 def test_incomplete_grids_are_refused():
-    with pytest.raises(DataError, match="no full grid"):
+    with pytest.raises(DataError, match="not a full grid"):
         grating_grid(gratings().isel(presentation=slice(1, None)))
     with pytest.raises(DataError, match="no column 'phase'"):
         grating_grid(gratings().drop_vars("phase"))
@@ -165,5 +165,5 @@ def test_receptive_field_centres():
     got = centres(responses, np.ones(3))
     np.testing.assert_allclose(got[:2], planted, atol=0.02)
     assert np.isnan(got[2]).all()
-    with pytest.raises(DataError, match="no full grid"):
+    with pytest.raises(DataError, match="not a full grid"):
         centres(responses.isel(presentation=slice(1, None)), np.ones(3))

@@ -34,18 +34,18 @@ BETWEEN = 0.3
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class _FactorModel:
     """Factor model of responses: scores (stimulus, factor), loadings (neuroid, bin, factor), residual signal, and noise.
 
-    ``shown`` is the number of presentations of each stimulus. Without repetitions (``None``), the noise is unknown and the
-    whole residual counts as signal.
+    ``presentations`` is their number for each stimulus. Without repetitions (``None``), the noise is unknown and the whole
+    residual counts as signal.
     """
 
     scores: Floats
     loadings: Floats
     residual: Floats
     noise: Floats
-    shown: Indices | None
+    presentations: Indices | None
 
 
 def simulated_recordings(measured: Measurement, factors: Collection[str]) -> Draw:
@@ -75,7 +75,7 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
     usable: Booleans = np.isfinite(values).all(axis=(0, 2)) & (np.ptp(values, axis=0) > 0).all(axis=1)
     if not usable.any():
         raise MetricError("no neuroid varies without missing responses, so none can be simulated")
-    fitted = _fitted(values[:, usable], measured.repeated, target, usable)
+    fitted = _fit_factors(values[:, usable], measured.repeated, target, usable)
     rows = _rows_of(measured.splits, len(values))
     groups = _groups(target, usable, subjects)
     width = min(FEATURES, measured.source.sizes.get("neuroid", FEATURES))
@@ -85,39 +85,44 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
     tested = measured.repeated is not None and len(set(measured.repeated["stimulus_id"].values)) < len(values)
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
-        kept, splits = rows(rng)
-        count, k = len(kept), fitted.scores.shape[1]
+        stimuli, splits = rows(rng)
+        count, k = len(stimuli), fitted.scores.shape[1]
         Z = _smoothed(fitted.scores[rng.integers(0, len(fitted.scores), count)], fitted.scores, rng)
         neurons = rng if new else np.random.default_rng(0)
         chosen, own = groups(neurons)
         loadings = _smoothed(fitted.loadings[chosen], fitted.loadings, neurons)
         if subjects:
-            of = np.unique(own, return_inverse=True)[1]
-            loadings = loadings * np.exp(BETWEEN * neurons.standard_normal((of.max() + 1, 1, k)))[of]
+            subject_codes = np.unique(own, return_inverse=True)[1]
+            loadings = (
+                loadings
+                * np.exp(BETWEEN * neurons.standard_normal((subject_codes.max() + 1, 1, k)))[subject_codes]
+            )
         signal = np.einsum("sk,ntk->snt", Z, loadings)
         signal += fitted.residual[chosen] * rng.standard_normal(signal.shape)
         # Averaging over repetitions sorts by the first coordinate, so `stimulus_id` comes first.
-        described = {"stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in range(count)]))} | {
-            name: ("presentation", np.asarray(c.values)[kept])
+        stimulus_coords = {"stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in range(count)]))} | {
+            name: ("presentation", np.asarray(c.values)[stimuli])
             for name, c in target.coords.items()
             if c.dims == ("presentation",) and name not in ("stimulus_id", "repetition")
         }
-        named: dict[str, Any] = {
+        neuroid_coords: dict[str, Any] = {
             "neuroid_id": ("neuroid", np.array([f"n{i:04d}" for i in range(len(chosen))]))
         }
         if own.size:
-            named["subject"] = ("neuroid", own)
+            neuroid_coords["subject"] = ("neuroid", own)
 
         def assembly(values: Floats, times: Indices) -> xr.DataArray:
-            whole = xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=named | bins)
-            coords = {name: (dim, column[times]) for name, (dim, column) in described.items()}
-            whole = whole.assign_coords(coords)
-            return whole if "time_bin" in target.dims else whole.isel(time_bin=0, drop=True)
+            recordings = xr.DataArray(
+                values, dims=("presentation", "neuroid", "time_bin"), coords=neuroid_coords | bins
+            )
+            coords = {name: (dim, column[times]) for name, (dim, column) in stimulus_coords.items()}
+            recordings = recordings.assign_coords(coords)
+            return recordings if "time_bin" in target.dims else recordings.isel(time_bin=0, drop=True)
 
         repeated = averaged = assembly(signal, np.arange(count))
-        if fitted.shown is not None:
-            times = np.repeat(np.arange(count), fitted.shown[kept])
-            number = np.concatenate([np.arange(n) for n in fitted.shown[kept]])
+        if fitted.presentations is not None:
+            times = np.repeat(np.arange(count), fitted.presentations[stimuli])
+            number = np.concatenate([np.arange(n) for n in fitted.presentations[stimuli]])
             noisy = signal[times] + fitted.noise[chosen] * rng.standard_normal(
                 (len(times), *signal.shape[1:])
             )
@@ -125,22 +130,22 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
             averaged = average_repetitions(repeated)
             if tested and splits is not None:
                 repeated = repeated.isel(presentation=np.flatnonzero(np.isin(times, splits[0].test)))
-        whole = repeated if measured.repeated is not None else None
-        one = Measurement(averaged, averaged, whole, splits=splits)
+        recordings = repeated if measured.repeated is not None else None
+        measurement = Measurement(averaged, averaged, recordings, splits=splits)
         sources = []
         for _ in range(models):
-            seen = Z + SEEN * rng.standard_normal(Z.shape)
+            visible = Z + SEEN * rng.standard_normal(Z.shape)
             # All models are equally good and the same in all experiments: one mixture of the factors they see.
-            features = seen @ mixing / np.sqrt(k) + OWN * rng.standard_normal((count, width))
+            features = visible @ mixing / np.sqrt(k) + OWN * rng.standard_normal((count, width))
             sources.append(
-                _source(features, described["stimulus_id"][1], bins if timed else {}, signal.shape[2])
+                _source(features, stimulus_coords["stimulus_id"][1], bins if timed else {}, signal.shape[2])
             )
-        noiseless = assembly(signal, np.arange(count)) if fitted.shown is not None else None
+        noiseless = assembly(signal, np.arange(count)) if fitted.presentations is not None else None
         return Experiment(
-            [replace(one, source=source) for source in sources],
+            [replace(measurement, source=source) for source in sources],
             None
             if noiseless is None
-            else replace(one, source=noiseless.drop_vars("subject", errors="ignore")),
+            else replace(measurement, source=noiseless.drop_vars("subject", errors="ignore")),
         )
 
     return draw
@@ -158,23 +163,27 @@ def _source(features: Floats, ids: Any, bins: Any, times: int) -> xr.DataArray:
     return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords | bins)
 
 
-def _fitted(values: Floats, repeated: xr.DataArray | None, target: xr.DataArray, usable: Booleans) -> _Fitted:
+def _fit_factors(
+    values: Floats, repeated: xr.DataArray | None, target: xr.DataArray, usable: Booleans
+) -> _FactorModel:
     """Fit factors to standardised responses (stimulus, neuroid, bin), and estimate the noise in the residual."""
     count, neuroids, bins = values.shape
     flat = values.reshape(count, -1)
     level, spread = flat.mean(axis=0), flat.std(axis=0)
     U, s, V = np.linalg.svd((flat - level) / spread, full_matrices=False)
-    kept = min(LATENT, min(flat.shape) - 1)
-    scores = U[:, :kept] * np.sqrt(count)
-    loadings = (s[:kept, None] * V[:kept]).T / np.sqrt(count)
-    rest = ((flat - level) / spread - scores @ loadings.T).std(axis=0)
-    noise, shown = np.zeros(neuroids * bins), None
+    rank = min(LATENT, min(flat.shape) - 1)
+    scores = U[:, :rank] * np.sqrt(count)
+    loadings = (s[:rank, None] * V[:rank]).T / np.sqrt(count)
+    residual = ((flat - level) / spread - scores @ loadings.T).std(axis=0)
+    noise, presentations = np.zeros(neuroids * bins), None
     if repeated is not None and "repetition" in repeated.coords:
-        noise, shown = _noise(repeated, target, usable)
+        noise, presentations = _noise(repeated, target, usable)
         noise = noise / spread
-        rest = np.sqrt(np.maximum(rest**2 - noise**2 * float((1 / shown).mean()), 0.0))
+        residual = np.sqrt(np.maximum(residual**2 - noise**2 * float((1 / presentations).mean()), 0.0))
     shape = (neuroids, bins)
-    return _Fitted(scores, loadings.reshape(*shape, -1), rest.reshape(shape), noise.reshape(shape), shown)
+    return _FactorModel(
+        scores, loadings.reshape(*shape, -1), residual.reshape(shape), noise.reshape(shape), presentations
+    )
 
 
 def _noise(repeated: xr.DataArray, target: xr.DataArray, usable: Booleans) -> tuple[Floats, Indices]:
@@ -183,20 +192,20 @@ def _noise(repeated: xr.DataArray, target: xr.DataArray, usable: Booleans) -> tu
     values = np.asarray(repeated.values, dtype=np.float64)[:, usable].reshape(len(repeated), -1)
     ids = encode(repeated["stimulus_id"].values.astype(str))
     counts = np.bincount(ids.codes)
-    there = np.isfinite(values)
-    filled = np.where(there, values, 0.0)
+    present = np.isfinite(values)
+    filled = np.where(present, values, 0.0)
     means, known = np.zeros((len(counts), values.shape[1])), np.zeros((len(counts), values.shape[1]))
     np.add.at(means, ids.codes, filled)
-    np.add.at(known, ids.codes, there)
-    apart = np.where(there, filled - (means / np.maximum(known, 1))[ids.codes], 0.0)
+    np.add.at(known, ids.codes, present)
+    deviations = np.where(present, filled - (means / np.maximum(known, 1))[ids.codes], 0.0)
     free = np.maximum(known - 1, 0).sum(axis=0)
-    deviation = np.sqrt((apart**2).sum(axis=0) / np.maximum(free, 1))
-    own = target["stimulus_id"].values.astype(str)
+    deviation = np.sqrt((deviations**2).sum(axis=0) / np.maximum(free, 1))
+    target_ids = target["stimulus_id"].values.astype(str)
     labels = ids.labels.astype(str)
-    at = np.minimum(np.searchsorted(labels, own), len(labels) - 1)
+    positions = np.minimum(np.searchsorted(labels, target_ids), len(labels) - 1)
     # Stimuli that are not part of `repeated`, such as train stimuli, get the median number of presentations.
-    shown = np.where(labels[at] == own, counts[at], int(np.median(counts)))
-    return deviation, shown.astype(np.intp)
+    presentations = np.where(labels[positions] == target_ids, counts[positions], int(np.median(counts)))
+    return deviation, presentations.astype(np.intp)
 
 
 def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[Indices, list[Split] | None]]:
@@ -214,8 +223,8 @@ def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[I
             np.sort(rng.choice(part, max(3, round(share * len(part))), replace=False))
             for part in (train, test)
         ]
-        both = np.concatenate(parts)
-        return both, [Split(np.arange(len(parts[0])), np.arange(len(parts[0]), len(both)))]
+        chosen = np.concatenate(parts)
+        return chosen, [Split(np.arange(len(parts[0])), np.arange(len(parts[0]), len(chosen)))]
 
     return rows
 
@@ -231,13 +240,13 @@ def _groups(
     members = [np.flatnonzero(own.codes == code) for code in range(len(own.labels))]
 
     def groups(rng: np.random.Generator) -> tuple[Indices, Any]:
-        chosen, of = [], []
+        chosen, labels = [], []
         for at in range(len(members)):
             pool = members[rng.integers(0, len(members))]
             size = min(len(pool), OF_A_SUBJECT)
             chosen.append(rng.choice(pool, size))
-            of += [f"p{at}"] * size
-        return np.concatenate(chosen), np.array(of)
+            labels += [f"p{at}"] * size
+        return np.concatenate(chosen), np.array(labels)
 
     return groups
 
@@ -258,7 +267,7 @@ def _dissimilarities(measured: Measurement) -> Draw:
     rdms = measured.target.transpose(..., "stimulus", "stimulus_b")
     table = np.asarray(rdms.values, dtype=np.float64).reshape(-1, *rdms.shape[-2:])
     upper = np.triu_indices(table.shape[1], 1)
-    pairs = np.stack([one[upper] for one in table])
+    pairs = np.stack([matrix[upper] for matrix in table])
     if not np.isfinite(pairs).all():
         raise MetricError("dissimilarities are missing, so none like them can be simulated")
     shared = 0.5
@@ -269,11 +278,11 @@ def _dissimilarities(measured: Measurement) -> Draw:
     n = len(mean)
     centre = np.eye(n) - 1 / n
     level, axes = np.linalg.eigh(-centre @ mean @ centre / 2)
-    kept = max(2, min(LATENT, int((level > 0).sum())))
-    places = axes[:, -kept:] * np.sqrt(np.maximum(level[-kept:], 1e-12))
+    rank = max(2, min(LATENT, int((level > 0).sum())))
+    places = axes[:, -rank:] * np.sqrt(np.maximum(level[-rank:], 1e-12))
     names = [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
     own = _own_share(places, shared)
-    mixing = np.random.default_rng(0).standard_normal((2 * kept, FEATURES))
+    mixing = np.random.default_rng(0).standard_normal((2 * rank, FEATURES))
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         Z = _smoothed(places[rng.integers(0, n, n)], places, rng)
@@ -282,12 +291,12 @@ def _dissimilarities(measured: Measurement) -> Draw:
         def rdm() -> Floats:
             return _distances(np.hstack([Z, own * Z.std() * rng.standard_normal(Z.shape)]))
 
-        many = np.stack([rdm() for _ in range(max(1, len(names)))])
+        matrices = np.stack([rdm() for _ in range(max(1, len(names)))])
         coords: dict[str, Any] = {"stimulus_id": ("stimulus", ids)}
         shape: tuple[str, ...] = ("stimulus", "stimulus_b")
         if names:
             coords["subject"], shape = [f"p{i}" for i in range(len(names))], ("subject", *shape)
-        target = xr.DataArray(many if names else many[0], dims=shape, coords=coords)
+        target = xr.DataArray(matrices if names else matrices[0], dims=shape, coords=coords)
         sources = [
             _source(
                 np.hstack([Z, Z.std() * rng.standard_normal(Z.shape)]) @ mixing,
@@ -297,38 +306,38 @@ def _dissimilarities(measured: Measurement) -> Draw:
             )
             for _ in range(models)
         ]
-        whole = target if measured.repeated is not None else None
-        one = Measurement(target, target, whole)
-        return Experiment([replace(one, source=source) for source in sources])
+        repeated = target if measured.repeated is not None else None
+        measurement = Measurement(target, target, repeated)
+        return Experiment([replace(measurement, source=source) for source in sources])
 
     return draw
 
 
 def _distances(patterns: Floats) -> Floats:
     square = (patterns**2).sum(axis=1)
-    found = square[:, None] + square - 2 * patterns @ patterns.T
-    np.fill_diagonal(found, 0.0)
-    return np.asarray(np.maximum(found, 0.0))
+    distances = square[:, None] + square - 2 * patterns @ patterns.T
+    np.fill_diagonal(distances, 0.0)
+    return np.asarray(np.maximum(distances, 0.0))
 
 
-def _own_share(places: Floats, wanted: float) -> float:
+def _own_share(places: Floats, correlation: float) -> float:
     """Strength of the subject-specific dimensions at which the RDMs of two subjects correlate by ``wanted`` (bisection)."""
     upper = np.triu_indices(len(places), 1)
 
     def agreement(strength: float) -> float:
         rng = np.random.default_rng(0)
-        two = [
+        vectors = [
             _distances(np.hstack([places, strength * places.std() * rng.standard_normal(places.shape)]))[
                 upper
             ]
             for _ in range(6)
         ]
-        return float(np.asarray(np.corrcoef(two))[np.triu_indices(6, 1)].mean())
+        return float(np.asarray(np.corrcoef(vectors))[np.triu_indices(6, 1)].mean())
 
     low, high = 0.0, 8.0
     for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if agreement(middle) > wanted else (low, middle)
+        low, high = (middle, high) if agreement(middle) > correlation else (low, middle)
     return (low + high) / 2
 
 
@@ -350,12 +359,14 @@ def simulated_properties(measured: Measurement, factors: Collection[str]) -> Dra
     ids = [f"n{i:04d}" for i in range(len(table))]
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
-        own = xr.DataArray(
+        resampled = xr.DataArray(
             table[rng.integers(0, len(table), len(table))],
             dims=target.transpose("neuroid", ...).dims,
             coords=names | {"neuroid_id": ("neuroid", ids)},
             attrs=target.attrs,
         )
-        return Experiment([Measurement(source, own, own if measured.repeated is not None else None)] * models)
+        return Experiment(
+            [Measurement(source, resampled, resampled if measured.repeated is not None else None)] * models
+        )
 
     return draw

@@ -40,59 +40,63 @@ def simulated_solving(measured: Measurement) -> Draw:
         Stimuli have no object, time bins are not ascending, or the responses do not explain the times.
     """
     source, target = measured.source.transpose("presentation", "neuroid", "time_bin"), measured.target
-    named = coordinate(target, "image_label", "object_name", "truth")
-    if named is None or source.sizes["presentation"] != target.sizes["presentation"]:
+    labels = coordinate(target, "image_label", "object_name", "truth")
+    if labels is None or source.sizes["presentation"] != target.sizes["presentation"]:
         raise MetricError(
             "no generative model of times is known where stimuli have no object (`image_label`)"
         )
-    objects = encode(named)
-    kept = np.random.default_rng(0).permutation(source.sizes["neuroid"])[:NEUROIDS]
-    responses = np.asarray(source.isel(neuroid=np.sort(kept)).values, dtype=np.float64)
+    objects = encode(labels)
+    chosen = np.random.default_rng(0).permutation(source.sizes["neuroid"])[:NEUROIDS]
+    responses = np.asarray(source.isel(neuroid=np.sort(chosen)).values, dtype=np.float64)
     times = np.asarray(target.values, dtype=np.float64)
     solved = np.isfinite(times)
     course = np.stack([responses[objects.codes == k].mean(axis=0) for k in range(len(objects.labels))])
     _refuse_unrelated((responses - course[objects.codes])[solved], times[solved])
     mean = float(times[solved].mean())
-    late = np.where(solved, times - mean, 0.0)
+    delays = np.where(solved, times - mean, 0.0)
     starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
     if (np.diff(starts) <= 0).any():
         raise MetricError("no generative model of times is known where time bins do not follow one another")
     sessions, noise = _sessions(measured.repeated)
-    if noise and late[solved].var() > 0:  # subtract the variance due to noise
-        late *= np.sqrt(max(0.0, 1 - noise**2 / len(sessions) / late[solved].var()))
-    spread = float(late[solved].std())
-    described = {str(n): c for n, c in target.coords.items() if c.dims == ("presentation",)}
-    neuroids = {n: c.isel(neuroid=np.sort(kept)) for n, c in source.coords.items() if "neuroid" in c.dims}
+    if noise and delays[solved].var() > 0:  # subtract the variance due to noise
+        delays *= np.sqrt(max(0.0, 1 - noise**2 / len(sessions) / delays[solved].var()))
+    spread = float(delays[solved].std())
+    stimulus_coords = {str(n): c for n, c in target.coords.items() if c.dims == ("presentation",)}
+    neuroids = {n: c.isel(neuroid=np.sort(chosen)) for n, c in source.coords.items() if "neuroid" in c.dims}
     bins = {n: c for n, c in source.coords.items() if c.dims == ("time_bin",)}
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         first = rng.integers(0, len(times), min(len(times), STIMULI))
-        drawn = np.sqrt(1 - MOVED**2) * late[first] + MOVED * spread * rng.standard_normal(len(first))
+        drawn = np.sqrt(1 - MOVED**2) * delays[first] + MOVED * spread * rng.standard_normal(len(first))
         true = mean + drawn
         true[~solved[first]] = np.nan
         ids = np.array([f"s{i:04d}" for i in range(len(first))])
-        coords = {n: ("presentation", np.asarray(c.values)[first]) for n, c in described.items()}
+        coords = {n: ("presentation", np.asarray(c.values)[first]) for n, c in stimulus_coords.items()}
         coords["stimulus_id"] = ("presentation", ids)
-        shown = true[:, None] + noise * rng.standard_normal((len(first), len(sessions)))
-        answered = xr.DataArray(
-            shown.mean(axis=1),
+        observed = true[:, None] + noise * rng.standard_normal((len(first), len(sessions)))
+        averaged = xr.DataArray(
+            observed.mean(axis=1),
             dims=("presentation",),
             coords=_without(coords, "repetition"),
             attrs=target.attrs,
         )
-        whole = None
+        repeated = None
         if measured.repeated is not None:
-            again = {name: (dim, np.repeat(column, len(sessions))) for name, (dim, column) in coords.items()}
-            again["repetition"] = ("presentation", np.tile(sessions, len(first)))
-            whole = xr.DataArray(shown.ravel(), dims=("presentation",), coords=again, attrs=target.attrs)
-        one = Measurement(answered, answered, whole)
-        given = []
+            repeated_coords = {
+                name: (dim, np.repeat(column, len(sessions))) for name, (dim, column) in coords.items()
+            }
+            repeated_coords["repetition"] = ("presentation", np.tile(sessions, len(first)))
+            repeated = xr.DataArray(
+                observed.ravel(), dims=("presentation",), coords=repeated_coords, attrs=target.attrs
+            )
+        measurement = Measurement(averaged, averaged, repeated)
+        sources = []
         for _ in range(models):
-            own = np.sqrt(OWN) * spread * rng.standard_normal(len(first))
-            moved = _moved(responses[first], starts, drawn - late[first] + own)
-            values = xr.DataArray(moved, dims=("presentation", "neuroid", "time_bin"))
-            given.append(values.assign_coords(neuroids | bins | _without(coords, "repetition")))
-        return Experiment([replace(one, source=source) for source in given])
+            model_noise = np.sqrt(OWN) * spread * rng.standard_normal(len(first))
+            shifted = _shift_times(responses[first], starts, drawn - delays[first] + model_noise)
+            values = xr.DataArray(shifted, dims=("presentation", "neuroid", "time_bin"))
+            sources.append(values.assign_coords(neuroids | bins | _without(coords, "repetition")))
+        return Experiment([replace(measurement, source=source) for source in sources])
 
     return draw
 
@@ -101,12 +105,12 @@ def _without(coords: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in coords.items() if key != name}
 
 
-def _moved(responses: Floats, starts: Floats, later: Floats) -> Floats:
+def _shift_times(responses: Floats, starts: Floats, later: Floats) -> Floats:
     """Shift responses (stimulus, neuroid, bin) by ``later`` ms, by linear interpolation; values at the ends are repeated."""
-    place = np.interp(starts - later[:, None], starts, np.arange(len(starts)))
-    below = np.minimum(place.astype(int), max(0, len(starts) - 2))
+    positions = np.interp(starts - later[:, None], starts, np.arange(len(starts)))
+    below = np.minimum(positions.astype(int), max(0, len(starts) - 2))
     above = np.minimum(below + 1, len(starts) - 1)
-    share = (place - below)[:, None]
+    share = (positions - below)[:, None]
     rows, neuroids = np.ogrid[: responses.shape[0], : responses.shape[1]]
     at = rows[:, :, None], neuroids[:, :, None]
     return np.asarray(
@@ -114,16 +118,16 @@ def _moved(responses: Floats, starts: Floats, later: Floats) -> Floats:
     )
 
 
-def _refuse_unrelated(apart: Floats, times: Floats) -> None:
+def _refuse_unrelated(deviations: Floats, times: Floats) -> None:
     """Raise MetricError if a linear regression on the responses' deviations explains too little of the times."""
-    flat = apart.reshape(len(apart), -1)
+    flat = deviations.reshape(len(deviations), -1)
     U, s, _ = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
     U = U[:, : min(DIRECTIONS, int((s > 1e-9 * s[0]).sum()))] if s.size and s[0] > 0 else U[:, :0]
     count, free = len(times), len(times) - U.shape[1] - 1
     centred = times - times.mean()
     spread = float(centred @ centred)
-    left = spread - float(((U.T @ centred) ** 2).sum())
-    if free < 1 or spread == 0 or 1 - (left / free) / (spread / (count - 1)) < LEAST:
+    unexplained = spread - float(((U.T @ centred) ** 2).sum())
+    if free < 1 or spread == 0 or 1 - (unexplained / free) / (spread / (count - 1)) < LEAST:
         raise MetricError(
             "no generative model is fitted: the responses are not related to when stimuli are solved"
         )
@@ -137,7 +141,7 @@ def _sessions(repeated: xr.DataArray | None) -> tuple[Array, float]:
     known = np.isfinite(values)
     count = np.bincount(stimuli.codes[known], minlength=len(stimuli.labels))
     sums = np.bincount(stimuli.codes[known], values[known], minlength=len(stimuli.labels))
-    apart = values[known] - (sums / np.maximum(count, 1))[stimuli.codes[known]]
+    deviations = values[known] - (sums / np.maximum(count, 1))[stimuli.codes[known]]
     free = np.maximum(count - 1, 0).sum()
     names = np.unique(repeated["repetition"].values)
-    return names, float(np.sqrt((apart**2).sum() / free)) if free else 0.0
+    return names, float(np.sqrt((deviations**2).sum() / free)) if free else 0.0

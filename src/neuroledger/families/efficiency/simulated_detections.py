@@ -31,11 +31,11 @@ TIES = 1e-3
 class _Outcomes(NamedTuple):
     """The outcome of each true box, worst first: displacement of the detected box in units of the true sides, and score.
 
-    ``found`` is false for missed boxes; ``swapped`` is true if the detected box had another label.
+    ``detected`` is false for missed boxes; ``swapped`` is true if the detected box had another label.
     """
 
-    found: Array
-    apart: Floats
+    detected: Array
+    offset: Floats
     score: Floats
     swapped: Array
 
@@ -53,56 +53,65 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
     """
     if "corner" not in measured.target.dims:
         return simulated_predictions(measured, factors)
-    true, given = (each.transpose("presentation", "corner") for each in (measured.target, measured.source))
-    scenes, where = (np.asarray(each["scene"].values).astype(str) for each in (true, given))
-    names = np.unique(np.concatenate([scenes, where]))
-    boxes, found = (np.asarray(each.values, dtype=np.float64) for each in (true, given))
-    labels, called = (np.asarray(each["label"].values).astype(str) for each in (true, given))
-    scores = np.asarray(given["score"].values, dtype=np.float64)
-    match, overlap = _matched(boxes, scenes, found, where, scores)
-    met = match >= 0
-    if met.mean() < FEWEST:
+    truth, predictions = (
+        array.transpose("presentation", "corner") for array in (measured.target, measured.source)
+    )
+    scenes, found_scenes = (np.asarray(array["scene"].values).astype(str) for array in (truth, predictions))
+    names = np.unique(np.concatenate([scenes, found_scenes]))
+    boxes, found_boxes = (np.asarray(array.values, dtype=np.float64) for array in (truth, predictions))
+    labels, found_labels = (np.asarray(array["label"].values).astype(str) for array in (truth, predictions))
+    scores = np.asarray(predictions["score"].values, dtype=np.float64)
+    match, overlap = _match_boxes(boxes, scenes, found_boxes, found_scenes, scores)
+    matched = match >= 0
+    if matched.mean() < FEWEST:
         raise MetricError(
-            f"no generative model is fitted: {int(met.sum())} of {len(met)} true boxes are found at an overlap of {TOUCHING}"
+            f"no generative model is fitted: {int(matched.sum())} of {len(matched)} true boxes are found at "
+            f"an overlap of {TOUCHING}"
         )
     sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
     order = np.argsort(overlap, kind="stable")
     outcomes = _Outcomes(
-        met[order],
-        np.where(met[:, None], (found[match] - boxes) / sides, 0.0)[order],
-        np.where(met, scores[match], 0.0)[order],
-        (met & (called[match] != labels))[order],
+        matched[order],
+        np.where(matched[:, None], (found_boxes[match] - boxes) / sides, 0.0)[order],
+        np.where(matched, scores[match], 0.0)[order],
+        (matched & (found_labels[match] != labels))[order],
     )
     alike = _within(overlap, np.searchsorted(names, scenes))
-    spurious = np.setdiff1d(np.arange(len(found)), match[met])
-    own = [np.flatnonzero(scenes == name) for name in names]
-    empty = [spurious[where[spurious] == name] for name in names]
-    kinds = np.unique(np.concatenate([labels, called]))
+    spurious = np.setdiff1d(np.arange(len(found_boxes)), match[matched])
+    box_rows = [np.flatnonzero(scenes == name) for name in names]
+    empty = [spurious[found_scenes[spurious] == name] for name in names]
+    kinds = np.unique(np.concatenate([labels, found_labels]))
     tie = TIES * (float(scores.std()) or 1.0)
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         drawn = rng.integers(0, len(names), len(names))
-        while not sum(len(own[i]) for i in drawn):  # none of the scenes has a true box
+        while not sum(len(box_rows[i]) for i in drawn):  # none of the scenes has a true box
             drawn = rng.integers(0, len(names), len(names))
-        rows = np.concatenate([own[i] for i in drawn])
-        scene = np.repeat(np.arange(len(names)), [len(own[i]) for i in drawn])
+        rows = np.concatenate([box_rows[i] for i in drawn])
+        scene = np.repeat(np.arange(len(names)), [len(box_rows[i]) for i in drawn])
         common = _difficulty(rng, scene, len(names), alike)
         target = _rows(boxes[rows], names[scene], labels[rows], None)
         sources = []
         for _ in range(models):
-            hard = np.sqrt(SHARED) * common + np.sqrt(1 - SHARED) * _difficulty(rng, scene, len(names), alike)
-            at = np.minimum((ndtr(hard) * len(order)).astype(int), len(order) - 1)
-            there = outcomes.found[at]
+            difficulty = np.sqrt(SHARED) * common + np.sqrt(1 - SHARED) * _difficulty(
+                rng, scene, len(names), alike
+            )
+            at = np.minimum((ndtr(difficulty) * len(order)).astype(int), len(order) - 1)
+            detected = outcomes.detected[at]
             others = kinds[(np.searchsorted(kinds, labels[rows]) + 1) % len(kinds)]
-            false = [empty[i] for i in rng.integers(0, len(names), len(names))]
-            extra = np.concatenate(false).astype(int)
-            score = np.concatenate([outcomes.score[at][there], scores[extra]])
+            spurious_rows = [empty[i] for i in rng.integers(0, len(names), len(names))]
+            extra = np.concatenate(spurious_rows).astype(int)
+            score = np.concatenate([outcomes.score[at][detected], scores[extra]])
             sources.append(
                 _rows(
-                    np.concatenate([(boxes[rows] + outcomes.apart[at] * sides[rows])[there], found[extra]]),
-                    np.concatenate([names[scene][there], np.repeat(names, [len(part) for part in false])]),
                     np.concatenate(
-                        [np.where(outcomes.swapped[at], others, labels[rows])[there], called[extra]]
+                        [(boxes[rows] + outcomes.offset[at] * sides[rows])[detected], found_boxes[extra]]
+                    ),
+                    np.concatenate(
+                        [names[scene][detected], np.repeat(names, [len(part) for part in spurious_rows])]
+                    ),
+                    np.concatenate(
+                        [np.where(outcomes.swapped[at], others, labels[rows])[detected], found_labels[extra]]
                     ),
                     score + tie * rng.standard_normal(len(score)),
                 )
@@ -112,14 +121,14 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
     return draw
 
 
-def _matched(
-    boxes: Floats, scenes: Array, found: Floats, where: Array, scores: Floats
+def _match_boxes(
+    boxes: Floats, scenes: Array, found_boxes: Floats, found_scenes: Array, scores: Floats
 ) -> tuple[Indices, Floats]:
     """Return for each true box the index of the detected box that matches it (best score first; or −1), and the overlap."""
     match, overlap = np.full(len(boxes), -1), np.zeros(len(boxes))
     for row in np.argsort(-scores, kind="stable"):
-        free = np.flatnonzero((scenes == where[row]) & (match < 0))
-        shares = box_overlap(found[row], boxes[free])
+        free = np.flatnonzero((scenes == found_scenes[row]) & (match < 0))
+        shares = box_overlap(found_boxes[row], boxes[free])
         if free.size and shares.max() >= TOUCHING:
             best = free[int(np.argmax(shares))]
             match[best], overlap[best] = row, shares.max()

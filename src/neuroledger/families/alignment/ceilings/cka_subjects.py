@@ -51,25 +51,25 @@ def cka_subjects(
     if len(parts) < 2:
         raise CeilingError("one subject has no other to be aligned with: the ceiling needs at least two")
     names, notes = list(parts), []
-    found = np.full((len(names), len(names)), np.nan)
+    alignments = np.full((len(names), len(names)), np.nan)
     for a, b in combinations(range(len(names)), 2):
         sides = _shared(parts[names[a]], parts[names[b]])
         try:
             value = cka(*sides, workspace=workspace, unbiased=unbiased, regularisation=regularisation)
         except MetricError as error:
             raise CeilingError(f"{names[a]} and {names[b]}: {error}") from None
-        found[a, b] = found[b, a] = float(value)
+        alignments[a, b] = alignments[b, a] = float(value)
         notes += [f"{names[a]} and {names[b]}: {note}" for note in value.attrs["notes"]]
     return xr.DataArray(
-        np.nanmean(found, axis=1), dims="subject", coords={"subject": names}, attrs={"notes": notes}
+        np.nanmean(alignments, axis=1), dims="subject", coords={"subject": names}, attrs={"notes": notes}
     )
 
 
-def _shared(one: xr.DataArray, other: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+def _shared(first: xr.DataArray, second: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Restrict both to the presentations for which each has a response."""
-    shown = [
+    present = [
         side.notnull().any([dim for dim in side.dims if dim != "presentation"]).values
-        for side in (one, other)
+        for side in (first, second)
     ]
-    rows = np.flatnonzero(shown[0] & shown[1])
-    return one.isel(presentation=rows), other.isel(presentation=rows)
+    rows = np.flatnonzero(present[0] & present[1])
+    return first.isel(presentation=rows), second.isel(presentation=rows)

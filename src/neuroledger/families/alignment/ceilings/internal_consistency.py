@@ -106,11 +106,11 @@ def internal_consistency(
             "internal consistency needs 'stimulus_id' on the presentations, to know what was repeated"
         )
     notes: list[str] = []
-    named = encode(assembly["stimulus_id"].values)
-    shown = named.codes
+    stimuli = encode(assembly["stimulus_id"].values)
+    codes = stimuli.codes
     if average == "condition":
-        shown = _conditions(assembly, shown, numbering)
-    layout = _layout(shown, splits)
+        codes = _conditions(assembly, codes, numbering)
+    layout = _layout(codes, splits)
     r = np.concatenate(
         [_agreement(part, layout, notes, correlation)[0] for part in _parts(values, layout)], axis=1
     )
@@ -142,43 +142,52 @@ def internal_consistency(
 
     def moves() -> Iterator[tuple[Indices, Floats]]:
         pair = layout._replace(halves=layout.halves[:2])
-        held = list(_parts(values, pair)) if values.size <= HELD else None  # reused for all splits
+        cached_parts = list(_parts(values, pair)) if values.size <= HELD else None  # reused for all splits
         for at in range(len(splits)):  # one at a time, to limit memory
-            own = layout._replace(halves=layout.halves[2 * at : 2 * at + 2])
-            parts = _parts(values, own) if held is None else held
-            found = [_agreement(part, own, [], correlation, moved=True)[1] for part in parts]
+            split_layout = layout._replace(halves=layout.halves[2 * at : 2 * at + 2])
+            parts = _parts(values, split_layout) if cached_parts is None else cached_parts
+            influences = [
+                _agreement(part, split_layout, [], correlation, with_influence=True)[1] for part in parts
+            ]
             row = slice(at, at + 1)
-            each = corrected_influence(np.concatenate(found, axis=1), r[row], partial(corrected, at=row))
-            yield np.arange(len(each)), each.reshape(len(each), *assembly.shape[1:])
+            influence = corrected_influence(
+                np.concatenate(influences, axis=1), r[row], partial(corrected, at=row)
+            )
+            yield np.arange(len(influence)), influence.reshape(len(influence), *assembly.shape[1:])
 
     def cells() -> Cells:
-        ids = np.empty(len(layout.rows), dtype=named.labels.dtype)
-        ids[shown] = named.labels[named.codes]
-        turned = ((rows, np.moveaxis(each, -1, 1) if each.ndim == 3 else each) for rows, each in moves())
-        return Cells(ids, turned)
+        ids = np.empty(len(layout.rows), dtype=stimuli.labels.dtype)
+        ids[codes] = stimuli.labels[stimuli.codes]
+        cell_parts = (
+            (rows, np.moveaxis(influence, -1, 1) if influence.ndim == 3 else influence)
+            for rows, influence in moves()
+        )
+        return Cells(ids, cell_parts)
 
     return _labelled(corrected(r), assembly, notes, cells)
 
 
 def _conditions(assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]) -> Indices:
     """Code of each presentation's condition: the combination of all its coordinates except those in ``numbering``."""
-    found = stimulus
+    conditions = stimulus
     for name, coordinate in assembly.coords.items():
         if coordinate.dims == ("presentation",) and name not in numbering:
             codes = encode(coordinate.values).codes
-            found = np.unique(found * (int(codes.max()) + 1) + codes, return_inverse=True)[1].ravel()
-    return found
+            conditions = np.unique(conditions * (int(codes.max()) + 1) + codes, return_inverse=True)[
+                1
+            ].ravel()
+    return conditions
 
 
 def _layout(stimulus: Indices, splits: Sequence[Split]) -> _Layout:
-    count, shown = len(stimulus), int(stimulus.max()) + 1
-    if shown == count:
+    count, stimuli = len(stimulus), int(stimulus.max()) + 1
+    if stimuli == count:
         raise CeilingError(
             f"no repetitions: each of the {count} stimuli was presented once, so nothing says how reliable "
             "the responses are; use an assembly with repetitions, or a ceiling that is a constant with a source"
         )
     slot, slots = _slots(stimulus, _patterns(splits, count))
-    rows = np.full((shown, slots), -1, np.intp)
+    rows = np.full((stimuli, slots), -1, np.intp)
     rows[stimulus, slot] = np.arange(count)
     halves = np.zeros((2 * len(splits), slots))
     for at, split in enumerate(splits):
@@ -210,8 +219,8 @@ def _slots(stimulus: Indices, pattern: Indices) -> tuple[Indices, int]:
         if times.max() == 1:
             return pattern, patterns
         # Conversion to CSR is a counting sort, which is faster than sorting by comparison.
-        place = coo_array((np.ones(count, np.int8), (key, np.arange(count))), shape=(len(times), count))
-        order = place.tocsr().indices.astype(np.intp)
+        counts = coo_array((np.ones(count, np.int8), (key, np.arange(count))), shape=(len(times), count))
+        order = counts.tocsr().indices.astype(np.intp)
     start = np.flatnonzero(np.diff(key[order], prepend=-1))
     nth = np.empty(count, np.intp)
     nth[order] = np.arange(count) - np.repeat(start, np.diff(np.append(start, count)))
@@ -242,63 +251,70 @@ def _levelled(values: Array) -> Array:
 
     The difference of two numbers this close to each other is exact.
     """
-    few = np.asarray(values[:SAMPLE], dtype=np.float64)
-    low, high = np.fmin.reduce(few), np.fmax.reduce(few)
+    sample = np.asarray(values[:SAMPLE], dtype=np.float64)
+    low, high = np.fmin.reduce(sample), np.fmax.reduce(sample)
     with np.errstate(invalid="ignore"):
         near = high - low < LITTLE * np.abs(low)
     if not near.any():
         return values
-    moved = np.array(values, dtype=np.float64)
-    moved[:, near] -= low[near]
-    return moved
+    shifted = np.array(values, dtype=np.float64)
+    shifted[:, near] -= low[near]
+    return shifted
 
 
 def _agreement(
-    values: Array, layout: _Layout, notes: list[str], correlation: Correlation, *, moved: bool = False
+    values: Array,
+    layout: _Layout,
+    notes: list[str],
+    correlation: Correlation,
+    *,
+    with_influence: bool = False,
 ) -> tuple[Floats, Floats]:
     """Correlation over stimuli of the half means (split × column), and the influence of stimuli on that of the first split.
 
-    The influence (stimulus × column) is empty unless ``moved``.
+    The influence (stimulus × column) is empty unless ``with_influence``.
     """
-    idle = np.empty((0, values.shape[1]))
-    there = layout.rows >= 0
+    empty = np.empty((0, values.shape[1]))
+    presented = layout.rows >= 0
     mean = np.empty((len(layout.halves), len(layout.rows), values.shape[1]))
 
     def sums(part: slice) -> None:
         _halved(layout.halves, _table(values, layout.rows[part]), mean[:, part])
 
     side_by_side(sums, _pieces(layout, values.shape[1]))
-    if there.all() and np.isfinite(mean).all():
+    if presented.all() and np.isfinite(mean).all():
         mean /= layout.halves.sum(axis=1)[:, None, None]
-        each = halves_influence(mean[0], mean[1], correlation) if moved else idle
-        return _correlation(mean[0::2], mean[1::2], correlation), each
+        influence = halves_influence(mean[0], mean[1], correlation) if with_influence else empty
+        return _correlation(mean[0::2], mean[1::2], correlation), influence
     count = np.empty_like(mean)
 
     def counted(part: slice) -> None:
         table = _table(values, layout.rows[part])
         present = np.isfinite(table)
-        present &= there[part, :, None]
+        present &= presented[part, :, None]
         np.copyto(table, 0.0, where=~present)
         _halved(layout.halves, table, mean[:, part])
         _halved(layout.halves, present.astype(np.float64), count[:, part])
 
     side_by_side(counted, _pieces(layout, values.shape[1]))
-    both = (count[0::2] > 0) & (count[1::2] > 0)
+    in_both = (count[0::2] > 0) & (count[1::2] > 0)
     mean /= np.maximum(count, 1)
-    each = idle
-    if moved:
-        each = np.zeros(mean.shape[1:])
-        for column in range(each.shape[1]):
-            known = np.flatnonzero(both[0, :, column])
+    influence = empty
+    if with_influence:
+        influence = np.zeros(mean.shape[1:])
+        for column in range(influence.shape[1]):
+            known = np.flatnonzero(in_both[0, :, column])
             halves = mean[0][known, column : column + 1], mean[1][known, column : column + 1]
-            each[known, column] = halves_influence(*halves, correlation)[:, 0]
-    if both.all():
-        return _correlation(mean[0::2], mean[1::2], correlation), each
-    fewest = int(both.sum(axis=1).min())
-    note = f"stimuli without responses in both halves are left out: at least {fewest} of {len(both[0])} stay"
+            influence[known, column] = halves_influence(*halves, correlation)[:, 0]
+    if in_both.all():
+        return _correlation(mean[0::2], mean[1::2], correlation), influence
+    fewest = int(in_both.sum(axis=1).min())
+    note = (
+        f"stimuli without responses in both halves are left out: at least {fewest} of {len(in_both[0])} stay"
+    )
     if note not in notes:
         notes.append(note)
-    return _correlation_of(mean[0::2], mean[1::2], both, correlation), each
+    return _correlation_of(mean[0::2], mean[1::2], in_both, correlation), influence
 
 
 def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
@@ -342,8 +358,8 @@ def _correlation(A: Floats, B: Floats, correlation: Correlation) -> Floats:
 
 
 def _correlated(a: Floats, b: Floats, r: Floats) -> None:
-    one, two = _centred(a), _centred(b)
-    size = one * two
+    size_a, size_b = _centred(a), _centred(b)
+    size = size_a * size_b
     np.divide(np.einsum("sn,sn->n", a, b), np.sqrt(size), out=r, where=size > 0)
 
 
@@ -358,11 +374,11 @@ def _centred(values: Floats) -> Floats:
     return np.asarray(size)
 
 
-def _correlation_of(A: Floats, B: Floats, both: Booleans, correlation: Correlation) -> Floats:
+def _correlation_of(A: Floats, B: Floats, in_both: Booleans, correlation: Correlation) -> Floats:
     """As :func:`_correlation`, over the stimuli present in both halves, which may differ between columns."""
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     for split, column in np.ndindex(result.shape):
-        rows = both[split, :, column]
+        rows = in_both[split, :, column]
         a, b = A[split, rows, column], B[split, rows, column]
         if len(a) >= 3:
             result[split, column] = _correlation(a[None, :, None], b[None, :, None], correlation)[0, 0]

@@ -73,7 +73,7 @@ def predictor_consistency(
     order = np.argsort(stimulus, kind="stable")
     bounds = np.flatnonzero(np.diff(stimulus[order])) + 1
     groups = [(rows, np.unique(repetition[rows])) for rows in np.split(order, bounds)]
-    repeated = [(rows, own) for rows, own in groups if len(own) > 1]
+    repeated = [(rows, repetitions) for rows, repetitions in groups if len(repetitions) > 1]
     if len(repeated) < FEWEST_STIMULI:
         raise CeilingError(
             f"{len(repeated)} of {len(groups)} stimuli were repeated; predictor consistency needs {FEWEST_STIMULI}"
@@ -86,20 +86,22 @@ def predictor_consistency(
     width = max(1, TOGETHER // len(values))
     parts = [values[:, start : start + width] for start in range(0, values.shape[1], width)]
     result = np.concatenate([_halves_agree(part, draws) for part in parts], axis=1)
-    shown = np.array([[half.sum(axis=1) for half in pair] for pair in draws])
+    counts = np.array([[half.sum(axis=1) for half in pair] for pair in draws])
     ids = [assembly[by].values[rows[0]] for rows, _ in repeated]
 
     def corrected(r: Floats, at: slice = slice(None)) -> Floats:
         if correction == "horst":
-            return of_all(r, shown[at, 0], shown[at, 1])
+            return of_all(r, counts[at, 0], counts[at, 1])
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(r == -1, np.nan, 2 * r / (1 + r))
 
     def moves() -> Iterator[tuple[Indices, Floats]]:
         for at in range(halves):
             row = slice(at, at + 1)
-            each = np.concatenate([_halves_agree(part, draws[row], _moved)[0] for part in parts], axis=1)
-            yield np.arange(len(ids)), corrected_influence(each, result[row], partial(corrected, at=row))
+            influence = np.concatenate(
+                [_halves_agree(part, draws[row], _correlation_influence)[0] for part in parts], axis=1
+            )
+            yield np.arange(len(ids)), corrected_influence(influence, result[row], partial(corrected, at=row))
 
     coords = {n: c for n, c in assembly.coords.items() if c.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(halves), dims="split")
@@ -118,16 +120,16 @@ def _halves(
 
     half = np.full(count, -1)
     position = np.zeros(count, np.intp)
-    for at, (rows, own) in enumerate(repeated):
-        shuffled = rng.permutation(own)
+    for at, (rows, repetitions) in enumerate(repeated):
+        shuffled = rng.permutation(repetitions)
         position[rows] = at
-        half[rows] = (~np.isin(repetition[rows], shuffled[: len(own) // 2])).astype(int)
+        half[rows] = (~np.isin(repetition[rows], shuffled[: len(repetitions) // 2])).astype(int)
     sides = [np.flatnonzero(half == side) for side in (0, 1)]
-    one, two = (
+    first, second = (
         csr_array((np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), count))
         for rows in sides
     )
-    return one, two
+    return first, second
 
 
 def _correlation(A: Floats, B: Floats) -> Floats:
@@ -138,7 +140,7 @@ def _correlation(A: Floats, B: Floats) -> Floats:
         return np.where((size > 0) & (count > 2), (A * B).sum(axis=0) / size, np.nan)
 
 
-def _moved(A: Floats, B: Floats) -> Floats:
+def _correlation_influence(A: Floats, B: Floats) -> Floats:
     """Influence of each stimulus on :func:`_correlation`, weighted 1/n (stimulus × column)."""
     A, B, _ = _centred(A, B)
     aa, bb = (A * A).sum(axis=0), (B * B).sum(axis=0)
@@ -149,11 +151,11 @@ def _moved(A: Floats, B: Floats) -> Floats:
 
 def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
     """Centre both over the stimuli present in both halves (0 elsewhere); returns them and the number of these stimuli."""
-    both = np.isfinite(A) & np.isfinite(B)
-    count = both.sum(axis=0)
+    present = np.isfinite(A) & np.isfinite(B)
+    count = present.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        A, B = np.where(both, A, 0.0), np.where(both, B, 0.0)
-        A, B = (np.where(both, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
+        A, B = np.where(present, A, 0.0), np.where(present, B, 0.0)
+        A, B = (np.where(present, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
     return A, B, count
 
 
@@ -165,11 +167,11 @@ def _halves_agree(
     """``measure`` (default: correlation) of the halves in every draw, ignoring missing values (draw × column)."""
     values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
-    whole = bool(present.all())
-    filled = values if whole else np.where(present, values, 0.0)
-    shown = np.ones((len(values), 1)) if whole else present.astype(np.float64)
-    found = []
+    complete = bool(present.all())
+    filled = values if complete else np.where(present, values, 0.0)
+    presence = np.ones((len(values), 1)) if complete else present.astype(np.float64)
+    results = []
     for halves in draws:
         with np.errstate(invalid="ignore"):
-            found.append(measure(*((members @ filled) / (members @ shown) for members in halves)))
-    return np.stack(found)
+            results.append(measure(*((members @ filled) / (members @ presence) for members in halves)))
+    return np.stack(results)

@@ -75,22 +75,29 @@ def rdm_consistency(
         )
     notes: list[str] = []
     data = _patterns(assembly, splits, distance, notes)
-    found = _reliability(data)
-    deviations = {"stimulus": (data.ids, found.by_stimulus), "neuroid": (data.neuroids, found.by_neuroid)}
-    error = math.sqrt(sum(float(one @ one) for _, one in deviations.values()))
-    if found.value - 1.96 * error <= 0:
+    reliability = _reliability(data)
+    deviations = {
+        "stimulus": (data.ids, reliability.by_stimulus),
+        "neuroid": (data.neuroids, reliability.by_neuroid),
+    }
+    error = math.sqrt(sum(float(deviation @ deviation) for _, deviation in deviations.values()))
+    if reliability.value - 1.96 * error <= 0:
         raise CeilingError(
-            f"the reliability of the RDM is {found.value:.3f} ± {1.96 * error:.3f}, which includes 0: the data contain no "
-            "geometry to compare with; record more repetitions, stimuli or neuroids"
+            f"the reliability of the RDM is {reliability.value:.3f} ± {1.96 * error:.3f}, which includes 0: the data "
+            "contain no geometry to compare with; record more repetitions, stimuli or neuroids"
         )
-    value = _agreement(found, found.value, distance, comparison)
-    step = min(0.05 * found.value, 0.25 * error)
+    value = _agreement(reliability, reliability.value, distance, comparison)
+    step = min(0.05 * reliability.value, 0.25 * error)
     slope = 0.0
     if step > 0:
-        ends = [_agreement(found, found.value + sign * step, distance, comparison) for sign in (1, -1)]
+        ends = [
+            _agreement(reliability, reliability.value + sign * step, distance, comparison) for sign in (1, -1)
+        ]
         slope = (ends[0] - ends[1]) / (2 * step)
-    scaled = {name: (ids, slope * one) for name, (ids, one) in deviations.items()}
-    factors = {name: Items(np.sort(ids), one[np.argsort(ids)]) for name, (ids, one) in scaled.items()}
+    scaled = {name: (ids, slope * deviation) for name, (ids, deviation) in deviations.items()}
+    factors = {
+        name: Items(np.sort(ids), deviation[np.argsort(ids)]) for name, (ids, deviation) in scaled.items()
+    }
     return xr.DataArray(value, attrs={"notes": notes, "influence": Influence(factors)})
 
 
@@ -139,9 +146,9 @@ def _patterns(
     elif distance != "cosine":
         values = values - values.mean(axis=0)
     coded = encode(assembly["stimulus_id"].values)
-    shown = np.bincount(coded.codes, minlength=len(coded.labels))
-    parts = [[_mean(values, coded.codes, rows, len(shown)) for rows in split] for split in splits]
-    mean = _mean(values, coded.codes, np.arange(len(values)), len(shown))
+    counts = np.bincount(coded.codes, minlength=len(coded.labels))
+    parts = [[_mean(values, coded.codes, rows, len(counts)) for rows in split] for split in splits]
+    mean = _mean(values, coded.codes, np.arange(len(values)), len(counts))
     usable: Booleans = np.asarray(
         np.all([np.isfinite(part[:, 0]) for pair in parts for part in pair], axis=0)
     )
@@ -155,8 +162,8 @@ def _patterns(
     if not usable.all():
         notes.append(f"{int((~usable).sum())} of {len(usable)} stimuli left out: not in both halves")
     residual = values - mean[coded.codes]
-    freedom = len(values) - len(shown)
-    share = float((1 / shown[usable]).mean())  # of one trial's noise in the mean over a stimulus's trials
+    freedom = len(values) - len(counts)
+    share = float((1 / counts[usable]).mean())  # of one trial's noise in the mean over a stimulus's trials
     covariance = residual.T @ residual / freedom * share
     trace = float(np.trace(covariance))
     # Sampling error of the covariance inflates the trace of its square.
@@ -166,7 +173,7 @@ def _patterns(
     across = float(((mean @ covariance) * mean).sum()) / len(mean) - square
     unit = norm[usable] if distance in ("correlation", "cosine") else np.ones(len(mean))
     neuroids = assembly["neuroid_id"].values if "neuroid_id" in assembly.coords else np.arange(len(complete))
-    halves = [(one[usable], two[usable]) for one, two in parts]
+    halves = [(first[usable], second[usable]) for first, second in parts]
     return _Patterns(
         mean,
         halves,
@@ -197,28 +204,30 @@ def _reliability(data: _Patterns) -> _Reliability:
     full = data.mean / data.norm[:, None]
     n, p = full.shape
     upper = np.triu_indices(n, 1)
-    whole, deviation = _pairs(full, normed)
+    distances, deviation = _pairs(full, normed)
     variance = float((deviation**2).sum()) / (n * (n - 1))
     if variance <= 0:
         raise CeilingError("all stimuli are equally dissimilar: the RDM does not vary")
     shared = np.zeros((n, n))
     slope = np.zeros(p)
-    for one, two in data.halves:
-        a, b = one / data.norm[:, None], two / data.norm[:, None]
+    for first, second in data.halves:
+        a, b = first / data.norm[:, None], second / data.norm[:, None]
         (_, A), (_, B) = _pairs(a, normed), _pairs(b, normed)
         shared += A * B / len(data.halves)
-        slope += (_moved(B, a, full, normed) + _moved(A, b, full, normed)) / len(data.halves)
+        slope += (_neuroid_slopes(B, a, full, normed) + _neuroid_slopes(A, b, full, normed)) / len(
+            data.halves
+        )
     count = n * (n - 1)
     value = float(shared.sum()) / count / variance
-    slope = (slope - 2 * value * _moved(deviation, full, full, normed)) / count / variance
+    slope = (slope - 2 * value * _neuroid_slopes(deviation, full, full, normed)) / count / variance
     cells = (shared - value * deviation**2) / variance
     rows = cells.sum(axis=1) / (n - 1)
     by_stimulus = math.sqrt(n / (n - 1)) * 2 * (rows - rows.mean()) / n
     by_neuroid = math.sqrt(p / max(1, p - 1)) * (slope - slope.mean())
     # The noise of a pair is in the deviations of both of its stimuli and of the neuroids; it must count only once.
     within = max(0.0, float((cells**2).sum()) / count - 2 * float(rows.var()))
-    by_stimulus *= _less(by_stimulus, 2 * within / count)
-    by_neuroid *= _less(by_neuroid, 4 * within / count)
+    by_stimulus *= _noise_reduction(by_stimulus, 2 * within / count)
+    by_neuroid *= _noise_reduction(by_neuroid, 4 * within / count)
     power = data.norm**2 if normed else np.ones(n)
     signal = float(power.mean()) - data.noise
     spread = float(power.var(ddof=1))
@@ -229,7 +238,7 @@ def _reliability(data: _Patterns) -> _Reliability:
     relative = min(4.0, weight * excess / signal**2) if normed and signal > 0 else 0.0
     return _Reliability(
         value,
-        whole[upper],
+        distances[upper],
         (signal, relative),
         data.noise,
         data.noise_square,
@@ -238,75 +247,77 @@ def _reliability(data: _Patterns) -> _Reliability:
     )
 
 
-def _less(deviations: Floats, variance: float) -> float:
+def _noise_reduction(deviations: Floats, variance: float) -> float:
     """Factor that removes ``variance`` from the deviations; at least a quarter of their variance remains."""
-    whole = float(deviations @ deviations)
-    return math.sqrt(max(0.25, 1 - variance / whole)) if whole > 0 else 1.0
+    total = float(deviations @ deviations)
+    return math.sqrt(max(0.25, 1 - variance / total)) if total > 0 else 1.0
 
 
 def _pairs(patterns: Floats, normed: bool) -> tuple[Floats, Floats]:
     """Dissimilarities of all pairs (stimulus × stimulus) and their deviations from the mean; both are 0 on the diagonal."""
     product = patterns @ patterns.T
-    own = product.diagonal()
-    found = 1 - product if normed else (own[:, None] + own - 2 * product) / patterns.shape[1]
-    n = len(found)
-    np.fill_diagonal(found, 0.0)
-    centred = found - found.sum() / (n * (n - 1))
+    squares = product.diagonal()
+    distances = 1 - product if normed else (squares[:, None] + squares - 2 * product) / patterns.shape[1]
+    n = len(distances)
+    np.fill_diagonal(distances, 0.0)
+    centred = distances - distances.sum() / (n * (n - 1))
     np.fill_diagonal(centred, 0.0)
-    return found, centred
+    return distances, centred
 
 
-def _moved(weights: Floats, patterns: Floats, full: Floats, normed: bool) -> Floats:
+def _neuroid_slopes(weights: Floats, patterns: Floats, full: Floats, normed: bool) -> Floats:
     """Derivative of the weighted sum of dissimilarities with respect to the weight of each neuroid, (neuroid,)."""
     products = np.einsum("ik,ik->k", patterns, weights @ patterns)
     if not normed:
-        both = 2 * (weights.sum(axis=1) @ patterns**2) - 2 * products
-        return np.asarray(both / patterns.shape[1])
+        slopes = 2 * (weights.sum(axis=1) @ patterns**2) - 2 * products
+        return np.asarray(slopes / patterns.shape[1])
     # The norms are those of the full means also for products of halves.
-    lost = (weights * (patterns @ patterns.T)).sum(axis=1) @ full**2
-    return np.asarray(lost - products)
+    norm_slopes = (weights * (patterns @ patterns.T)).sum(axis=1) @ full**2
+    return np.asarray(norm_slopes - products)
 
 
-def _agreement(found: _Reliability, reliability: float, distance: Distance, comparison: Comparison) -> float:
+def _agreement(
+    estimate: _Reliability, reliability: float, distance: Distance, comparison: Comparison
+) -> float:
     """Expected agreement of a noiseless RDM of the same geometry with the measured one."""
     reliability = min(max(reliability, 1e-9), 1.0)
-    d = found.dissimilarities
+    d = estimate.dissimilarities
     mean, variance = float(d.mean()), float(d.var())
     similarity = (1 - mean, reliability * variance)
-    once, square = _shrinkage(found)
-    level, second = similarity[0] / once, (similarity[1] + similarity[0] ** 2) / square
+    shrinkage, square = _shrinkage(estimate)
+    level, second = similarity[0] / shrinkage, (similarity[1] + similarity[0] ** 2) / square
     if comparison == "cosine":
         if distance in ("correlation", "cosine"):
-            product = 1 - level - similarity[0] + second * once
+            product = 1 - level - similarity[0] + second * shrinkage
             size = 1 - 2 * level + second
         else:
-            bias = 2 * found.noise / max(1, len(found.by_neuroid))
+            bias = 2 * estimate.noise / max(1, len(estimate.by_neuroid))
             size = reliability * variance + (mean - bias) ** 2
             product = size + bias * (mean - bias)
         return product / math.sqrt(size * (variance + mean**2))
-    lost = 1.0
+    factor = 1.0
     if square < 1:
         own = second - level**2
-        total = second * square - (level * once) ** 2
-        lost = min(1.0, math.sqrt(max(own, 0.0) / total) * once) if total > 0 else 1.0
+        total = second * square - (level * shrinkage) ** 2
+        factor = min(1.0, math.sqrt(max(own, 0.0) / total) * shrinkage) if total > 0 else 1.0
     if comparison == "pearson" or reliability >= NOISELESS:
-        return lost * math.sqrt(reliability)
+        return factor * math.sqrt(reliability)
     slope = 0.0
     if distance not in ("correlation", "cosine"):
         # The noise variance of a squared distance is (8 tr Σ² + 8 tr Σ d) / p², where d is the distance without bias.
-        bias = 2 * found.noise / max(1, len(found.by_neuroid))
-        level = found.noise_square + found.noise * (mean - bias)
-        slope = found.noise / level if level > 0 else 0.0
-    return lost * rank_agreement(d, reliability, comparison, slope)
+        bias = 2 * estimate.noise / max(1, len(estimate.by_neuroid))
+        level = estimate.noise_square + estimate.noise * (mean - bias)
+        slope = estimate.noise / level if level > 0 else 0.0
+    return factor * rank_agreement(d, reliability, comparison, slope)
 
 
-def _shrinkage(found: _Reliability) -> tuple[float, float]:
+def _shrinkage(estimate: _Reliability) -> tuple[float, float]:
     """Mean and mean square, over pairs, of the factor by which noise in the norms shrinks a similarity."""
-    signal, relative = found.power
+    signal, relative = estimate.power
     if relative <= 0 or signal <= 0:
         return 1.0, 1.0
     width = math.log1p(relative)
     normal = ndtri((np.arange(QUANTILES) + 0.5) / QUANTILES)
     power = signal * np.exp(math.sqrt(width) * normal - width / 2)
-    kept = power / (power + found.noise)
-    return float(np.sqrt(kept).mean()) ** 2, float(kept.mean()) ** 2
+    shares = power / (power + estimate.noise)
+    return float(np.sqrt(shares).mean()) ** 2, float(shares.mean()) ** 2

@@ -80,18 +80,18 @@ def rsa_ceiling(
         raise CeilingError(
             "a subject's RDM has missing entries: some stimuli evoke no pattern there; drop them"
         )
-    pooled = np.stack([_matched(one, comparison) for one in rdms]) if pool == "matched" else rdms
+    pooled = np.stack([_matched(rdm, comparison) for rdm in rdms]) if pool == "matched" else rdms
     total = pooled.sum(axis=0)
-    upper = [compare(one, total / len(names), comparison) for one in rdms]
+    upper = [compare(rdm, total / len(names), comparison) for rdm in rdms]
     lower = [
-        compare(one, (total - own) / (len(names) - 1), comparison)
-        for one, own in zip(rdms, pooled, strict=True)
+        compare(rdm, (total - own) / (len(names) - 1), comparison)
+        for rdm, own in zip(rdms, pooled, strict=True)
     ]
     bounds = {"upper": float(np.mean(upper)), "lower": float(np.mean(lower))}
     notes = [
-        f"the {other} bound is {value:.4f} ({len(names)} subjects)"
-        for other, value in bounds.items()
-        if other != bound
+        f"the {name} bound is {value:.4f} ({len(names)} subjects)"
+        for name, value in bounds.items()
+        if name != bound
     ]
     chosen = {"upper": upper, "lower": lower}
     return xr.DataArray(
@@ -106,39 +106,39 @@ def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
     """Expected agreement of the shared geometry with the RDM of each subject."""
     count = len(rdms)
     products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
-    own = products.diagonal()
-    shared = float((products.sum() - own.sum()) / (count * (count - 1)))
+    variances = products.diagonal()
+    shared = float((products.sum() - variances.sum()) / (count * (count - 1)))
     if shared <= 0:
         raise CeilingError(
             "the subjects' RDMs do not agree with each other: there is no geometry to compare with"
         )
-    reliability = np.minimum(shared / own, 1.0)
+    reliability = np.minimum(shared / variances, 1.0)
     if comparison in RANKED:
-        return [rank_agreement(one, float(r), comparison) for one, r in zip(rdms, reliability, strict=True)]
+        return [rank_agreement(rdm, float(r), comparison) for rdm, r in zip(rdms, reliability, strict=True)]
     return [float(r) for r in np.sqrt(reliability)]
 
 
 def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> tuple[Sequence[str], Floats]:
     subjects = np.unique(assembly["subject"].values.astype(str))
-    own = assembly["subject"].values.astype(str)
+    labels = assembly["subject"].values.astype(str)
     if "stimulus_b" in assembly.dims:
         if "subject" not in assembly.dims:
             return list(subjects), np.empty((len(subjects), 3))
         stacked = assembly.transpose("subject", "stimulus", "stimulus_b").values.astype(np.float64)
-        return list(own), np.stack([condensed(one) for one in stacked])
+        return list(labels), np.stack([condensed(matrix) for matrix in stacked])
     if set(assembly.dims) != {"presentation", "neuroid"} or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("an RSA ceiling needs (presentation, neuroid) with `subject` on the neuroids")
     X = assembly.transpose("presentation", "neuroid").values
     X = np.where(np.isfinite(X).all(axis=0), X, np.nan)
-    found = []
+    rdms = []
     for subject in subjects:
-        part = X[:, (own == subject) & np.isfinite(X[0])]
+        part = X[:, (labels == subject) & np.isfinite(X[0])]
         if part.shape[1] < 2:
             raise CeilingError(
                 f"subject {str(subject)!r} has {part.shape[1]} complete neuroids; a pattern needs two"
             )
-        found.append(dissimilarities(gram(part, workspace).on_host(workspace), distance))
-    return list(subjects), np.stack(found)
+        rdms.append(dissimilarities(gram(part, workspace).on_host(workspace), distance))
+    return list(subjects), np.stack(rdms)
 
 
 def _matched(values: Floats, comparison: Comparison) -> Floats:

@@ -71,10 +71,10 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
             f"no neuroid varies over at least {FEWEST_STIMULI} stimuli of which some were repeated"
         )
     coords = {name: c for name, c in assembly.coords.items() if c.dims in (("neuroid",), ("time_bin",))}
-    lost = int(np.isnan(result).sum())
+    undefined = int(np.isnan(result).sum())
     notes = (
-        [f"{lost} of {result.size} neuroids have no reliability: constant or missing responses"]
-        if lost
+        [f"{undefined} of {result.size} neuroids have no reliability: constant or missing responses"]
+        if undefined
         else []
     )
 
@@ -87,47 +87,49 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
 
 
 class _Variances(NamedTuple):
-    """Noise variance and squared deviation of each mean (stimulus × column), the mask ``shown``, and values per column.
+    """Noise variance and squared deviation of each mean (stimulus × column), the mask ``present``, and values per column.
 
     ``share`` is the factor ``(n − 3) / (n − 1)``, ``usable`` marks the columns whose reliability is defined.
     """
 
     noise: Floats
-    apart: Floats
-    shown: Booleans
+    squares: Floats
+    present: Booleans
     share: Floats
     usable: Booleans
 
 
 def _ratio(mean: Floats, within: Floats, count: Floats) -> Floats:
     """Reliability of each column from means, sums of squares within and counts (stimulus × column)."""
-    found = _variances(mean, within, count)
-    stimuli = found.shown.sum(axis=0)
+    variances = _variances(mean, within, count)
+    stimuli = variances.present.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        noise, variance = found.noise.sum(axis=0) / stimuli, found.apart.sum(axis=0) / (stimuli - 1)
-        return np.where(found.usable, 1 - noise / variance * found.share, np.nan)
+        noise, variance = variances.noise.sum(axis=0) / stimuli, variances.squares.sum(axis=0) / (stimuli - 1)
+        return np.where(variances.usable, 1 - noise / variance * variances.share, np.nan)
 
 
 def _influence(mean: Floats, within: Floats, count: Floats) -> Floats:
     """Influence of each stimulus on the reliability of each column, weighted 1/n (stimulus × column)."""
-    found = _variances(mean, within, count)
-    stimuli = found.shown.sum(axis=0)
+    variances = _variances(mean, within, count)
+    stimuli = variances.present.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        noise, variance = found.noise.sum(axis=0) / stimuli, found.apart.sum(axis=0) / (stimuli - 1)
-        moved = (
-            -found.share / variance * ((found.noise - noise) - noise / variance * (found.apart - variance))
+        noise, variance = variances.noise.sum(axis=0) / stimuli, variances.squares.sum(axis=0) / (stimuli - 1)
+        changes = (
+            -variances.share
+            / variance
+            * ((variances.noise - noise) - noise / variance * (variances.squares - variance))
         )
-        return np.where(found.shown & found.usable, moved / stimuli, 0.0)
+        return np.where(variances.present & variances.usable, changes / stimuli, 0.0)
 
 
 def _variances(mean: Floats, within: Floats, count: Floats) -> _Variances:
-    shown, repeated = count > 0, count > 1
-    stimuli, again = shown.sum(axis=0), repeated.sum(axis=0)
+    present, repeated = count > 0, count > 1
+    stimuli, repeated_count = present.sum(axis=0), repeated.sum(axis=0)
     single = np.where(repeated, within / np.maximum(count - 1, 1), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        typical = single.sum(axis=0) / again
-        noise = np.where(shown, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0)
-        centre = np.where(shown, mean, 0.0).sum(axis=0) / stimuli
-        apart = np.where(shown, (mean - centre) ** 2, 0.0)
-        usable = (stimuli >= FEWEST_STIMULI) & (again > 0) & (apart.sum(axis=0) > 0)
-        return _Variances(noise, apart, shown, (stimuli - 3) / (stimuli - 1), usable)
+        typical = single.sum(axis=0) / repeated_count
+        noise = np.where(present, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0)
+        centre = np.where(present, mean, 0.0).sum(axis=0) / stimuli
+        squares = np.where(present, (mean - centre) ** 2, 0.0)
+        usable = (stimuli >= FEWEST_STIMULI) & (repeated_count > 0) & (squares.sum(axis=0) > 0)
+        return _Variances(noise, squares, present, (stimuli - 3) / (stimuli - 1), usable)

@@ -41,7 +41,7 @@ def stored(
     """
     if coordinate not in assembly.coords or assembly[coordinate].dims != ("neuroid",):
         raise CeilingError(
-            f"the neuroids carry no coordinate {coordinate!r}; correct `coordinate` of the ceiling"
+            f"the neuroids have no coordinate {coordinate!r}; correct `coordinate` of the ceiling"
         )
     values = np.asarray(assembly[coordinate].values, dtype=np.float64) / divide_by
     values = np.where(values > 0, values, np.nan)
@@ -49,9 +49,9 @@ def stored(
         raise CeilingError(
             f"no neuroid has a {coordinate!r} above 0: the data contain no signal to normalise by"
         )
-    lost = int(np.isnan(values).sum())
-    notes = [f"{lost} of {values.size} neuroids have no {coordinate} above 0"] if lost else []
-    coords = {name: held for name, held in assembly.coords.items() if held.dims == ("neuroid",)}
+    missing = int(np.isnan(values).sum())
+    notes = [f"{missing} of {values.size} neuroids have no {coordinate} above 0"] if missing else []
+    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
     return xr.DataArray(
         np.sqrt(values) if root else values, dims=("neuroid",), coords=coords, attrs={"notes": notes}
     )

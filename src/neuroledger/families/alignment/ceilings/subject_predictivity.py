@@ -68,9 +68,9 @@ def subject_predictivity(
     if set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}")
     values = assembly.transpose("presentation", "neuroid").values
-    own = assembly["subject"].values.astype(str)
+    labels = assembly["subject"].values.astype(str)
     complete = np.isfinite(values).all(axis=0)
-    subjects, notes = _complete_subjects(own, complete)
+    subjects, notes = _complete_subjects(labels, complete)
     if len(subjects) < FEWEST:
         raise CeilingError(
             "one subject cannot be predicted from others: subject predictivity needs at least two"
@@ -79,11 +79,11 @@ def subject_predictivity(
     result = np.full((len(splits), values.shape[1]), np.nan)
     facts = Facts([], {}, [])
     for subject in subjects:
-        others = (own != subject) & complete
+        others = (labels != subject) & complete
         try:
-            found = correlations(
+            scores = correlations(
                 values[:, others],
-                values[:, own == subject],
+                values[:, labels == subject],
                 splits,
                 workspace,
                 estimator,
@@ -93,17 +93,17 @@ def subject_predictivity(
             )
         except MetricError as error:
             raise CeilingError(f"subject {str(subject)!r}: {error}") from error
-        result[:, own == subject] = found[:, 0]
-    features = int(np.mean([((own != subject) & complete).sum() for subject in subjects]))
+        result[:, labels == subject] = scores[:, 0]
+    features = int(np.mean([((labels != subject) & complete).sum() for subject in subjects]))
 
     def cells() -> Cells:
         parts = []
         for at, split in enumerate(splits):  # held-out parts are ordered by subject, then by split
-            whole = np.zeros((len(split.test), values.shape[1]))
+            full = np.zeros((len(split.test), values.shape[1]))
             for number, subject in enumerate(subjects):
-                held = facts.held[number * len(splits) : (number + 1) * len(splits)]
-                whole[:, own == subject] = correlation_influence(held)[at]
-            parts.append((split.test, whole))
+                test_parts = facts.test_parts[number * len(splits) : (number + 1) * len(splits)]
+                full[:, labels == subject] = correlation_influence(test_parts)[at]
+            parts.append((split.test, full))
         ids = assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(len(values))
         return Cells(ids, parts, refit=refit_of(splits, features))
 
@@ -113,13 +113,15 @@ def subject_predictivity(
     return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs=attrs)
 
 
-def _complete_subjects(own: np.ndarray, complete: np.ndarray) -> tuple[list[str], list[str]]:
+def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[str], list[str]]:
     """Subjects that have a neuroid without missing responses, and a note about the others."""
-    subjects = np.unique(own[complete]).tolist()
-    lost = sorted(set(own.tolist()) - set(subjects))
-    if not lost:
+    subjects = np.unique(labels[complete]).tolist()
+    incomplete = sorted(set(labels.tolist()) - set(subjects))
+    if not incomplete:
         return subjects, []
-    return subjects, [f"{len(lost)} subjects without a complete neuroid were left out, first {lost[0]!r}"]
+    return subjects, [
+        f"{len(incomplete)} subjects without a complete neuroid were left out, first {incomplete[0]!r}"
+    ]
 
 
 @ceiling("extrapolated_predictivity", version=1)
@@ -156,17 +158,19 @@ def extrapolated_predictivity(
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("extrapolation over subjects needs the coordinate 'subject' on the neuroids")
-    own = assembly["subject"].values.astype(str)
+    labels = assembly["subject"].values.astype(str)
     rows = [dim for dim in assembly.dims if dim != "neuroid"]
-    subjects, notes = _complete_subjects(own, (~assembly.isnull()).all(rows).values)
+    subjects, notes = _complete_subjects(labels, (~assembly.isnull()).all(rows).values)
     if len(subjects) < FEWEST + 1:
-        told = "".join(f" ({note})" for note in notes)
-        raise CeilingError(f"{len(subjects)} subjects: a curve over their number needs at least three{told}")
+        details = "".join(f" ({note})" for note in notes)
+        raise CeilingError(
+            f"{len(subjects)} subjects: a curve over their number needs at least three{details}"
+        )
     sizes = range(FEWEST, len(subjects) + 1)
-    at: dict[int, list[list[float]]] = {size: [[] for _ in own] for size in sizes}
+    samples: dict[int, list[list[float]]] = {size: [[] for _ in labels] for size in sizes}
     for size in sizes:
         for chosen in combinations(subjects, size):
-            columns = np.flatnonzero(np.isin(own, chosen))
+            columns = np.flatnonzero(np.isin(labels, chosen))
             part = subject_predictivity(
                 assembly.isel(neuroid=columns),
                 splits=splits,
@@ -175,19 +179,19 @@ def extrapolated_predictivity(
                 correlation=correlation,
             )
             for column, values in zip(columns, part.transpose("neuroid", "split").values, strict=True):
-                at[size][column] += values[np.isfinite(values)].tolist()
-    found = np.asarray(
+                samples[size][column] += values[np.isfinite(values)].tolist()
+    asymptotes = np.asarray(
         [
-            _asymptote([at[size][column] for size in sizes], sizes, bootstraps, seed)
-            for column in range(len(own))
+            _asymptote([samples[size][column] for size in sizes], sizes, bootstraps, seed)
+            for column in range(len(labels))
         ]
     )
-    if not np.isfinite(found).any():
+    if not np.isfinite(asymptotes).any():
         raise CeilingError("no neuroid's predictivity could be extrapolated over the number of subjects")
     coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
-    lost = int(np.isnan(found[np.isin(own, subjects)]).sum())
-    notes += [f"{lost} of {len(own)} neuroids could not be extrapolated"] if lost else []
-    return xr.DataArray(found, dims=("neuroid",), coords=coords, attrs={"notes": notes})
+    undefined = int(np.isnan(asymptotes[np.isin(labels, subjects)]).sum())
+    notes += [f"{undefined} of {len(labels)} neuroids could not be extrapolated"] if undefined else []
+    return xr.DataArray(asymptotes, dims=("neuroid",), coords=coords, attrs={"notes": notes})
 
 
 def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int) -> float:

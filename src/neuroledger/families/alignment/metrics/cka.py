@@ -92,8 +92,8 @@ def cka_subsets(
     tested = np.unique(np.concatenate([split.test for split in splits]))
 
     def influence() -> Influence | None:
-        whole = np.ix_(tested, tested)
-        return _influence(K[whole], L[whole], target.isel(presentation=tested), unbiased)
+        pairs = np.ix_(tested, tested)
+        return _influence(K[pairs], L[pairs], target.isel(presentation=tested), unbiased)
 
     attrs = {"notes": notes, "influence": influence}
     return xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))}, attrs=attrs)
@@ -104,19 +104,19 @@ def _grams(
 ) -> tuple[Floats, Floats, list[str]]:
     """Gram matrices of both sides; ``relative`` divides each by its trace, which removes units and avoids overflow."""
     notes: list[str] = []
-    found = []
+    grams = []
     for name, assembly in (("source", source), ("target", target)):
         X = patterns(assembly, name, notes, drop_missing=name == "target")
         K = (relative_gram(X, workspace) if relative else gram(X, workspace).on_host(workspace)).K
         trace = float(np.trace(K)) if relative else 0.0
-        found.append(K / trace if trace else K)
-    if len(found[0]) != len(found[1]):
+        grams.append(K / trace if trace else K)
+    if len(grams[0]) != len(grams[1]):
         raise MetricError(
-            f"source has {len(found[0])} stimuli and target {len(found[1])}; both sides need the same"
+            f"source has {len(grams[0])} stimuli and target {len(grams[1])}; both sides need the same"
         )
-    if len(found[0]) < FEWEST_STIMULI:
-        raise MetricError(f"CKA needs at least {FEWEST_STIMULI} stimuli, not {len(found[0])}")
-    return found[0], found[1], notes
+    if len(grams[0]) < FEWEST_STIMULI:
+        raise MetricError(f"CKA needs at least {FEWEST_STIMULI} stimuli, not {len(grams[0])}")
+    return grams[0], grams[1], notes
 
 
 def _alignment(K: Floats, L: Floats, unbiased: bool, regularisation: float = 0.0) -> float:
@@ -142,8 +142,8 @@ def _unbiased(K: Floats, L: Floats) -> float:
     n = len(K)
     a, b = K.diagonal(), L.diagonal()
     k, m = K.sum(axis=1) - a, L.sum(axis=1) - b
-    together = float(np.vdot(K, L) - a @ b)
-    shifted = together + k.sum() * m.sum() / ((n - 1) * (n - 2)) - 2 * (k @ m) / (n - 2)
+    products = float(np.vdot(K, L) - a @ b)
+    shifted = products + k.sum() * m.sum() / ((n - 1) * (n - 2)) - 2 * (k @ m) / (n - 2)
     return float(shifted / (n * (n - 3)))
 
 
@@ -220,11 +220,11 @@ def _sums(K: Floats, L: Floats, diagonal: bool) -> tuple[Floats, Floats, Floats,
 
 def _left_biased(K: Floats, L: Floats) -> Floats:
     n = len(K) - 1
-    k, m, together, rows = _sums(K, L, diagonal=True)
-    return together - 2 * rows / n + k * m / n**2
+    k, m, products, rows = _sums(K, L, diagonal=True)
+    return products - 2 * rows / n + k * m / n**2
 
 
 def _left_unbiased(K: Floats, L: Floats) -> Floats:
     n = len(K) - 1
-    k, m, together, rows = _sums(K, L, diagonal=False)
-    return (together + k * m / ((n - 1) * (n - 2)) - 2 * rows / (n - 2)) / (n * (n - 3))
+    k, m, products, rows = _sums(K, L, diagonal=False)
+    return (products + k * m / ((n - 1) * (n - 2)) - 2 * rows / (n - 2)) / (n * (n - 3))

@@ -40,8 +40,10 @@ def cka_subjects(
         The neuroids have no subject, or a subject's responses cannot be aligned.
     """
     parts = {}
-    for name, own in by_subject(target, "for one alignment with all neuroids use `cka`").items():
-        shown = np.flatnonzero(own.notnull().any([dim for dim in own.dims if dim != "presentation"]).values)
-        sides = [side.isel(presentation=shown) for side in (source, own)]
+    for name, responses in by_subject(target, "for one alignment with all neuroids use `cka`").items():
+        rows = np.flatnonzero(
+            responses.notnull().any([dim for dim in responses.dims if dim != "presentation"]).values
+        )
+        sides = [side.isel(presentation=rows) for side in (source, responses)]
         parts[name] = cka(*sides, workspace=workspace, unbiased=unbiased, regularisation=regularisation)
     return by_subject_values(parts)

@@ -69,11 +69,11 @@ def crossnobis(
     distances = cross_validated_distances(patterns)
     ids = stimuli.labels.astype(str)
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
-    given = xr.DataArray(distances, dims=("stimulus", "stimulus_b"), coords=coords)
+    target_rdm = xr.DataArray(distances, dims=("stimulus", "stimulus_b"), coords=coords)
     first = np.unique(encode(source["stimulus_id"].values).codes, return_index=True)[1]
     return rdm(
         source.isel(presentation=first),
-        given,
+        target_rdm,
         workspace=workspace,
         distance=distance,
         comparison=comparison,

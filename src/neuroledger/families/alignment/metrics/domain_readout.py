@@ -86,31 +86,33 @@ def domain_readout(
         raise MetricError("labels need the coordinate 'domain', and one row for each stimulus")
     X = _responses(source, target)
     labels = encode(as_text(target.values))
-    names = list(dict.fromkeys(str(one) for one in domains))
+    names = list(dict.fromkeys(str(name) for name in domains))
     rows = {name: np.flatnonzero(domains.astype(str) == name) for name in names}
     pairs = None if paired is None else coordinate(target, paired.by)
-    lost = [name for name in (fitted, *(paired.domains if paired else ())) if name not in rows]
-    if lost or (paired is not None and (pairs is None or fitted in paired.domains)):
-        told = f"the domain {lost[0]!r}" if lost else f"partners by {paired.by!r}" if paired else ""
+    missing = [name for name in (fitted, *(paired.domains if paired else ())) if name not in rows]
+    if missing or (paired is not None and (pairs is None or fitted in paired.domains)):
+        problem = f"the domain {missing[0]!r}" if missing else f"partners by {paired.by!r}" if paired else ""
         raise MetricError(
-            f"{told} cannot be used: the domains are {', '.join(names)}; correct `fitted` or `paired`"
+            f"{problem} cannot be used: the domains are {', '.join(names)}; correct `fitted` or `paired`"
         )
     order = [fitted, *(name for name in names if name != fitted)]
     rule = _Rule(order, rows, labels.codes, tested, paired, None if pairs is None else as_text(pairs))
     values = np.full((divisions, len(order)), np.nan)
     cells: list[tuple[Indices, Floats]] = []
     for number, division in enumerate(rule.draw(divisions, seed)):
-        held = np.concatenate(list(division.tested.values()))
-        classes, found = decisions(X[division.fitted], labels.codes[division.fitted], X[held], penalties)
-        shares = _outranked(found, classes, labels.codes[held], labels.labels, ties)
-        influence = np.zeros((held.size, len(order)))
-        at = 0
+        tested_rows = np.concatenate(list(division.tested.values()))
+        classes, scores = decisions(
+            X[division.fitted], labels.codes[division.fitted], X[tested_rows], penalties
+        )
+        shares = _outranked(scores, classes, labels.codes[tested_rows], labels.labels, ties)
+        influence = np.zeros((tested_rows.size, len(order)))
+        start = 0
         for domain, part in enumerate(division.tested.values()):
-            own = shares[at : at + part.size]
-            values[number, domain] = own.mean()
-            influence[at : at + part.size, domain] = (own - own.mean()) / part.size
-            at += part.size
-        cells.append((held, influence))
+            domain_shares = shares[start : start + part.size]
+            values[number, domain] = domain_shares.mean()
+            influence[start : start + part.size, domain] = (domain_shares - domain_shares.mean()) / part.size
+            start += part.size
+        cells.append((tested_rows, influence))
     coords: dict[str, Any] = {"split": np.arange(divisions), "domain": order}
     out = xr.DataArray(values, dims=("split", "domain"), coords=coords)
     ids = coordinate(target, "stimulus_id")
@@ -121,15 +123,15 @@ def domain_readout(
 def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:
     """Responses in the order of the labels, as float64."""
     if set(source.dims) != {"presentation", "neuroid"}:
-        held = ", ".join(map(str, source.dims))
-        raise MetricError(f"a readout needs responses (presentation, neuroid), not ({held})")
+        dims = ", ".join(map(str, source.dims))
+        raise MetricError(f"a readout needs responses (presentation, neuroid), not ({dims})")
     X = np.asarray(source.transpose("presentation", "neuroid").values, dtype=np.float64)
-    own, wanted = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
-    if own is not None and wanted is not None:
-        place = locate(wanted, own)
-        if (place < 0).any():
-            raise MetricError(f"the model did not answer stimulus {str(wanted[place < 0][0])!r}")
-        X = X[place]
+    source_ids, target_ids = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
+    if source_ids is not None and target_ids is not None:
+        rows = locate(target_ids, source_ids)
+        if (rows < 0).any():
+            raise MetricError(f"the model did not answer stimulus {str(target_ids[rows < 0][0])!r}")
+        X = X[rows]
     if len(X) != target.size:
         raise MetricError(
             f"{len(X)} responses for {target.size} labels: both need the coordinate 'stimulus_id'"
@@ -145,7 +147,7 @@ class _Rule(NamedTuple):
     order: Sequence[str]
     rows: Mapping[str, Indices]
     codes: Indices
-    each: int
+    size: int
     paired: Paired | None
     partners: Any
 
@@ -155,14 +157,14 @@ class _Rule(NamedTuple):
         for _ in range(divisions):
             tested: dict[str, Indices] = {}
             for name in self.order:
-                own = self.rows[name]
+                rows = self.rows[name]
                 if self.paired is not None and name in self.paired.domains:
                     partners = self.partners[tested[self.order[0]]]
-                    tested[name] = own[np.isin(self.partners[own], partners)]
+                    tested[name] = rows[np.isin(self.partners[rows], partners)]
                     if not tested[name].size:
                         raise MetricError(f"no stimulus of {name!r} has a partner by {self.paired.by!r}")
                 else:
-                    tested[name] = self._part(name, own, stream)
+                    tested[name] = self._part(name, rows, stream)
             first = self.rows[self.order[0]]
             fitted = np.setdiff1d(first, tested[self.order[0]])
             if not fitted.size:
@@ -171,32 +173,32 @@ class _Rule(NamedTuple):
                 )
             yield _Division(fitted, tested)
 
-    def _part(self, name: str, own: Indices, stream: np.random.RandomState) -> Indices:
+    def _part(self, name: str, rows: Indices, stream: np.random.RandomState) -> Indices:
         from sklearn.model_selection import StratifiedShuffleSplit
 
-        if own.size == self.each:
-            return own
+        if rows.size == self.size:
+            return rows
         try:
             rule = StratifiedShuffleSplit(
-                1, train_size=self.each, test_size=own.size - self.each, random_state=stream
+                1, train_size=self.size, test_size=rows.size - self.size, random_state=stream
             )
-            drawn = next(rule.split(np.zeros(own.size), self.codes[own]))[0]
-            return np.asarray(own[drawn], dtype=np.intp)
+            drawn = next(rule.split(np.zeros(rows.size), self.codes[rows]))[0]
+            return np.asarray(rows[drawn], dtype=np.intp)
         except ValueError as error:
             raise MetricError(
-                f"{self.each} of the {own.size} stimuli of {name!r} cannot be drawn: {error}; lower `tested`"
+                f"{self.size} of the {rows.size} stimuli of {name!r} cannot be drawn: {error}; lower `tested`"
             ) from error
 
 
-def _outranked(found: Floats, classes: Indices, truth: Indices, labels: Any, ties: str) -> Floats:
+def _outranked(scores: Floats, classes: Indices, truth: Indices, labels: Any, ties: str) -> Floats:
     """Share of the other labels whose decision value is below that of the true label, (row,)."""
-    place = locate(truth, classes)
-    if (place < 0).any():
+    columns = locate(truth, classes)
+    if (columns < 0).any():
         raise MetricError(
-            f"the label {str(labels[truth[place < 0][0]])!r} is tested and was never fitted: the fitted domain needs "
+            f"the label {str(labels[truth[columns < 0][0]])!r} is tested and was never fitted: the fitted domain needs "
             "stimuli of every label"
         )
-    own = found[np.arange(len(found)), place][:, None]
-    below, equal = (own > found).sum(axis=1), (own == found).sum(axis=1) - 1
-    won: Floats = (below + (0.5 * equal if ties == "half" else 0.0)) / (len(classes) - 1)
-    return won
+    true_scores = scores[np.arange(len(scores)), columns][:, None]
+    below, equal = (true_scores > scores).sum(axis=1), (true_scores == scores).sum(axis=1) - 1
+    result: Floats = (below + (0.5 * equal if ties == "half" else 0.0)) / (len(classes) - 1)
+    return result

@@ -86,26 +86,28 @@ def r2_er(
         )
     problem = Problem(X[first_rows(coded.codes, len(count))], mean, parts, workspace)
     result = np.full((len(parts), len(complete)), np.nan)
-    held: list[tuple[Floats, Indices]] = []
+    predictions: list[tuple[Floats, Indices]] = []
     for at, (part, predicted) in enumerate(zip(parts, estimator.predictions(problem), strict=True)):
         notes.extend(note for note in predicted.notes if note not in notes)
-        found = unbiased_fraction(
+        fractions = unbiased_fraction(
             workspace.take(predicted.values), mean[part.test], noise[part.test].mean(axis=0)
         )
-        result[at, complete] = found
-        held.append((workspace.take(predicted.values), part.test))
+        result[at, complete] = fractions
+        predictions.append((workspace.take(predicted.values), part.test))
     undefined = int(np.isnan(result[:, complete]).all(axis=0).sum())
     if undefined:
         notes.append(f"{undefined} neuroids have no more variance than noise, or constant predictions")
 
     def cells() -> Cells:
         moves = []
-        for (_, test), each in zip(
-            held, _influence([_parts_of(x, mean[test], noise[test]) for x, test in held]), strict=True
+        for (_, test), influence in zip(
+            predictions,
+            _influence([_parts_of(x, mean[test], noise[test]) for x, test in predictions]),
+            strict=True,
         ):
-            whole = np.zeros((len(test), len(complete)))
-            whole[:, complete] = each
-            moves.append((test, whole))
+            full = np.zeros((len(test), len(complete)))
+            full[:, complete] = influence
+            moves.append((test, full))
         return Cells(np.asarray(coded.labels), moves, refit=refit_of(parts, X.shape[1]))
 
     coords = {name: c for name, c in target.coords.items() if c.dims == ("neuroid",)}
@@ -123,8 +125,8 @@ def unbiased_fraction(predicted: Floats, measured: Floats, noise: Floats) -> Flo
     size = (x * x).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         product = (x * y).sum(axis=0) ** 2 / size - noise
-        whole = (y * y).sum(axis=0) - (len(y) - 1) * noise
-        return np.where((size > 0) & (whole > 0), product / whole, np.nan)
+        total = (y * y).sum(axis=0) - (len(y) - 1) * noise
+        return np.where((size > 0) & (total > 0), product / total, np.nan)
 
 
 def _influence(parts: Sequence[tuple[Floats, Floats]]) -> list[Floats]:
@@ -132,12 +134,12 @@ def _influence(parts: Sequence[tuple[Floats, Floats]]) -> list[Floats]:
 
     The slopes are pooled over all parts, because the variance of a single part without noise may be close to 0.
     """
-    product, whole = (
-        sum(each.mean(axis=0) for each in which) / len(parts) for which in zip(*parts, strict=True)
+    product, total = (
+        sum(values.mean(axis=0) for values in terms) / len(parts) for terms in zip(*parts, strict=True)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = [(from_left_out(xy) - product / whole * from_left_out(yy)) / whole for xy, yy in parts]
-    return [np.where(whole > 0, each, 0.0) for each in found]
+        influences = [(from_left_out(xy) - product / total * from_left_out(yy)) / total for xy, yy in parts]
+    return [np.where(total > 0, values, 0.0) for values in influences]
 
 
 def _parts_of(predicted: Floats, measured: Floats, noise: Floats) -> tuple[Floats, Floats]:

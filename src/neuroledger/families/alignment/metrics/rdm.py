@@ -44,36 +44,40 @@ FEWEST_STIMULI = 4
 
 
 def _fits(parameters: Any) -> None:
-    asked = (parameters.distance, parameters.comparison)
-    if parameters.ties == "rounding" and asked != ("correlation", "spearman"):
+    chosen = (parameters.distance, parameters.comparison)
+    if parameters.ties == "rounding" and chosen != ("correlation", "spearman"):
         raise ValueError(
             f"`ties: rounding` (as in compat brainscore) is for `distance: correlation` and `comparison: spearman`, not "
-            f"{asked[0]} and {asked[1]}; remove it, or the compat"
+            f"{chosen[0]} and {chosen[1]}; remove it, or the compat"
         )
 
 
 class _Side(NamedTuple):
-    """One side of the comparison: a Gram matrix (``found``), or precomputed RDMs (``given``: subject × row × row)."""
+    """One side of the comparison: a Gram matrix (``gram``), or precomputed RDMs (``rdms``: subject × row × row)."""
 
-    found: Gram | None
-    given: Floats | None
+    gram: Gram | None
+    rdms: Floats | None
     key: str
     workspace: Workspace
 
     def usable(self, distance: Distance) -> NDArray[np.bool_]:
         """Mask of the rows whose dissimilarities to other rows are defined."""
-        if self.given is None:
-            return patterned(cast(Gram, self.found), distance)
-        off = ~np.eye(self.given.shape[1], dtype=bool)
-        return np.asarray((np.isfinite(self.given) & off).any(axis=2).all(axis=0))
+        if self.rdms is None:
+            return patterned(cast(Gram, self.gram), distance)
+        off = ~np.eye(self.rdms.shape[1], dtype=bool)
+        return np.asarray((np.isfinite(self.rdms) & off).any(axis=2).all(axis=0))
 
     def condensed(self, rows: NDArray[np.intp], distance: Distance) -> list[Floats]:
         """Condensed dissimilarities among ``rows``, one array per subject."""
-        if self.given is None:
-            found = cast(Gram, self.found)
-            return [dissimilarities(found if len(rows) == len(found.K) else found.subset(rows), distance)]
-        values = [condensed(one[np.ix_(rows, rows)]) for one in self.given]
-        if not all(np.isfinite(one).all() for one in values):
+        if self.rdms is None:
+            side_gram = cast(Gram, self.gram)
+            return [
+                dissimilarities(
+                    side_gram if len(rows) == len(side_gram.K) else side_gram.subset(rows), distance
+                )
+            ]
+        values = [condensed(entries[np.ix_(rows, rows)]) for entries in self.rdms]
+        if not all(np.isfinite(entries).all() for entries in values):
             raise MetricError(
                 "an RDM has missing entries for stimuli that have others; complete it or drop them"
             )
@@ -83,14 +87,14 @@ class _Side(NamedTuple):
         """All dissimilarities, prepared for comparison; cached, because every layer is compared with the same brain data."""
 
         def compute() -> list[Floats]:
-            rows = np.arange(len(cast(Gram, self.found).K) if self.given is None else self.given.shape[1])
+            rows = np.arange(len(cast(Gram, self.gram).K) if self.rdms is None else self.rdms.shape[1])
             return [prepared(values, comparison) for values in self.condensed(rows, distance)]
 
         def size(values: list[Floats]) -> int:
-            return sum(one.nbytes for one in values)
+            return sum(entries.nbytes for entries in values)
 
-        found: list[Floats] = self.workspace.once(f"rdm {distance} {comparison}", self.key, compute, size)
-        return found
+        stored: list[Floats] = self.workspace.once(f"rdm {distance} {comparison}", self.key, compute, size)
+        return stored
 
 
 class _Pair(NamedTuple):
@@ -109,8 +113,8 @@ class _Pair(NamedTuple):
             (a,) = self.source.prepared(self.distance, comparison)
             others = self.target.prepared(self.distance, comparison)
         else:
-            (own,) = self.source.condensed(rows, self.distance)
-            a = prepared(own, comparison)
+            (entries,) = self.source.condensed(rows, self.distance)
+            a = prepared(entries, comparison)
             others = [prepared(b, comparison) for b in self.target.condensed(rows, self.distance)]
         return np.array([agreement(a, b, comparison) for b in others])
 
@@ -199,12 +203,14 @@ def _pair(
         source = _aligned(source, target)
     a = _side(source, distance, workspace, "source", notes, ties)
     b = _side(target, distance, workspace, "target", notes, ties)
-    if a.given is not None and len(a.given) != 1:
+    if a.rdms is not None and len(a.rdms) != 1:
         raise MetricError("the source contains several RDMs; select one subject")
-    own, other = a.usable(distance), b.usable(distance)
-    if len(own) != len(other):
-        raise MetricError(f"source has {len(own)} stimuli and target {len(other)}; both sides need the same")
-    usable = own & other
+    source_usable, target_usable = a.usable(distance), b.usable(distance)
+    if len(source_usable) != len(target_usable):
+        raise MetricError(
+            f"source has {len(source_usable)} stimuli and target {len(target_usable)}; both sides need the same"
+        )
+    usable = source_usable & target_usable
     count = int(usable.sum())
     if count < len(usable):
         notes.append(f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side")
@@ -263,12 +269,12 @@ def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floa
 def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     """Reorder the source's rows to the order of the target's stimuli."""
     key = "stimulus_id"
-    own = {str(id): row for row, id in enumerate(source[key].values)}
-    wanted = [str(id) for id in target[key].values]
-    missing = [id for id in wanted if id not in own]
+    positions = {str(id): row for row, id in enumerate(source[key].values)}
+    ids = [str(id) for id in target[key].values]
+    missing = [id for id in ids if id not in positions]
     if missing:
-        raise MetricError(f"the source lacks {len(missing)} of {len(wanted)} stimuli, such as {missing[0]!r}")
-    rows = np.array([own[id] for id in wanted])
+        raise MetricError(f"the source lacks {len(missing)} of {len(ids)} stimuli, such as {missing[0]!r}")
+    rows = np.array([positions[id] for id in ids])
     if "stimulus_b" in source.dims:
         return source.isel(stimulus=rows, stimulus_b=rows)
     return source.isel(presentation=rows)
@@ -280,7 +286,7 @@ def _matrices(pair: _Pair) -> tuple[Floats, list[Floats]]:
 
     rows = np.flatnonzero(pair.usable)
     sides = (pair.source.condensed(rows, pair.distance), pair.target.condensed(rows, pair.distance))
-    (a,), others = ([cast(Floats, squareform(one, checks=False)) for one in side] for side in sides)
+    (a,), others = ([cast(Floats, squareform(entries, checks=False)) for entries in side] for side in sides)
     return a, others
 
 

@@ -44,7 +44,7 @@ def rdm_subjects(
     hint = "for one RDM of all neuroids use `rdm`"
     return by_subject_values(
         {
-            name: rdm(source, own, workspace=workspace, distance=distance, comparison=comparison)
-            for name, own in by_subject(target, hint).items()
+            name: rdm(source, part, workspace=workspace, distance=distance, comparison=comparison)
+            for name, part in by_subject(target, hint).items()
         }
     )

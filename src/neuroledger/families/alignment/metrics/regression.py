@@ -120,21 +120,23 @@ def _by_stimulus(
     if "stimulus_id" not in target.coords:
         return source, target, splits
     order = np.argsort(target["stimulus_id"].values, kind="stable")
-    place = np.argsort(order)
-    moved = [Split(np.sort(place[split.train]), np.sort(place[split.test])) for split in splits]
-    return source.isel(presentation=order), target.isel(presentation=order), moved
+    positions = np.argsort(order)
+    sorted_splits = [
+        Split(np.sort(positions[split.train]), np.sort(positions[split.test])) for split in splits
+    ]
+    return source.isel(presentation=order), target.isel(presentation=order), sorted_splits
 
 
 def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
-    wanted = ("presentation", "neuroid") if time == "none" else ("presentation", "neuroid", "time_bin")
+    dims = ("presentation", "neuroid") if time == "none" else ("presentation", "neuroid", "time_bin")
     if "time_bin" in assembly.dims and time == "none" and assembly.sizes["time_bin"] == 1:
         assembly = assembly.isel(time_bin=0)
-    if set(assembly.dims) != set(wanted):
+    if set(assembly.dims) != set(dims):
         raise MetricError(
-            f"regression needs dimensions ({', '.join(wanted)}), not ({', '.join(map(str, assembly.dims))})"
+            f"regression needs dimensions ({', '.join(dims)}), not ({', '.join(map(str, assembly.dims))})"
             + ("; `time: shared` or `separate` scores time bins" if "time_bin" in assembly.dims else "")
         )
-    return assembly if assembly.dims == wanted else assembly.transpose(*wanted)
+    return assembly if assembly.dims == dims else assembly.transpose(*dims)
 
 
 def _stacked(assembly: xr.DataArray) -> Array:
@@ -160,12 +162,12 @@ def _cells(samples: xr.DataArray, target: xr.DataArray, facts: Facts, time: str,
     ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(rows)
     bins = samples.sizes.get("time_bin", 1)
     splits = samples.sizes["split"]
-    influence = correlation_influence(facts.held)
+    influence = correlation_influence(facts.test_parts)
     # Separately fitted bins are ordered bin by bin; bins of a shared fit are ordered split by split.
     parts = []
     for split in range(splits):
         at = [bin * splits + split if time == "separate" else split * bins + bin for bin in range(bins)]
-        test = facts.held[at[0]].rows % rows
+        test = facts.test_parts[at[0]].rows % rows
         values = (
             np.stack([influence[i] for i in at], axis=1) if "time_bin" in samples.dims else influence[at[0]]
         )

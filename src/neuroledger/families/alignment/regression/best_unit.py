@@ -99,14 +99,14 @@ def _strongest(part: _Part, X: Array, C: Array, power: Array, xp: Any) -> tuple[
     if part.down:
         squares = power - squares
     varied = squares - sums * sums / part.trained
-    idle = varied <= IDLE * power
-    scale = xp.where(idle, 0.0, 1 / xp.sqrt(xp.where(idle, 1.0, varied)))
+    constant = varied <= IDLE * power
+    scale = xp.where(constant, 0.0, 1 / xp.sqrt(xp.where(constant, 1.0, varied)))
     r = part.Yt @ rows
     if part.down:
         r = C - r
     r *= scale
-    if bool(idle.any()):
-        r = xp.where(idle, -xp.inf, r)
+    if bool(constant.any()):
+        r = xp.where(constant, -xp.inf, r)
     unit = r.argmax(1)
     top = xp.take_along_dim(r, unit[:, None], 1)[:, 0] if xp is not np else r[np.arange(len(r)), unit]
     return top / part.size, unit

@@ -76,19 +76,19 @@ def grid(source: xr.DataArray) -> Grid:
         if missing.size:
             raise MetricError(
                 f"{missing.size} of {len(along)} neuroids of the source have no {name} (the first is number {missing[0]}"
-                f"{_named(source, missing[0])}); select one layer with maps of channels and places"
+                f"{_label(source, missing[0])}); select one layer with maps of channels and places"
             )
-    found = [np.unique(along, return_inverse=True) for along in values]
-    labels, numbers = [labels for labels, _ in found], [number for _, number in found]
+    codings = [np.unique(along, return_inverse=True) for along in values]
+    labels, numbers = [labels for labels, _ in codings], [number for _, number in codings]
     channels, width, height = shape = tuple(len(label) for label in labels)
     flat = np.ravel_multi_index(tuple(numbers), shape)
     filled = np.bincount(flat, minlength=channels * width * height)
     if filled.max() > 1:
         at = int(np.argmax(filled > 1))
-        one, other = np.flatnonzero(flat == at)[:2]
+        first, second = np.flatnonzero(flat == at)[:2]
         raise MetricError(
-            f"{filled[at]} neuroids of the source are at {_place(at, labels)}: numbers {one}{_named(source, one)} and "
-            f"{other}{_named(source, other)}; select one layer (and one channel_temporal, where there are several)"
+            f"{filled[at]} neuroids of the source are at {_place(at, labels)}: numbers {first}{_label(source, first)} "
+            f"and {second}{_label(source, second)}; select one layer (and one channel_temporal, where there are several)"
         )
     if filled.min() == 0:
         raise MetricError(
@@ -104,6 +104,6 @@ def _place(at: int, labels: list[NDArray[np.generic]]) -> str:
     return ", ".join(f"{name} {label[i]}" for name, label, i in zip(AXES, labels, where, strict=True))
 
 
-def _named(source: xr.DataArray, at: int) -> str:
+def _label(source: xr.DataArray, at: int) -> str:
     """Text that names the layer of a neuroid; empty if unknown."""
     return f" of layer {source['layer'].values[at]}" if "layer" in source.coords else ""

@@ -24,7 +24,7 @@ __all__ = [
     "Correlation",
     "Estimator",
     "Facts",
-    "Held",
+    "HeldOutPart",
     "MapEstimator",
     "correlation_influence",
     "correlations",
@@ -53,7 +53,7 @@ class _Usable(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Held(NamedTuple):
+class HeldOutPart(NamedTuple):
     """Predictions and responses (row, target) of one split and time bin, and their row numbers in the target."""
 
     rows: NDArray[np.intp]
@@ -68,7 +68,7 @@ class Facts(NamedTuple):
 
     notes: list[str]
     attrs: dict[str, Any]
-    held: list[Held]
+    test_parts: list[HeldOutPart]
 
 
 def correlations(
@@ -109,8 +109,8 @@ def correlations(
     exponent = int(np.frexp(np.abs(Y).max())[1])
     if abs(exponent) > EXTREME:  # correlations ignore the targets' units; a power of two changes no digit
         Y = np.ldexp(Y, -exponent)
-    whole = splits
-    X, Y, splits = _apart(X, Y, splits)
+    original_splits = splits
+    X, Y, splits = _copy_shared_rows(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
     spread, level = Y.std(axis=0), np.sqrt((Y * Y).mean(axis=0))
@@ -121,21 +121,21 @@ def correlations(
         if predicted.alpha is not None:
             alphas.append(predicted.alpha)
         measured = workspace.put(Y[split.test])
-        idle = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
+        constant = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
         # Predictions of a single unit are its own values and are not rounded; other readouts sum over the targets.
         sums = not isinstance(estimator, BestUnit)
         rounding = workspace.put(sums * (predicted.rounding * spread + ULPS * level))
-        each = len(split.test) // bins
+        size = len(split.test) // bins
         for t in range(bins):
-            a, b = predicted.values[t * each : (t + 1) * each], measured[t * each : (t + 1) * each]
-            flat = idle | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
+            a, b = predicted.values[t * size : (t + 1) * size], measured[t * size : (t + 1) * size]
+            flat = constant | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
             if correlation == "spearman":
                 a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
             r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
             result[at, t, usable.columns] = workspace.take(r)
-            rows = whole[at].test[t * each : (t + 1) * each]
-            facts.held.append(
-                Held(
+            rows = original_splits[at].test[t * size : (t + 1) * size]
+            facts.test_parts.append(
+                HeldOutPart(
                     rows, workspace.take(a), workspace.take(b), result[at, t, usable.columns], usable.columns
                 )
             )
@@ -144,40 +144,40 @@ def correlations(
     return result
 
 
-def correlation_influence(held: Sequence[Held]) -> list[NDArray[np.float64]]:
+def correlation_influence(parts: Sequence[HeldOutPart]) -> list[NDArray[np.float64]]:
     """Influence of each row on the correlation of each target, (row, all targets), for each held-out part.
 
     The mean of two estimates: leaving the row out of its own part, which overestimates the influence in small parts
     [efron1981], and the derivative of the correlation at the pooled moments of all parts, which underestimates it.
     """
-    count = sum(len(part.rows) for part in held)
-    mean_a = sum(part.predicted.sum(axis=0) for part in held) / count
-    mean_b = sum(part.measured.sum(axis=0) for part in held) / count
+    count = sum(len(part.rows) for part in parts)
+    mean_a = sum(part.predicted.sum(axis=0) for part in parts) / count
+    mean_b = sum(part.measured.sum(axis=0) for part in parts) / count
     aa, bb, ab = (
-        sum((each[0] * each[1]).sum(axis=0) for each in pairs) / count
+        sum((pair[0] * pair[1]).sum(axis=0) for pair in pairs) / count
         for pairs in zip(
             *(
                 ((a, a), (b, b), (a, b))
-                for a, b in ((part.predicted - mean_a, part.measured - mean_b) for part in held)
+                for a, b in ((part.predicted - mean_a, part.measured - mean_b) for part in parts)
             ),
             strict=True,
         )
     )
-    found = []
+    influences = []
     with np.errstate(invalid="ignore", divide="ignore"):
         pooled = ab / np.sqrt(aa * bb)
-        for part in held:
+        for part in parts:
             n = len(part.rows)
             a, b = (part.predicted - mean_a) / np.sqrt(aa), (part.measured - mean_b) / np.sqrt(bb)
             smooth = (a * b - pooled / 2 * (a * a + b * b)) / n
             if n > FEWEST_LEFT:
-                left = _without_each(part.predicted, part.measured)
-                sharp = (np.nanmean(left, axis=0) - left) * np.sqrt((n - 1) / n)
+                left_out = _without_each(part.predicted, part.measured)
+                sharp = (np.nanmean(left_out, axis=0) - left_out) * np.sqrt((n - 1) / n)
                 smooth = (smooth + np.where(np.isfinite(sharp), sharp, smooth)) / 2
-            whole = np.zeros((n, len(part.columns)))
-            whole[:, part.columns] = np.where(np.isfinite(part.r), np.nan_to_num(smooth), 0.0)
-            found.append(whole)
-    return found
+            values = np.zeros((n, len(part.columns)))
+            values[:, part.columns] = np.where(np.isfinite(part.r), np.nan_to_num(smooth), 0.0)
+            influences.append(values)
+    return influences
 
 
 def refit_of(splits: Sequence[Split], features: int) -> float:
@@ -201,22 +201,24 @@ def _without_each(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
     return np.asarray(product / np.sqrt(own * other))
 
 
-def _apart(
+def _copy_shared_rows(
     X: Array, Y: NDArray[np.float64], splits: Sequence[Split]
 ) -> tuple[Array, NDArray[np.float64], Sequence[Split]]:
     """Copy every row that a split both trains and tests on, and test on the copy instead."""
     shared = [np.intersect1d(split.train, split.test) for split in splits]
-    twice = np.unique(np.concatenate(shared))
-    if not twice.size:
+    shared_rows = np.unique(np.concatenate(shared))
+    if not shared_rows.size:
         return X, Y, splits
     copies = [
         Split(
             split.train,
-            np.where(np.isin(split.test, own), len(Y) + np.searchsorted(twice, split.test), split.test),
+            np.where(
+                np.isin(split.test, rows), len(Y) + np.searchsorted(shared_rows, split.test), split.test
+            ),
         )
-        for split, own in zip(splits, shared, strict=True)
+        for split, rows in zip(splits, shared, strict=True)
     ]
-    return np.concatenate([X, X[twice]]), np.concatenate([Y, Y[twice]]), copies
+    return np.concatenate([X, X[shared_rows]]), np.concatenate([Y, Y[shared_rows]]), copies
 
 
 def _usable(Y: Array) -> _Usable:
@@ -224,9 +226,9 @@ def _usable(Y: Array) -> _Usable:
     with np.errstate(invalid="ignore"):
         constant = ~missing & (np.ptp(Y, axis=0) == 0)
     notes = [
-        f"{int(which.sum())} of {Y.shape[1]} neuroids left out: {why}"
-        for which, why in ((missing, "responses are missing"), (constant, "responses are constant"))
-        if which.any()
+        f"{int(mask.sum())} of {Y.shape[1]} neuroids left out: {reason}"
+        for mask, reason in ((missing, "responses are missing"), (constant, "responses are constant"))
+        if mask.any()
     ]
     return _Usable(~missing & ~constant, tuple(notes))
 

@@ -114,7 +114,7 @@ class MaskReadout:
     ) -> Weights:
         """Weights after training on the train rows of ``split``."""
         rule, xp, rows = self.rule, workspace.xp, split.train
-        weights = _started(self.grid, Y.shape[1], random, workspace)
+        weights = _initial_weights(self.grid, Y.shape[1], random, workspace)
         first = Weights(*(xp.zeros_like(part) for part in weights))
         second = Weights(*(xp.zeros_like(part) for part in weights))
         step = 0
@@ -162,8 +162,8 @@ def _maps(problem: Problem, grid: Grid) -> Callable[[Indices], Array]:
 
     if X.shape[0] * X.shape[1] * 8 > HELD:
         return lambda rows: laid_out(X[rows])
-    held = laid_out(X)
-    return lambda rows: held[workspace.indices(rows)]
+    maps = laid_out(X)
+    return lambda rows: maps[workspace.indices(rows)]
 
 
 def _single(values: Array, workspace: Workspace) -> Array:
@@ -174,7 +174,9 @@ def _single(values: Array, workspace: Workspace) -> Array:
     return cast(Array, tensor.astype(np.float32) if isinstance(tensor, np.ndarray) else tensor.float())
 
 
-def _started(grid: Grid, neuroids: int, random: np.random.RandomState, workspace: Workspace) -> Weights:
+def _initial_weights(
+    grid: Grid, neuroids: int, random: np.random.RandomState, workspace: Workspace
+) -> Weights:
     drawn = random.standard_normal((neuroids, grid.places + grid.channels))
     parts = (drawn[:, : grid.places], drawn[:, grid.places :], np.zeros(neuroids))
     # Copies, because training changes them in place.

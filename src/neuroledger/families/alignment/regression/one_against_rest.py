@@ -42,5 +42,5 @@ def decisions(
     rule = RidgeCv(alphas=tuple(penalties))
     spectrum = of_gram(Z @ Z.T, new @ Z.T, Y - base, np)
     best = int(np.argmin(errors(spectrum, Y - base, rule, np)))
-    found: Floats = predicted(spectrum, np.asarray(rule.alphas)[[best]], Workspace(), np) + base
-    return classes, found
+    scores: Floats = predicted(spectrum, np.asarray(rule.alphas)[[best]], Workspace(), np) + base
+    return classes, scores

@@ -187,27 +187,27 @@ def _latent(
         if k:
             v -= (xp.swapaxes(S[:, :k], 1, 2) @ (Q[:, :k] @ c[:, :, None]))[:, :, 0]
         v /= xp.sqrt(power)[:, None]
-        kept = v * w
-        before = (kept * v).sum(1)
+        masked = v * w
+        before = (masked * v).sum(1)
         for _ in range(2 if k else 0):
             h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
             v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
-        kept = v * w
-        size = (kept * v).sum(1)
+        masked = v * w
+        size = (masked * v).sum(1)
         if not bool(((size > SPENT**2 * before) & (size > SHARE * features.trace)).all()):
             return _Latent(T, used, faint=True)
-        s = features.times(kept.T).T
+        s = features.times(masked.T).T
         s = s - ((s * w).sum(1) / trained)[:, None]
         # Zᵀt is Yᵀ(X Xᵀ t), so one pass over the targets yields both their loadings and their covariances.
-        both = xp.concatenate([kept, s * w]) @ Y
-        load, z = both[: len(splits)] / size[:, None], both[len(splits) :]
+        products = xp.concatenate([masked, s * w]) @ Y
+        load, z = products[: len(splits)] / size[:, None], products[len(splits) :]
         if k:
-            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ kept[:, :, None]))[:, :, 0]
+            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ masked[:, :, None]))[:, :, 0]
         # Deflation of M is symmetric: half of the component's square is assigned to each of the two products.
-        z -= 0.5 * (kept * s).sum(1)[:, None] * load
+        z -= 0.5 * (masked * s).sum(1)[:, None] * load
         pair = xp.stack([z, load], axis=2)
         M -= pair @ xp.stack([load, z], axis=1)
-        T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, kept, s, load, size
+        T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, masked, s, load, size
     return _Latent(T, used + components)
 
 
@@ -262,11 +262,11 @@ def _latent_of_features(
         if not bool((alive > 0).any()):
             break
         v = v * alive[:, None]
-        kept = v * w
+        masked = v * w
         size = xp.where(alive > 0, size, 1.0)
-        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = v, kept, r * alive[:, None], size
-        loads[:, k] = (kept @ X) / size[:, None]
-        Q[:, k] = (kept @ Y) / size[:, None]
+        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = v, masked, r * alive[:, None], size
+        loads[:, k] = (masked @ X) / size[:, None]
+        Q[:, k] = (masked @ Y) / size[:, None]
         C = C - size[:, None, None] * loads[:, k][:, :, None] * Q[:, k][:, None, :]
     return _Latent(T, used)
 
@@ -275,17 +275,17 @@ def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any
     """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
     workspace, xp = problem.workspace, problem.workspace.xp
     # The product with an additional column of ones is used to centre the targets of each split.
-    each = xp.concatenate([Y, xp.ones_like(Y[:, :1])], axis=1)
-    whole = features.times(each)
+    targets = xp.concatenate([Y, xp.ones_like(Y[:, :1])], axis=1)
+    total = features.times(targets)
     result = xp.empty((len(splits), *Y.shape), dtype=Y.dtype, **device_of(Y))
     for at, split in enumerate(splits):
         out = problem.left_out(split)
         fewer_out = len(out) <= len(split.train)
         rows = workspace.indices(out if fewer_out else split.train)
-        part = features.times_of(rows, each[rows])
+        part = features.times_of(rows, targets[rows])
         if fewer_out:
-            part = whole - part
-        mean = (w[at] @ each) / len(split.train)
+            part = total - part
+        mean = (w[at] @ targets) / len(split.train)
         part[:, :-1] -= part[:, -1:] * mean[:-1]
         result[at] = part[:, :-1] - ((w[at] @ part) / len(split.train))[:-1]
     return cast(Array, result)
@@ -305,9 +305,9 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
     if width == 1:
         return c, power * trace
     active = np.arange(splits)
-    current, part, taken = c, scaled, 0
-    while len(active) and taken < rule.iterations - 1:
-        steps = min(STEPS, rule.iterations - 1 - taken)
+    current, part, count = c, scaled, 0
+    while len(active) and count < rule.iterations - 1:
+        steps = min(STEPS, rule.iterations - 1 - count)
         b = xp.empty((steps + 2, *current.shape, 1), dtype=M.dtype, **device_of(M))
         b[0, :, :, 0] = current
         for step in range(steps + 1):
@@ -316,18 +316,18 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
         length = xp.sqrt((b * b).sum(2))
         length = xp.where(length > 0, length, 1.0)
         through = (b[:-1] * b[1:]).sum(2) / length[:-1] ** 2
-        both = through[:-1] * through[1:]
-        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(xp.where(both > 0, both, 1.0))
-        stop = np.asarray(((change < rule.tolerance) | (both <= 0)).tolist())
+        squares = through[:-1] * through[1:]
+        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(xp.where(squares > 0, squares, 1.0))
+        stop = np.asarray(((change < rule.tolerance) | (squares <= 0)).tolist())
         done = np.asarray(stop.any(axis=0))
         last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
         for at, (split, step) in enumerate(zip(active.tolist(), last.tolist(), strict=True)):
             c[split], power[split] = b[step, at] / length[step, at], through[step, at]
-        taken += steps
-        kept = np.flatnonzero(np.logical_not(done))
-        active = active[kept]
-        if len(kept):
+        count += steps
+        remaining = np.flatnonzero(np.logical_not(done))
+        active = active[remaining]
+        if len(remaining):
             current = c[active.tolist()]
-            if len(kept) < done.size:
-                part = part[kept.tolist()]
+            if len(remaining) < done.size:
+                part = part[remaining.tolist()]
     return c, power * trace

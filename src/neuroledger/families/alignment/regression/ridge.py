@@ -66,7 +66,7 @@ class Withheld(NamedTuple):
     level: Array | None = None
 
 
-def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
+def leave_out(problem: Problem, withheld: Withheld) -> Iterator[Prediction]:
     """Predictions of every split from the inverse ``P`` of the penalised Gram matrix of all rows.
 
     The residual ``r`` of left-out rows ``o`` is the solution of ``P[o, o] r = (P Y)[o]``: no split is refitted.
@@ -75,13 +75,13 @@ def leave_out(problem: Problem, held: Withheld) -> Iterator[Prediction]:
     Y, mean = problem.centred, workspace.put(problem.mean)
     for split in problem.splits:
         out = problem.left_out(split)
-        at = workspace.indices(np.searchsorted(held.rows, out))
-        within, product = held.P[at[:, None], at], held.PY[at]
-        if held.total is not None and held.level is not None:
+        at = workspace.indices(np.searchsorted(withheld.rows, out))
+        within, product = withheld.P[at[:, None], at], withheld.PY[at]
+        if withheld.total is not None and withheld.level is not None:
             # Removing the constant vector from P subtracts an outer product of its row sums.
-            share = held.total[at] / held.mass
-            within -= share[:, None] * held.total[at]
-            product -= share[:, None] * held.level
+            share = withheld.total[at] / withheld.mass
+            within -= share[:, None] * withheld.total[at]
+            product -= share[:, None] * withheld.level
         residual = _solved(within, product, xp)
         tested = workspace.indices(np.searchsorted(out, split.test))
         yield Prediction(Y[workspace.indices(split.test)] - residual[tested] + mean, rounding=DIFFERENCE)
@@ -96,16 +96,16 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
     order = np.argsort(ever, kind="stable")
     start = len(order) - int(ever.sum())
     key = problem.key and f"{problem.key} {hashlib.sha256(np.packbits(ever).tobytes()).hexdigest()}"
-    found = workspace.once(
+    factors = workspace.once(
         f"ridge {alpha!r}",
         key,
         lambda: _factored(_penalised(K, workspace.indices(order), alpha, xp), start, xp),
-        lambda found: 8 * sum(len(part) ** 2 for part in found),
+        lambda factors: 8 * sum(len(part) ** 2 for part in factors),
     )
-    if not found:
+    if not factors:
         yield from _direct(problem, alpha, spectral=True)
         return
-    L, P = found
+    L, P = factors
     rows, targets = problem.centred.shape
     last = rows - start
     if last * rows * (rows + 2 * targets) > targets * (rows**2 + last**2):
@@ -133,11 +133,11 @@ def _products_by_rows(
     last = xp.arange(rows - start, **device_of(Y))
     unit[last + start, last] = 1.0
     unit[:, -1] = 1.0
-    moved = divided(L, divided(L, unit, xp), xp, transposed=True)
-    part = xp.empty_like(moved)
-    part[order] = moved
+    solved = divided(L, divided(L, unit, xp), xp, transposed=True)
+    part = xp.empty_like(solved)
+    part[order] = solved
     products = part.T @ Y
-    total = moved[:, -1]
+    total = solved[:, -1]
     return products[:-1], total[start:], total.sum(), products[-1]
 
 
@@ -149,15 +149,15 @@ def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
     """
     lift = float(K.diagonal().sum()) / len(K) ** 2
     if xp is not np:
-        moved = K[order[:, None], order] + lift
+        result = K[order[:, None], order] + lift
     else:
-        moved = np.empty_like(K, order="C")
-        for row, of in enumerate(order):
-            np.take(K[of], order[: row + 1], out=moved[row, : row + 1], mode="clip")
-            moved[row, : row + 1] += lift
-    every = xp.arange(len(K), **device_of(K))
-    moved[every, every] += alpha
-    return cast(Array, moved)
+        result = np.empty_like(K, order="C")
+        for row, index in enumerate(order):
+            np.take(K[index], order[: row + 1], out=result[row, : row + 1], mode="clip")
+            result[row, : row + 1] += lift
+    diagonal = xp.arange(len(K), **device_of(K))
+    result[diagonal, diagonal] += alpha
+    return cast(Array, result)
 
 
 def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
@@ -184,16 +184,16 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
     over all rows. A split whose train rows lack a direction of the left-out rows is refitted.
     """
     workspace, xp = problem.workspace, problem.workspace.xp
-    found = workspace.once(
+    factors = workspace.once(
         f"ridge {alpha!r}",
         problem.key,
         lambda: _whitened(X, alpha, xp),
-        lambda found: 8 * sum(part.shape[0] * part.shape[1] for part in found),
+        lambda factors: 8 * sum(part.shape[0] * part.shape[1] for part in factors),
     )
-    if not found:
+    if not factors:
         yield from (_refitted(problem, X, split, alpha) for split in problem.splits)
         return
-    W = found[0]
+    W = factors[0]
     Y, mean = problem.centred, workspace.put(problem.mean)
     Y = Y - Y.mean(0)
     residual = Y - W @ (W.T @ Y)
@@ -206,9 +206,9 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         if L is None:
             yield _refitted(problem, X, split, alpha)
             continue
-        held = divided(L, divided(L, residual[rows], xp), xp, transposed=True)
+        solved = divided(L, divided(L, residual[rows], xp), xp, transposed=True)
         at = workspace.indices(np.searchsorted(out, split.test))
-        yield Prediction(Y[workspace.indices(split.test)] - held[at] + mean, rounding=DIFFERENCE)
+        yield Prediction(Y[workspace.indices(split.test)] - solved[at] + mean, rounding=DIFFERENCE)
 
 
 def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
@@ -224,7 +224,7 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     train, test = workspace.indices(split.train), workspace.indices(split.test)
     A, B = X[train], problem.centred[train]
     x, y = A.mean(0), B.mean(0)
-    A, B, given = A - x, B - y, X[test] - x
+    A, B, test_features = A - x, B - y, X[test] - x
     rows, count = A.shape
     wide = count >= rows
     N = A @ A.T if wide else A.T @ A
@@ -234,13 +234,13 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     L = root(N, SINGULAR * float(N.diagonal().max()), xp)
     if L is not None:
         solved = divided(L, divided(L, B if wide else A.T @ B, xp), xp, transposed=True)
-        found = given @ (A.T @ solved if wide else solved)
+        values = test_features @ (A.T @ solved if wide else solved)
     else:
         U, s, V = xp.linalg.svd(A, full_matrices=False)
-        kept = s > max(A.shape) * float(np.finfo(np.float64).eps) * s[0]
-        filtered = xp.where(kept, s / (s * s + alpha), 0.0)
-        found = (given @ V.T) @ (filtered[:, None] * (U.T @ B))
-    return Prediction(found + (y + workspace.put(problem.mean)))
+        usable = s > max(A.shape) * float(np.finfo(np.float64).eps) * s[0]
+        filtered = xp.where(usable, s / (s * s + alpha), 0.0)
+        values = (test_features @ V.T) @ (filtered[:, None] * (U.T @ B))
+    return Prediction(values + (y + workspace.put(problem.mean)))
 
 
 def _solved(A: Array, B: Array, xp: Any) -> Array:
@@ -273,8 +273,8 @@ def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterat
         cross = cross - rows - cross.mean(1)[:, None] + total
         if spectral:
             w, Q = xp.linalg.eigh(K)
-            kept = w > len(K) * float(np.finfo(np.float64).eps) * w[-1]
-            solved = Q @ (xp.where(kept, 1 / (w + alpha), 0.0)[:, None] * (Q.T @ (Y - base)))
+            usable = w > len(K) * float(np.finfo(np.float64).eps) * w[-1]
+            solved = Q @ (xp.where(usable, 1 / (w + alpha), 0.0)[:, None] * (Q.T @ (Y - base)))
         else:
             solved = xp.linalg.solve(K + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K)), Y - base)
         yield Prediction(cross @ solved + (base + mean))

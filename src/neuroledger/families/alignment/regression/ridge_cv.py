@@ -134,7 +134,7 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
         ]
         return cast(Array, xp.stack(summed) / (rows * count))
     together = max(1, TOGETHER // (rows * count))
-    found = []
+    parts = []
     for first in range(0, len(alphas), together):
         part = filters[:, first : first + together]
         width = int(part.shape[1])
@@ -143,8 +143,8 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
         if not spectrum.complete:
             residual = Y[:, None] - residual
         residual = residual / share[:, first : first + width, None]
-        found.append((residual * residual).mean(0))
-    error = xp.concatenate(found)
+        parts.append((residual * residual).mean(0))
+    error = xp.concatenate(parts)
     return cast(Array, error if rule.per_target else error.mean(1))
 
 

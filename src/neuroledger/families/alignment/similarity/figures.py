@@ -55,15 +55,15 @@ def rdm(
         ax: Axes = figure.add_subplot(1, len(assemblies), i)
         dim, matrix = _matrix(label, assembly, distance)
         order, edges = _grouped(label, assembly, dim, by)
-        shown = _percentiles(matrix[np.ix_(order, order)])
-        image = ax.imshow(shown, cmap="viridis", vmin=0, vmax=100, interpolation="nearest")
+        percentiles = _percentiles(matrix[np.ix_(order, order)])
+        image = ax.imshow(percentiles, cmap="viridis", vmin=0, vmax=100, interpolation="nearest")
         for edge in edges:
             ax.axhline(edge - 0.5, color="white", linewidth=0.6)
             ax.axvline(edge - 0.5, color="white", linewidth=0.6)
         ax.set_xticks([])
         ax.set_yticks([])
         ax.set_title(label)
-        drawn.append(finish(ax, {"percentile": shown.tolist()}, spines=False))
+        drawn.append(finish(ax, {"percentile": percentiles.tolist()}, spines=False))
     bar = figure.colorbar(image, ax=drawn, shrink=0.8)  # type: ignore[arg-type]
     bar.set_label("dissimilarity, rank percentile", color=SOFT, fontsize=9)
     bar.ax.tick_params(labelsize=8)

@@ -191,20 +191,23 @@ def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
     MetricError
         Features are missing or infinite.
     """
-    held = workspace.key(X) if key is None else key
+    identity = workspace.key(X) if key is None else key
     return cast(
-        Gram, workspace.once("gram", held, lambda: _made(X, workspace, held), lambda found: found.nbytes)
+        Gram,
+        workspace.once(
+            "gram", identity, lambda: _load_or_compute(X, workspace, identity), lambda result: result.nbytes
+        ),
     )
 
 
-def _made(X: Array, workspace: Workspace, key: str) -> Gram:
+def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
     """Load the Gram matrix from the workspace's store, or compute it and, if that is expensive, store it there."""
     store, (rows, count) = workspace.store, X.shape
     if workspace.device != "cpu":
         return _gram_torch(X, workspace)
     if store is None or not key or rows * rows * count < WORTH_KEEPING or rows > count:
         return _gram_numpy(X, workspace)
-    made_of = {
+    recipe = {
         "version": VERSION,
         "features": key,
         "dtype": workspace.dtype,
@@ -212,10 +215,10 @@ def _made(X: Array, workspace: Workspace, key: str) -> Gram:
         "threads": workspace.threads,
     }
     try:
-        entry = store.get(KIND, made_of)
+        entry = store.get(KIND, recipe)
         if entry is None and 8 * rows * rows > store.make_room(8 * rows * rows):
             return _gram_numpy(X, workspace)
-        entry = entry or store.keep(KIND, made_of, partial(_save, X, workspace))
+        entry = entry or store.keep(KIND, recipe, partial(_save, X, workspace))
         K, product, total = (np.load(entry.place / f"{name}.npy", allow_pickle=False) for name in ARRAYS)
     except (
         DataError,
@@ -226,10 +229,10 @@ def _made(X: Array, workspace: Workspace, key: str) -> Gram:
 
 
 def _save(X: Array, workspace: Workspace, folder: Path) -> Written:
-    found = _gram_numpy(X, workspace)
+    result = _gram_numpy(X, workspace)
     for name in ARRAYS:
-        np.save(folder / f"{name}.npy", getattr(found, name), allow_pickle=False)
-    return Written({"mean_square": found.mean_square, "offset": found.offset})
+        np.save(folder / f"{name}.npy", getattr(result, name), allow_pickle=False)
+    return Written({"mean_square": result.mean_square, "offset": result.offset})
 
 
 def _blas() -> list[str]:
@@ -239,10 +242,14 @@ def _blas() -> list[str]:
 
     known = ("filepath", "version", "architecture", "num_threads")
     used = [
-        one for one in threadpool_info() if {"numpy.libs", "scipy.libs"} & set(Path(one["filepath"]).parts)
+        library
+        for library in threadpool_info()
+        if {"numpy.libs", "scipy.libs"} & set(Path(library["filepath"]).parts)
     ]
-    found = sorted("|".join(str(one.get(name)) for name in known) for one in used or threadpool_info())
-    return [*found, f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
+    descriptions = sorted(
+        "|".join(str(library.get(name)) for name in known) for library in used or threadpool_info()
+    )
+    return [*descriptions, f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
 
 
 def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missing: bool = False) -> Array:
@@ -301,17 +308,17 @@ def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gra
     """
     values = np.asarray(X)
     try:
-        found = gram(values, workspace, key).on_host(workspace)
-        trace = float(np.trace(found.K))
-        level = found.mean_square + found.count * found.offset**2
+        result = gram(values, workspace, key).on_host(workspace)
+        trace = float(np.trace(result.K))
+        level = result.mean_square + result.count * result.offset**2
         if SMALLEST < trace < LARGEST and level < LARGEST:
-            return found
+            return result
     except MetricError:
-        found = None
-    top = float(np.abs(values).max())
-    if not np.isfinite(top) or top == 0 or (found is not None and 2.0**-100 < top < 2.0**100):
-        return found if found is not None else gram(values, workspace, key).on_host(workspace)
-    return gram(np.ldexp(np.asarray(values, np.float64), -int(np.frexp(top)[1])), workspace).on_host(
+        result = None
+    largest = float(np.abs(values).max())
+    if not np.isfinite(largest) or largest == 0 or (result is not None and 2.0**-100 < largest < 2.0**100):
+        return result if result is not None else gram(values, workspace, key).on_host(workspace)
+    return gram(np.ldexp(np.asarray(values, np.float64), -int(np.frexp(largest)[1])), workspace).on_host(
         workspace
     )
 
@@ -361,10 +368,10 @@ def _widened(part: Array, block: Array) -> tuple[Array, Array]:
     from scipy.linalg import blas
 
     pieces = _pieces(block)
-    side_by_side(lambda some: np.copyto(block[some], part[some]), pieces)
+    side_by_side(lambda piece: np.copyto(block[piece], part[piece]), pieces)
     # The shift need not be the exact mean, as long as the subtracted values are returned.
     mean = blas.dgemv(1.0, block.T, np.full(len(block), 1 / len(block)))
-    side_by_side(lambda some: np.subtract(block[some], mean, out=block[some]), pieces)
+    side_by_side(lambda piece: np.subtract(block[piece], mean, out=block[piece]), pieces)
     return mean, blas.dgemv(1.0, block.T, np.ones(block.shape[1]), trans=1)
 
 
@@ -372,23 +379,23 @@ def _narrowed(part: Array, block: Array) -> tuple[Array, Array]:
     """As :func:`_widened`, in float32, with a shift that float32 represents exactly; row sums are float64."""
     mean, total = np.empty(block.shape[1]), np.empty(len(block))
     side_by_side(
-        lambda some: np.mean(part[:, some], axis=0, dtype=np.float64, out=mean[some]), _pieces(block.T)
+        lambda piece: np.mean(part[:, piece], axis=0, dtype=np.float64, out=mean[piece]), _pieces(block.T)
     )
     near = mean.astype(np.float32)
     mean = near.astype(np.float64)
     # For float32 features, the float32 difference is correctly rounded, so they need no conversion.
     shift = near if part.dtype == np.float32 else mean
 
-    def centre(some: slice) -> None:
-        np.subtract(part[some], shift, out=block[some], casting="same_kind")
-        np.sum(block[some], axis=1, dtype=np.float64, out=total[some])
+    def centre(piece: slice) -> None:
+        np.subtract(part[piece], shift, out=block[piece], casting="same_kind")
+        np.sum(block[piece], axis=1, dtype=np.float64, out=total[piece])
 
     side_by_side(centre, _pieces(block))
     return mean, total
 
 
 def _add(K: Array, part: Array) -> None:
-    side_by_side(lambda some: np.add(K[some], part[some], out=K[some]), _pieces(K))
+    side_by_side(lambda piece: np.add(K[piece], part[piece], out=K[piece]), _pieces(K))
 
 
 def _pieces(values: Array) -> list[slice]:
@@ -400,19 +407,19 @@ def _pieces(values: Array) -> list[slice]:
 def _gram_torch(X: Array, workspace: Workspace) -> Gram:
     torch: Any = workspace.xp
     rows, count = X.shape
-    place = "cpu" if workspace.device == "torch" else workspace.device
-    kind = torch.float32 if workspace.dtype == "float32" else torch.float64
-    K = torch.zeros((rows, rows), dtype=torch.float64, device=place)
-    mean_product = torch.zeros(rows, dtype=torch.float64, device=place)
+    device = "cpu" if workspace.device == "torch" else workspace.device
+    dtype = torch.float32 if workspace.dtype == "float32" else torch.float64
+    K = torch.zeros((rows, rows), dtype=torch.float64, device=device)
+    mean_product = torch.zeros(rows, dtype=torch.float64, device=device)
     row_sum, mean_square = mean_product.clone(), 0.0
     offset = float(X[0].mean(dtype=np.float64))
     for start in range(0, count, BLOCK):
         columns = X[:, start : start + BLOCK]
         # torch accepts native byte order only; a file may have the other one.
         native = np.float32 if columns.dtype == np.float32 else np.float64
-        part = torch.as_tensor(np.ascontiguousarray(columns, dtype=native), device=place)
-        mean = part.to(torch.float64).mean(0).to(kind)
-        block = (part.to(torch.float64) - mean).to(kind)
+        part = torch.as_tensor(np.ascontiguousarray(columns, dtype=native), device=device)
+        mean = part.to(torch.float64).mean(0).to(dtype)
+        block = (part.to(torch.float64) - mean).to(dtype)
         mean = mean.to(torch.float64) - offset
         mean_product += block.to(torch.float64) @ mean
         row_sum += block.to(torch.float64).sum(1) + mean.sum()

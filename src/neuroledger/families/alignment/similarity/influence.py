@@ -88,9 +88,9 @@ def _sure(items: Items) -> int:
     If a few neuroids with strong responses dominate the deviation, the estimate is as uncertain as one from few items.
     """
     squares = items.deviation**2
-    apart = float(squares.var())
+    variance = float(squares.var())
     count = len(squares)
-    return min(count, 1 + int(2 * count * float(squares.mean()) ** 2 / apart)) if apart > 0 else count
+    return min(count, 1 + int(2 * count * float(squares.mean()) ** 2 / variance)) if variance > 0 else count
 
 
 def beyond_each(ids: NDArray[np.str_], pairs: Floats) -> Floats:
@@ -152,16 +152,16 @@ def without_each_neuroid(a: Floats, Y: Floats, distance: Distance, comparison: C
     """
     from scipy.spatial.distance import pdist
 
-    count, left = len(a) * (len(a) - 1) // 2, Y.shape[1] - 1
-    if left < FEWEST_LEFT or count * Y.shape[1] > AFRESH:
+    count, remaining = len(a) * (len(a) - 1) // 2, Y.shape[1] - 1
+    if remaining < FEWEST_LEFT or count * Y.shape[1] > AFRESH:
         return None
     ready, values = prepared(condensed(a), comparison), np.empty(Y.shape[1])
     name = "sqeuclidean" if distance == "squared_euclidean" else distance
     for neuroid in range(Y.shape[1]):
-        apart = pdist(np.delete(Y, neuroid, axis=1), name)
-        if not np.isfinite(apart).all():
+        distances = pdist(np.delete(Y, neuroid, axis=1), name)
+        if not np.isfinite(distances).all():
             return None
-        values[neuroid] = agreement(ready, prepared(apart, comparison), comparison)
+        values[neuroid] = agreement(ready, prepared(distances, comparison), comparison)
     return values if np.isfinite(values).all() else None
 
 
@@ -174,13 +174,13 @@ def halves_influence(a: Floats, b: Floats, correlation: Literal["pearson", "spea
 
     n = len(a)
     if correlation == "kendall":
-        agree, apart = np.zeros(a.shape), np.zeros((2, a.shape[1]))
+        agree, untied = np.zeros(a.shape), np.zeros((2, a.shape[1]))
         for row in range(n):
             above, beyond = np.sign(a - a[row]), np.sign(b - b[row])
             agree[row] = (above * beyond).sum(axis=0)
-            apart += np.abs(above).sum(axis=0), np.abs(beyond).sum(axis=0)
+            untied += np.abs(above).sum(axis=0), np.abs(beyond).sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(2 * (agree - agree.mean(axis=0)) / np.sqrt(apart[0] * apart[1]))
+            return np.asarray(2 * (agree - agree.mean(axis=0)) / np.sqrt(untied[0] * untied[1]))
     if correlation == "spearman":
         a, b = rankdata(a, axis=0), rankdata(b, axis=0)
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
@@ -188,8 +188,8 @@ def halves_influence(a: Floats, b: Floats, correlation: Literal["pearson", "spea
     with np.errstate(invalid="ignore", divide="ignore"):
         product = a * b / size
         if correlation == "spearman":
-            moved = product + (_above(a, b) + _above(b, a)) / size
-            return np.asarray(moved - moved.mean(axis=0))
+            influence = product + (_above(a, b) + _above(b, a)) / size
+            return np.asarray(influence - influence.mean(axis=0))
         squares = a * a / (a * a).sum(axis=0) + b * b / (b * b).sum(axis=0)
         return np.asarray(product - product.sum(axis=0) / 2 * squares)
 
@@ -208,10 +208,10 @@ def _above(ranks: Floats, other: Floats) -> Floats:
     """For each row, the sum of ``other`` over the rows of higher rank plus half of its own value, column by column."""
     order = np.argsort(ranks, axis=0)
     ordered = np.take_along_axis(other, order, axis=0)
-    found = np.empty_like(other)
+    result = np.empty_like(other)
     sums = ordered.sum(axis=0) - np.cumsum(ordered, axis=0) + ordered / 2
-    np.put_along_axis(found, order, sums, axis=0)
-    return found
+    np.put_along_axis(result, order, sums, axis=0)
+    return result
 
 
 def _ranked(matrix: Floats) -> Floats:
@@ -240,26 +240,26 @@ def _concordance(a: Floats, b: Floats) -> Floats:
     ranks[np.lexsort((a, b))] = np.arange(count)
     smaller = np.empty(count)
     smaller[by_a] = _smaller_before(ranks[by_a])
-    place = np.empty(count)
-    place[by_a] = np.arange(count)
-    both = 2 * smaller + (count - 1) - place - ranks
-    return np.asarray((2 * both - (count - 1)) / (count - 1))
+    positions = np.empty(count)
+    positions[by_a] = np.arange(count)
+    concordant = 2 * smaller + (count - 1) - positions - ranks
+    return np.asarray((2 * concordant - (count - 1)) / (count - 1))
 
 
 def _smaller_before(ranks: NDArray[np.int64]) -> Floats:
     """Number of earlier entries that are smaller, for a permutation: bit by bit, within groups of equal leading bits."""
     count = len(ranks)
-    order, found = np.arange(count), np.zeros(count)
+    order, counts = np.arange(count), np.zeros(count)
     for bit in range(max(1, (count - 1).bit_length()) - 1, -1, -1):
         keys = ranks[order]
-        one = (keys >> bit) & 1
-        zeros = np.cumsum(1 - one) - (1 - one)
+        ones = (keys >> bit) & 1
+        zeros = np.cumsum(1 - ones) - (1 - ones)
         group = keys >> (bit + 1)
         starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
         sizes = np.diff(np.append(starts, count))
-        found[order] += one * (zeros - np.repeat(zeros[starts], sizes))
+        counts[order] += ones * (zeros - np.repeat(zeros[starts], sizes))
         order = order[np.argsort(keys >> bit, kind="stable")]
-    return found
+    return counts
 
 
 def pair_slopes(a: Floats, b: Floats, comparison: Comparison) -> Floats:

@@ -55,8 +55,8 @@ def rank_agreement(d: Floats, reliability: float, comparison: Comparison, slope:
     spread = math.sqrt(float(density @ (at - level) ** 2))
     true = level + (at - level) * (math.sqrt(reliability * variance) / spread)
     width = noise(true)[:, None]
-    seen = np.linspace(true[0] - 4 * average, true[-1] + 4 * average, 2 * POINTS)
-    joint = np.exp(-0.5 * ((seen - true[:, None]) / width) ** 2)
+    observed = np.linspace(true[0] - 4 * average, true[-1] + 4 * average, 2 * POINTS)
+    joint = np.exp(-0.5 * ((observed - true[:, None]) / width) ** 2)
     joint *= (density / joint.sum(axis=1))[:, None]
     marginal = joint.sum(axis=0)
     if comparison == "kendall_tau_a":

@@ -42,38 +42,38 @@ PAIR = 2
 ALIKE = 64 * np.finfo(np.float64).eps
 
 
-def dissimilarities(found: Gram, distance: Distance) -> Floats:
+def dissimilarities(gram: Gram, distance: Distance) -> Floats:
     """Dissimilarity of every pair of rows (condensed: upper triangle, row by row), from a Gram matrix on the host.
 
     ``correlation`` is ``1 − r`` between rows over features; ``cosine`` is one minus the cosine of the angle between
     them; ``squared_euclidean`` is the squared distance divided by the number of features, and ``euclidean`` the
     distance without this division. Rows without a pattern (see :func:`patterned`) get NaN.
     """
-    rows = len(found.K)
+    rows = len(gram.K)
     result = np.empty(rows * (rows - 1) // 2)
     if distance in ("correlation", "cosine"):
-        product, level, shift = _uncentred(found, distance)
-        defined = patterned(found, distance)
-        power = found.K.diagonal() + 2 * product + level - shift * found.row_sum
+        product, level, shift = _uncentred(gram, distance)
+        defined = patterned(gram, distance)
+        power = gram.K.diagonal() + 2 * product + level - shift * gram.row_sum
         scale = np.where(defined, 1 / np.sqrt(np.where(defined, power, 1.0)), np.nan)
         for row, part in _triangle(result, rows):
             others = slice(row + 1, rows)
-            np.add(found.K[row, others], product[others] + (product[row] + level), out=part)
-            part -= shift[row] * found.row_sum[others]
+            np.add(gram.K[row, others], product[others] + (product[row] + level), out=part)
+            part -= shift[row] * gram.row_sum[others]
             part *= scale[others] * -scale[row]
             part += 1.0
             part[np.abs(part) < ROUNDING] = 0.0
-        if distance == "correlation" and found.count == PAIR:
+        if distance == "correlation" and gram.count == PAIR:
             np.rint(result, out=result)  # with two neuroids, the correlation is 1 or -1
         return result
-    power = found.K.diagonal()
+    power = gram.K.diagonal()
     for row, part in _triangle(result, rows):
-        both = power[row + 1 :] + power[row]
-        np.multiply(found.K[row, row + 1 :], -2.0, out=part)
-        part += both
-        part[part < ROUNDING * both] = 0.0
+        total = power[row + 1 :] + power[row]
+        np.multiply(gram.K[row, row + 1 :], -2.0, out=part)
+        part += total
+        part[part < ROUNDING * total] = 0.0
     if distance == "squared_euclidean":
-        result /= found.count
+        result /= gram.count
     else:
         np.sqrt(result, out=result)
     return result
@@ -88,24 +88,24 @@ def _triangle(values: Floats, rows: int) -> Iterator[tuple[int, Floats]]:
         start = end
 
 
-def _uncentred(found: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
+def _uncentred(gram: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
     """Terms that convert an entry of ``K`` to the product of two rows: per-row terms, a constant, and scaled row sums.
 
     The rows are centred by their means for ``correlation`` and uncentred for ``cosine``.
     """
     if distance == "correlation":
-        return found.mean_product, found.mean_square, found.row_sum / found.count
-    product = found.mean_product + found.offset * found.row_sum
-    return product, found.mean_square + found.count * found.offset**2, np.zeros(len(found.K))
+        return gram.mean_product, gram.mean_square, gram.row_sum / gram.count
+    product = gram.mean_product + gram.offset * gram.row_sum
+    return product, gram.mean_square + gram.count * gram.offset**2, np.zeros(len(gram.K))
 
 
-def patterned(found: Gram, distance: Distance) -> Booleans:
+def patterned(gram: Gram, distance: Distance) -> Booleans:
     """Mask of the rows whose dissimilarity is defined: not constant for ``correlation``, not zero for ``cosine``."""
     if distance not in ("correlation", "cosine"):
-        return np.ones(len(found.K), bool)
-    product, level, shift = _uncentred(found, distance)
-    power = found.K.diagonal() + 2 * product + level - shift * found.row_sum
-    return np.asarray(power > 1e-13 * (found.K.diagonal() + level))
+        return np.ones(len(gram.K), bool)
+    product, level, shift = _uncentred(gram, distance)
+    power = gram.K.diagonal() + 2 * product + level - shift * gram.row_sum
+    return np.asarray(power > 1e-13 * (gram.K.diagonal() + level))
 
 
 def condensed(matrix: Floats) -> Floats:
@@ -154,13 +154,13 @@ def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: fl
     count = len(values)
     key = values - lowest
     key *= LEVELS / (highest - lowest)
-    place = key.astype(np.int64)
-    place <<= POSITION
-    place |= np.arange(count, dtype=np.int64)
-    place.sort()
-    order = place & ((1 << POSITION) - 1)
-    place >>= POSITION
-    close = place[1:] - place[:-1] <= 1
+    positions = key.astype(np.int64)
+    positions <<= POSITION
+    positions |= np.arange(count, dtype=np.int64)
+    positions.sort()
+    order = positions & ((1 << POSITION) - 1)
+    positions >>= POSITION
+    close = positions[1:] - positions[:-1] <= 1
     if np.count_nonzero(close) > count // 8:
         return None
     ranks = key  # reuses the memory

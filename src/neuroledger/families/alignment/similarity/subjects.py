@@ -28,12 +28,12 @@ def by_subject(
     dim = "subject" if {"stimulus_b", "subject"} <= set(target.dims) else "neuroid"
     if "subject" not in target.coords or target["subject"].dims != (dim,):
         raise error(f"the neuroids have no coordinate 'subject'; {hint}")
-    of = target["subject"].values.astype(str)
-    found = {}
-    for name in dict.fromkeys(of.tolist()):
-        own = target.isel({dim: np.flatnonzero(of == name)})
-        found[name] = own.isel(subject=0, drop=True) if dim == "subject" else own
-    return found
+    labels = target["subject"].values.astype(str)
+    parts = {}
+    for name in dict.fromkeys(labels.tolist()):
+        part = target.isel({dim: np.flatnonzero(labels == name)})
+        parts[name] = part.isel(subject=0, drop=True) if dim == "subject" else part
+    return parts
 
 
 def by_subject_values(parts: dict[str, xr.DataArray]) -> xr.DataArray:
@@ -46,13 +46,13 @@ def by_subject_values(parts: dict[str, xr.DataArray]) -> xr.DataArray:
 
 def moved_together(parts: Sequence[xr.DataArray]) -> Cells | None:
     """Influence of each stimulus on the value of every subject; None if a result has no influence."""
-    found = [part.attrs["influence"]() for part in parts]
-    if any(each is None for each in found):
+    influences = [part.attrs["influence"]() for part in parts]
+    if any(influence is None for influence in influences):
         return None
-    ids = np.unique(np.concatenate([each.factors["stimulus"].ids for each in found]))
-    values, beyond = np.zeros((len(ids), len(found))), np.zeros((len(ids), len(ids)))
-    for column, each in enumerate(found):
-        at = np.searchsorted(ids, each.factors["stimulus"].ids)
-        values[at, column] = each.factors["stimulus"].deviation
-        beyond[np.ix_(at, at)] += each.crossed["stimulus", "stimulus"] / len(found)
+    ids = np.unique(np.concatenate([influence.factors["stimulus"].ids for influence in influences]))
+    values, beyond = np.zeros((len(ids), len(influences))), np.zeros((len(ids), len(ids)))
+    for column, influence in enumerate(influences):
+        at = np.searchsorted(ids, influence.factors["stimulus"].ids)
+        values[at, column] = influence.factors["stimulus"].deviation
+        beyond[np.ix_(at, at)] += influence.crossed["stimulus", "stimulus"] / len(influences)
     return Cells(ids, [(np.arange(len(ids)), values)], pairs=beyond)

@@ -174,10 +174,10 @@ def size_tuning(curves: Floats, radii: Floats) -> SizeTuning:
 def texture_modulation(noise: Floats, texture: Floats) -> Floats:
     """Mean over families ``(neuroid, family)`` of ``(texture − noise) / (texture + noise)``, ignoring 0/0."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        each = (texture - noise) / (texture + noise)
-    known = ~np.isnan(each)
-    mean = np.full(len(each), np.nan)
-    np.divide(np.where(known, each, 0.0).sum(axis=1), known.sum(axis=1), out=mean, where=known.any(axis=1))
+        index = (texture - noise) / (texture + noise)
+    known = ~np.isnan(index)
+    mean = np.full(len(index), np.nan)
+    np.divide(np.where(known, index, 0.0).sum(axis=1), known.sum(axis=1), out=mean, where=known.any(axis=1))
     return mean
 
 
@@ -195,13 +195,15 @@ def variance_components(responses: Floats) -> Variances:
     The ratio is ``(family / total + .02) / (sample / total + .02)``.
     """
     families, samples = responses.shape[1:3]
-    each = responses.mean(axis=3) if responses.ndim == 4 else responses
-    means = each.mean(axis=2)
+    sample_means = responses.mean(axis=3) if responses.ndim == 4 else responses
+    means = sample_means.mean(axis=2)
     between = ((means - means.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) / (families - 1)
-    within = ((each - means[:, :, None]) ** 2).sum(axis=(1, 2)) / (families * (samples - 1))
+    within = ((sample_means - means[:, :, None]) ** 2).sum(axis=(1, 2)) / (families * (samples - 1))
     if responses.ndim == 4:
         n = responses.shape[3]
-        rest = ((responses - each[..., None]) ** 2).sum(axis=(1, 2, 3)) / (families * samples * (n - 1))
+        rest = ((responses - sample_means[..., None]) ** 2).sum(axis=(1, 2, 3)) / (
+            families * samples * (n - 1)
+        )
         sample, family, residual = (
             (n * within - rest) / n,
             (samples * n * between - n * within) / (samples * n),

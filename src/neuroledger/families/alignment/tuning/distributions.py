@@ -117,17 +117,17 @@ def resampled_similarity(
         A side has no values.
     """
     size, bins = target.size, len(edges) - 1
-    there, drawn_from = histogram(target, edges), histogram(source, edges)
-    if not (there >= 0).any() or not (drawn_from >= 0).any():
+    target_bins, source_bins = histogram(target, edges), histogram(source, edges)
+    if not (target_bins >= 0).any() or not (source_bins >= 0).any():
         raise MetricError("the distribution of one side is empty")
-    q = np.bincount(there[there >= 0], minlength=bins) / (there >= 0).sum()
+    q = np.bincount(target_bins[target_bins >= 0], minlength=bins) / (target_bins >= 0).sum()
     out = np.empty(draws)
     step = max(1, CHUNK // max(size, 1))
     for start in range(0, draws, step):
         n = min(step, draws - start)
         legacy = isinstance(rng, np.random.RandomState)
         rows = rng.randint(0, source.size, (n, size)) if legacy else rng.integers(0, source.size, (n, size))  # type: ignore[union-attr]
-        places = drawn_from[rows] + (np.arange(n) * (bins + 1))[:, None] + 1
+        places = source_bins[rows] + (np.arange(n) * (bins + 1))[:, None] + 1
         counts = (
             np.bincount(places.ravel(), minlength=n * (bins + 1))
             .reshape(n, bins + 1)[:, 1:]
@@ -144,12 +144,12 @@ def of_new_neuroids(source: Floats, target: Floats, edges: Floats, names: Array,
 
     Samples are as large as the target. ``own``: the source is the target.
     """
-    there, bins = histogram(target, edges), len(edges) - 1
-    known = there >= 0
-    cells = np.eye(bins)[np.where(known, there, 0)] * known[:, None]
+    target_bins, bins = histogram(target, edges), len(edges) - 1
+    known = target_bins >= 0
+    cells = np.eye(bins)[np.where(known, target_bins, 0)] * known[:, None]
     mass = np.bincount(histogram(source, edges) + 1, minlength=bins + 1)[1:].astype(np.float64)
 
-    def again(weights: Mapping[str, Floats]) -> Floats:
+    def similarity(weights: Mapping[str, Floats]) -> Floats:
         # The same random numbers for all weights, so that only the weights differ.
         rng = np.random.default_rng(0)
         q = weights["neuroid"] @ cells
@@ -161,4 +161,4 @@ def of_new_neuroids(source: Floats, target: Floats, edges: Floats, names: Array,
         drawn = np.diff(below, axis=-1, prepend=0.0)
         return np.asarray(ks_similarity(drawn, q).mean(axis=0))
 
-    return reweighted({"neuroid": names}, again)
+    return reweighted({"neuroid": names}, similarity)

@@ -43,7 +43,9 @@ def centres(responses: xr.DataArray, blank: Floats) -> Floats:
     cell = y.codes * len(x.labels) + x.codes
     shape = (len(y.labels), len(x.labels))
     if len(np.unique(cell)) != shape[0] * shape[1]:
-        raise DataError("the places that map receptive fields are no full grid of position_y and position_x")
+        raise DataError(
+            "the positions that map receptive fields are not a full grid of position_y and position_x"
+        )
     order = np.argsort(cell, kind="stable")
     starts = np.searchsorted(cell[order], np.arange(shape[0] * shape[1]))
     values = responses.transpose("presentation", "neuroid").values[order] - blank
@@ -53,8 +55,8 @@ def centres(responses: xr.DataArray, blank: Floats) -> Floats:
     total = weights.sum(axis=0)
     rows, columns = np.divmod(np.arange(len(maps)), shape[1])
     out = np.full((maps.shape[1], 2), np.nan)
-    seen = total > 0
+    responsive = total > 0
     for axis, (index, labels) in enumerate(((rows, y.labels), (columns, x.labels))):
-        mean = (index @ weights)[seen] / total[seen]
-        out[seen, axis] = np.interp(mean, np.arange(len(labels)), labels.astype(np.float64))
+        mean = (index @ weights)[responsive] / total[responsive]
+        out[responsive, axis] = np.interp(mean, np.arange(len(labels)), labels.astype(np.float64))
     return out

@@ -52,7 +52,7 @@ def _on_grid(
     counts = np.bincount(cell, minlength=int(np.prod([len(coded[name][1]) for name in names])))
     if counts.min() != counts.max():
         raise DataError(
-            f"stimuli are no full grid of {', '.join(names)}: cells have {counts.min()} to {counts.max()}"
+            f"stimuli are not a full grid of {', '.join(names)}: cells have {counts.min()} to {counts.max()}"
         )
     # Rows within a cell are sorted, not matched, by `rest`, because sizes may increase with the period.
     order = np.lexsort((keys[-1], cell))
@@ -148,12 +148,14 @@ def _components(grid: Grid, baseline: Floats) -> Floats:
 
 def _peak_frequency(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """Peak spatial frequency after De Valois, Albrecht and Thorell (1982)."""
-    both = _components(grid, baseline)
-    rows, (size, _, orientation, component) = np.arange(len(both)), _best(both)
-    curves = both[rows, size, :, orientation, component]
+    components = _components(grid, baseline)
+    rows, (size, _, orientation, component) = np.arange(len(components)), _best(components)
+    curves = components[rows, size, :, orientation, component]
     frequencies = grid.axes["spatial_frequency"].astype(np.float64)
     peaks = tuning.spatial_frequency_tuning(curves, frequencies, smoothing="smooth").preferred
-    return {"peak_spatial_frequency": peaks}, both.reshape(len(both), -1).max(axis=1) > RESPONSE_THRESHOLD
+    return {"peak_spatial_frequency": peaks}, components.reshape(len(components), -1).max(
+        axis=1
+    ) > RESPONSE_THRESHOLD
 
 
 def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
@@ -177,9 +179,9 @@ def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
         raise DataError(
             "size tuning needs gratings of the same radii at every frequency, orientation and phase"
         )
-    both = _components(grid, baseline)
-    rows, (_, frequency, orientation, component) = np.arange(len(both)), _best(both)
-    curves = both[rows, :, frequency, orientation, component]
+    components = _components(grid, baseline)
+    rows, (_, frequency, orientation, component) = np.arange(len(components)), _best(components)
+    curves = components[rows, :, frequency, orientation, component]
     sizes = tuning.size_tuning(curves, grid.axes["radius"].astype(np.float64))
     columns = {
         "surround_suppression_index": sizes.suppression,
@@ -188,7 +190,7 @@ def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
         "surround_diameter": sizes.surround_diameter,
         "surround_grating_summation_field_ratio": sizes.ratio,
     }
-    return columns, both.reshape(len(both), -1).max(axis=1) > RESPONSE_THRESHOLD
+    return columns, components.reshape(len(components), -1).max(axis=1) > RESPONSE_THRESHOLD
 
 
 def _texture(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
@@ -243,14 +245,14 @@ def property_table(study: str, responses: xr.DataArray, baseline: Floats) -> xr.
         The stimuli do not form the grid that the study needs, or no neuroid responds.
     """
     arrange, compute = STUDIES[study]
-    columns, kept = compute(arrange(responses), baseline)
-    if not kept.any():
+    columns, usable = compute(arrange(responses), baseline)
+    if not usable.any():
         raise DataError(
             f"no neuroid responds by more than {RESPONSE_THRESHOLD:g} spikes/s; there is no tuning to measure"
         )
-    ids = np.asarray(responses["neuroid_id"].values)[kept]
+    ids = np.asarray(responses["neuroid_id"].values)[usable]
     return xr.DataArray(
-        np.stack(list(columns.values()), axis=1)[kept],
+        np.stack(list(columns.values()), axis=1)[usable],
         dims=("neuroid", "property"),
         coords={"neuroid_id": ("neuroid", ids), "property": list(columns)},
     )

@@ -106,8 +106,8 @@ def decoding(
     seed_names, split_names = np.unique(seeds), np.unique(splits)
     values = np.full((len(seed_names), len(split_names)), np.nan)
     for (seed, split), at in cells.items():
-        place = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
-        values[place] = scorers[seed, split](np.ones(len(at)))
+        position = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
+        values[position] = scorers[seed, split](np.ones(len(at)))
     constant = _constant(rows, cells, scorers) if measure == "pearson_r" else []
     for seed, split in constant if np.isfinite(values).any() else []:
         values[np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)] = 0.0
@@ -167,14 +167,14 @@ def _influence(
     ``gain`` is the score minus chance, if chance is known; ``noise`` is the share of the learnt that does not generalise, if
     known; ``rare`` (cluster,) is added to the deviations of the clusters.
     """
-    left = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
-    items = moved(names, from_left_out(left))
+    left_out = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
+    items = moved(names, from_left_out(left_out))
     paired = 0.0
     if folds > 1 and noise is not None:
         paired = noise
     elif folds > 1 and items.variance > 0:
-        far = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
-        paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + far / FAR)
+        distance = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
+        paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + distance / FAR)
     return Influence({factor: Items(items.ids, np.sqrt(1 + paired) * items.deviation + rare)})
 
 
@@ -187,10 +187,12 @@ def _noise_share(
     options: dict[str, Any],
 ) -> float:
     """The share of the training windows' score above chance that the tested windows lack, 0 to 1; 1 at chance."""
-    learnt = _window_score(trained.source, trained.target, measure, options) - level
-    if learnt <= 0:
+    train_gain = _window_score(trained.source, trained.target, measure, options) - level
+    if train_gain <= 0:
         return 1.0
-    return float(np.clip(1 - (_window_score(source, target, measure, options) - level) / learnt, 0.0, 1.0))
+    return float(
+        np.clip(1 - (_window_score(source, target, measure, options) - level) / train_gain, 0.0, 1.0)
+    )
 
 
 def _window_score(source: xr.DataArray, target: xr.DataArray, measure: str, options: dict[str, Any]) -> float:
@@ -244,13 +246,13 @@ def _without_each(
     """The mean over splits and seeds with each cluster left out, (cluster,), with splits weighted by their clusters."""
     total, shares = np.zeros(count), np.zeros(count)
     for cell, at in cells.items():
-        own = codes[at]
-        present = np.unique(own)
-        whole = scorers[cell](np.ones(len(at)))
-        values, weight = np.full(count, whole), np.ones(count)
+        cluster_codes = codes[at]
+        present = np.unique(cluster_codes)
+        score = scorers[cell](np.ones(len(at)))
+        values, weight = np.full(count, score), np.ones(count)
         for code in present:
-            kept = (own != code).astype(float)
-            values[code] = scorers[cell](kept) if len(present) > 1 else np.nan
+            weights = (cluster_codes != code).astype(float)
+            values[code] = scorers[cell](weights) if len(present) > 1 else np.nan
             weight[code] = 1 - 1 / len(present)
         weight = np.where(np.isfinite(values), weight, 0.0)
         total += np.where(np.isfinite(values), values, 0.0) * weight
@@ -274,13 +276,15 @@ def _constant(
 
 def _undefined(values: Floats, constant: int) -> list[str]:
     """Notes about splits without a score of their own."""
-    lost = int((~np.isfinite(values)).sum())
-    if lost == values.size:
-        why = f"{constant} predict a constant" if constant else "what each tests must vary"
-        return [f"none of {lost} trainings has a score: {why}"]
-    notes = [f"{lost} of {values.size} trainings have no score, since what they test does not vary: left out"]
-    said = f"{constant} of {values.size} trainings predict a constant, which has no correlation: counted as 0"
-    return (notes if lost else []) + ([said] if constant else [])
+    missing = int((~np.isfinite(values)).sum())
+    if missing == values.size:
+        reason = f"{constant} predict a constant" if constant else "what each tests must vary"
+        return [f"none of {missing} trainings has a score: {reason}"]
+    notes = [
+        f"{missing} of {values.size} trainings have no score, since what they test does not vary: left out"
+    ]
+    note = f"{constant} of {values.size} trainings predict a constant, which has no correlation: counted as 0"
+    return (notes if missing else []) + ([note] if constant else [])
 
 
 def _units(

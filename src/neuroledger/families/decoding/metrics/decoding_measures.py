@@ -78,11 +78,9 @@ def macro_f1(rows: Rows) -> Measure:
     true, predicted = _indicators(rows)
 
     def score(weights: Floats) -> float:
-        both = weights @ (true & predicted)
-        either = weights @ true + weights @ predicted
-        return (
-            float(np.mean(2 * both[either > 0] / either[either > 0])) if (either > 0).any() else float("nan")
-        )
+        hits = weights @ (true & predicted)
+        total = weights @ true + weights @ predicted
+        return float(np.mean(2 * hits[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
 
     return score
 
@@ -103,8 +101,8 @@ def auroc(rows: Rows) -> Measure:
             "the area under the curve needs a score for each choice; this model answers with labels only"
         )
     truth = rows.truth.astype(str)
-    wanted = range(len(rows.choices)) if len(rows.choices) > 2 else [len(rows.choices) - 1]
-    curves = [_area(rows.answer[:, k].astype(float), truth == str(rows.choices[k])) for k in wanted]
+    columns = range(len(rows.choices)) if len(rows.choices) > 2 else [len(rows.choices) - 1]
+    curves = [_area(rows.answer[:, k].astype(float), truth == str(rows.choices[k])) for k in columns]
 
     def score(weights: Floats) -> float:
         areas = np.array([curve(weights) for curve in curves])
@@ -161,8 +159,8 @@ def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
     def score(weights: Floats) -> float:
         counted = np.where(inside, weights, 0.0)
         total = np.bincount(np.where(inside, bins, 0), counted, len(edges) - 1)
-        wrong = np.bincount(np.where(inside, bins, 0), counted * errors, len(edges) - 1)
-        return float(np.mean(wrong[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
+        error_sums = np.bincount(np.where(inside, bins, 0), counted * errors, len(edges) - 1)
+        return float(np.mean(error_sums[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
 
     return score
 
@@ -222,18 +220,18 @@ def retrieval(rows: Rows, k: int = 5) -> Measure:
     scores `k`/candidates only by chance of ties. The weight of a pair is the mean weight of its rows.
     """
     truth, answer = _columns(rows)
-    stimuli, which = np.unique(rows.stimulus.astype(str), return_inverse=True)
+    stimuli, stimulus_codes = np.unique(rows.stimulus.astype(str), return_inverse=True)
     if len(stimuli) <= k:
         raise MetricError(
             f"retrieval: any answer is among the best {k} of {len(stimuli)} candidates; score more stimuli at once "
             "(fewer folds, or `pool`), or take a smaller k"
         )
-    candidates = _group_mean(truth, which, len(stimuli))
+    candidates = _group_mean(truth, stimulus_codes, len(stimuli))
     norms = np.linalg.norm(candidates, axis=1)
     if (norms == 0).any():
         raise MetricError("retrieval: a candidate embedding is zero everywhere")
     pairs, pair = np.unique(
-        np.stack([rows.subject.astype(str), which.astype(str)], axis=1), axis=0, return_inverse=True
+        np.stack([rows.subject.astype(str), stimulus_codes.astype(str)], axis=1), axis=0, return_inverse=True
     )
     pair = pair.ravel()
     own = pairs[:, 1].astype(int)

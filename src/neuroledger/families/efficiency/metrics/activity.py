@@ -82,22 +82,26 @@ def spikes(trace: Trace) -> Reading:
     return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
 
 
-def _of_neurons(trace: Trace, of: Callable[[Layer], int]) -> Reading:
+def _of_neurons(trace: Trace, count: Callable[[Layer], int]) -> Reading:
     if "membranes" in trace.failures:
         return failed(trace.failures["membranes"])
     layers = {name: layer for name, layer in trace.layers.items() if layer.membranes}
     if not layers:
         return failed(NONE)
     parts = {
-        name: of(layer) * layer.per_update / trace.samples
+        name: count(layer) * layer.per_update / trace.samples
         for name, layer in layers.items()
         if layer.per_update is not None
     }
     unknown = sorted({layer.neuron for layer in layers.values() if layer.per_update is None})
-    why = f"it is not known how many operations an update of {', '.join(unknown)} takes" if unknown else ""
-    if why and trace.mode == "strict":
-        why += ": its class says so with `operations_per_update`"
-    if not parts or (why and trace.mode == "neurobench-2.3"):
-        return failed(f"{why}; NeuroBench 2.3 fails there too" if trace.mode == "neurobench-2.3" else why)
+    reason = f"it is not known how many operations an update of {', '.join(unknown)} takes" if unknown else ""
+    if reason and trace.mode == "strict":
+        reason += ": its class says so with `operations_per_update`"
+    if not parts or (reason and trace.mode == "neurobench-2.3"):
+        return failed(
+            f"{reason}; NeuroBench 2.3 fails there too" if trace.mode == "neurobench-2.3" else reason
+        )
     n = {"samples": trace.samples}
-    return Reading(sum(parts.values()), "partial" if why else "scored", why, parts, n=n, notes=trace.notes)
+    return Reading(
+        sum(parts.values()), "partial" if reason else "scored", reason, parts, n=n, notes=trace.notes
+    )

@@ -52,13 +52,15 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
     present = np.isin(classes, truth)
     if not present.any():
         raise MetricError("none of the choices is ever the truth")
-    kept = np.flatnonzero(present)
-    values = [_ranked(scores[:, i], truth == classes[i]) for i in kept]
+    columns = np.flatnonzero(present)
+    values = [_ranked(scores[:, i], truth == classes[i]) for i in columns]
 
     def cells() -> Cells:
-        left = np.stack([_ranked_without_each(scores[:, i], truth == classes[i]) for i in kept], axis=1)
+        left_out = np.stack(
+            [_ranked_without_each(scores[:, i], truth == classes[i]) for i in columns], axis=1
+        )
         ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(len(truth))
-        return Cells(np.asarray(ids), [(np.arange(len(truth)), from_left_out(left))])
+        return Cells(np.asarray(ids), [(np.arange(len(truth)), from_left_out(left_out))])
 
     samples = xr.DataArray(np.array(values), dims=("class",), coords={"class": classes[present]})
     samples.attrs |= {"cells": cells, "limits": (0.0, 1.0), "skewed": True}
@@ -81,20 +83,20 @@ def _ranked_without_each(scores: Floats, right: Booleans) -> Floats:
     hits = np.cumsum(right[order]).astype(np.float64)
     starts = np.append(True, np.diff(scores[order]) != 0)
     group, ends = np.cumsum(starts) - 1, np.flatnonzero(np.append(starts[1:], True))
-    seen, place = hits[ends], ends + 1.0
-    own = np.diff(seen, prepend=0.0)
-    before = np.append(0.0, np.cumsum(own * seen / place))[:-1]
-    fewer = np.maximum(place - 1, 1)  # a rank of 1 belongs to a group that is left out entirely
-    lost, share = (
-        np.append(np.cumsum(each[::-1])[::-1], 0.0)[1:] for each in (own * seen / fewer, own / fewer)
+    group_hits, group_rank = hits[ends], ends + 1.0
+    own = np.diff(group_hits, prepend=0.0)
+    earlier = np.append(0.0, np.cumsum(own * group_hits / group_rank))[:-1]
+    fewer = np.maximum(group_rank - 1, 1)  # a rank of 1 belongs to a group that is left out entirely
+    later, share = (
+        np.append(np.cumsum(terms[::-1])[::-1], 0.0)[1:] for terms in (own * group_hits / fewer, own / fewer)
     )
     y = right[order].astype(np.float64)
-    here = (own[group] - y) * (seen[group] - y) / fewer[group]
+    current = (own[group] - y) * (group_hits[group] - y) / fewer[group]
     with np.errstate(invalid="ignore", divide="ignore"):
-        left = (before[group] + here + lost[group] - y * share[group]) / (hits[-1] - y)
-    found = np.empty(len(order))
-    found[order] = np.where(hits[-1] > y, left, np.nan)
-    return found
+        left_out = (earlier[group] + current + later[group] - y * share[group]) / (hits[-1] - y)
+    values = np.empty(len(order))
+    values[order] = np.where(hits[-1] > y, left_out, np.nan)
+    return values
 
 
 @metric("detection_average_precision", version=4, input="predictions")
@@ -128,34 +130,36 @@ def detection_average_precision(
         A coordinate is missing, or there are no true boxes.
     """
     boxes, scenes, labels = _boxes(target, "true boxes")
-    found, found_scenes, found_labels = _boxes(source, "boxes found")
+    found_boxes, found_scenes, found_labels = _boxes(source, "boxes found")
     if "score" not in source.coords:
         raise MetricError("boxes found have no coordinate 'score' to be ranked by")
     scores = np.asarray(source["score"].values, dtype=np.float64)
     if len(boxes) == 0:
         raise MetricError("there are no true boxes to be found")
     classes = np.unique(labels)
-    values, met = np.zeros((2, len(overlaps), len(classes)))
+    values, matched = np.zeros((2, len(overlaps), len(classes)))
     names = np.unique(np.concatenate([scenes, found_scenes]))
     hits: dict[tuple[int, int], tuple[Booleans, Strings, Strings]] = {}
     for column, label in enumerate(classes):
-        own, given = np.flatnonzero(labels == label), np.flatnonzero(found_labels == label)
-        given = given[np.argsort(-scores[given], kind="stable")]
+        own, rows = np.flatnonzero(labels == label), np.flatnonzero(found_labels == label)
+        rows = rows[np.argsort(-scores[rows], kind="stable")]
         for row, overlap in enumerate(overlaps):
-            right = _matched(found[given], found_scenes[given], boxes[own], scenes[own], overlap)
-            values[row, column], met[row, column] = _at_recalls(right, len(own)), right.sum()
-            hits[row, column] = right, found_scenes[given], scenes[own]
+            right = _match_boxes(found_boxes[rows], found_scenes[rows], boxes[own], scenes[own], overlap)
+            values[row, column], matched[row, column] = _at_recalls(right, len(own)), right.sum()
+            hits[row, column] = right, found_scenes[rows], scenes[own]
 
     def cells() -> Cells:  # matches in a scene do not depend on other scenes
-        left = np.repeat(values[None], len(names), axis=0)
-        for (row, column), (right, where, true) in hits.items():
-            for at in np.searchsorted(names, np.unique(np.concatenate([where, true]))):
-                rest = len(true) - int((true == names[at]).sum())
-                left[at, row, column] = _at_recalls(right[where != names[at]], rest) if rest else np.nan
-        moves = from_left_out(left)
+        left_out = np.repeat(values[None], len(names), axis=0)
+        for (row, column), (right, found_in, true_in) in hits.items():
+            for at in np.searchsorted(names, np.unique(np.concatenate([found_in, true_in]))):
+                remaining = len(true_in) - int((true_in == names[at]).sum())
+                left_out[at, row, column] = (
+                    _at_recalls(right[found_in != names[at]], remaining) if remaining else np.nan
+                )
+        moves = from_left_out(left_out)
         rare = _of_misses(np.searchsorted(classes, labels), np.unique(scenes, return_inverse=True)[1])
-        for whole in np.flatnonzero(met.sum(axis=1) == len(boxes)):
-            moves[np.searchsorted(names, np.unique(scenes)), whole] += values[whole] * rare
+        for complete in np.flatnonzero(matched.sum(axis=1) == len(boxes)):
+            moves[np.searchsorted(names, np.unique(scenes)), complete] += values[complete] * rare
         return Cells(names, [(np.arange(len(names)), moves)])
 
     coords = {"overlap": list(overlaps), "class": classes}
@@ -173,19 +177,19 @@ def box_overlap(box: Floats, others: Floats) -> Floats:
     return shares
 
 
-def _matched(
-    found: Floats, found_scenes: Strings, boxes: Floats, scenes: Strings, overlap: float
+def _match_boxes(
+    found_boxes: Floats, found_scenes: Strings, boxes: Floats, scenes: Strings, overlap: float
 ) -> Booleans:
     """Return whether each detected box, best score first, matches a true box of its scene that was not matched before."""
-    left = np.ones(len(boxes), dtype=bool)
-    right = np.zeros(len(found), dtype=bool)
-    for number, box in enumerate(found):
-        candidates = np.flatnonzero(left & (scenes == found_scenes[number]))
+    unmatched = np.ones(len(boxes), dtype=bool)
+    right = np.zeros(len(found_boxes), dtype=bool)
+    for number, box in enumerate(found_boxes):
+        candidates = np.flatnonzero(unmatched & (scenes == found_scenes[number]))
         if candidates.size:
             shares = box_overlap(box, boxes[candidates])
             best = int(np.argmax(shares))
             if shares[best] >= overlap:
-                right[number], left[candidates[best]] = True, False
+                right[number], unmatched[candidates[best]] = True, False
     return right
 
 
@@ -197,8 +201,8 @@ def _of_misses(classes: Indices, scenes: Indices) -> Floats:
     boxes = np.zeros((int(scenes.max()) + 1, int(classes.max()) + 1))
     np.add.at(boxes, (scenes, classes), 1.0)
     count = len(scenes)
-    found = (count + ADDED) / (count + 2 * ADDED)
-    error = np.sqrt(found * (1 - found) * count / (count + 2 * ADDED) / boxes.sum(axis=0))
+    rate = (count + ADDED) / (count + 2 * ADDED)
+    error = np.sqrt(rate * (1 - rate) * count / (count + 2 * ADDED) / boxes.sum(axis=0))
     signs = np.random.default_rng(0).choice((-1.0, 1.0), boxes.shape)
     return np.asarray(signs * boxes * error / np.sqrt((boxes**2).sum(axis=0)))
 
@@ -211,11 +215,11 @@ def _at_recalls(right: Booleans, truths: int) -> float:
     return float(np.mean(np.append(best_beyond, 0.0)[np.minimum(places, len(right))]))
 
 
-def _boxes(array: xr.DataArray, what: str) -> tuple[Floats, Strings, Strings]:
+def _boxes(array: xr.DataArray, role: str) -> tuple[Floats, Strings, Strings]:
     missing = [name for name in ("scene", "label") if name not in array.coords]
     if "corner" not in array.dims or array.sizes["corner"] != len(BOX) or missing:
         raise MetricError(
-            f"{what} are (presentation, corner) with four corners and coordinates scene and label"
+            f"{role} are (presentation, corner) with four corners and coordinates scene and label"
         )
     values = np.asarray(array.transpose("presentation", "corner").values, dtype=np.float64)
     return (

@@ -104,18 +104,18 @@ def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums:
     layers = trace.layers.values()
     weights = sum(layer.weights * _width(layer) for layer in layers)
     used = sum(operations(layer, zeros) * _width(layer) for layer in layers) / trace.samples
-    moved = {"each operation": used, "each time step": float(weights * trace.steps), "none": 0.0}[
+    weight_bytes = {"each operation": used, "each time step": float(weights * trace.steps), "none": 0.0}[
         weight_reads
     ]
-    passed = [
+    activation_bytes = [
         (layer.elements - layer.zeros * (zeros == "skipped")) * layer.width / trace.samples
         for layer in layers
     ]
     state = sum(layer.membranes * layer.state_bytes for layer in layers) / trace.samples
     steps = max(1, trace.steps)
     amounts = {
-        "weights": Amount(moved, weights),
-        "activations": Amount(2 * sum(passed), max((layer.elements * layer.width for layer in layers), default=0)
+        "weights": Amount(weight_bytes, weights),
+        "activations": Amount(2 * sum(activation_bytes), max((layer.elements * layer.width for layer in layers), default=0)
                               / trace.samples / steps),
         "state": Amount(2 * state, state / steps),
     }  # fmt: skip
@@ -215,8 +215,8 @@ def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
             sum(layer.membranes for layer in layers) * model.picojoules_per_update / trace.samples
         )
     if model.picojoules_per_spike:
-        fired = sum(layer.elements - layer.zeros for layer in layers if layer.neuron)
-        parts["spikes"] = fired * model.picojoules_per_spike / trace.samples
+        spikes = sum(layer.elements - layer.zeros for layer in layers if layer.neuron)
+        parts["spikes"] = spikes * model.picojoules_per_spike / trace.samples
     status, reason = _status_with_membranes(trace, base)
     parts = {name: value * 1e-12 for name, value in parts.items()}
     n = {**base.n, **{f"bytes_{name.replace(' ', '_')}": amount.moved for name, amount in amounts.items()}}
@@ -231,8 +231,12 @@ def _price(prices: Mapping[DataType, float], data_type: str) -> float | None:
 
 def _status_with_membranes(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial", "failed"], str]:
     """Return status and reason: partial if the operations are, or if neuron states cannot be read."""
-    why = trace.failures.get("membranes", "")
-    return ("partial", "; ".join(x for x in (base.reason, why) if x)) if why else (base.status, base.reason)
+    failure = trace.failures.get("membranes", "")
+    return (
+        ("partial", "; ".join(reason for reason in (base.reason, failure) if reason))
+        if failure
+        else (base.status, base.reason)
+    )
 
 
 @cost_metric("lemaire_energy", version=2, needs=("lemaire",))

@@ -48,14 +48,14 @@ COMPLETE: Final = 0.99
 """Minimum share of the weights with counted operations; below it a score is partial."""
 
 
-def operations_per_sample(trace: Trace, of: Callable[[Layer], float]) -> Reading:
+def operations_per_sample(trace: Trace, count: Callable[[Layer], float]) -> Reading:
     """Return the operations per sample of every layer; partial if a part of the network could not be counted.
 
     ``n["coverage"]`` is the share of the connection weights that some counted operation used.
     """
     if "operations" in trace.failures:
         return failed(trace.failures["operations"])
-    parts = {name: of(layer) / trace.samples for name, layer in trace.layers.items() if layer.dense}
+    parts = {name: count(layer) / trace.samples for name, layer in trace.layers.items() if layer.dense}
     n: dict[str, float] = {"samples": trace.samples}
     if trace.steps > 1:
         n["time_steps"] = trace.steps

@@ -30,14 +30,16 @@ def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
         raise MetricError(
             f"costs found {source.shape} and known {target.shape}: one for each problem is needed"
         )
-    found, known = source.values.astype(np.float64), target.values.astype(np.float64)
-    if not np.isfinite(found).all() or not np.isfinite(known).all() or (known == 0).any():
-        raise MetricError("costs are finite, and known ones are not 0")
-    samples = xr.DataArray(np.abs((found - known) / known), dims=("presentation",), coords=target.coords)
+    costs, best_known = source.values.astype(np.float64), target.values.astype(np.float64)
+    if not np.isfinite(costs).all() or not np.isfinite(best_known).all() or (best_known == 0).any():
+        raise MetricError("costs must be finite, and known costs must not be 0")
+    samples = xr.DataArray(
+        np.abs((costs - best_known) / best_known), dims=("presentation",), coords=target.coords
+    )
     samples.attrs["n"] = {
-        "problems": len(found),
-        "reached": int((found == known).sum()),
-        "better": int((found < known).sum()),
+        "problems": len(costs),
+        "reached": int((costs == best_known).sum()),
+        "better": int((costs < best_known).sum()),
     }
     return samples
 
@@ -56,13 +58,13 @@ def to_solution(
     """
     if not trace.solving:
         return failed("not applicable: no solver was run")
-    late = sum(math.isnan(told[f"seconds_{within}"]) for told in trace.solving.values())
+    late = sum(math.isnan(readings[f"seconds_{within}"]) for readings in trace.solving.values())
     if late:
         share = f"{float(within):.0%}"
         return failed(
             f"{late} of {len(trace.solving)} problems were not solved within {share} of the best known cost"
         )
-    values = {name: told[f"{measure}_{within}"] for name, told in trace.solving.items()}
+    values = {name: readings[f"{measure}_{within}"] for name, readings in trace.solving.items()}
     if any(map(math.isnan, values.values())):
         return failed(
             "no meter of energy was found on this machine: the processor's counters (RAPL) cannot be read"

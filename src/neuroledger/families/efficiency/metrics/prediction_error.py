@@ -59,27 +59,28 @@ def prediction_error(
         raise MetricError(
             f"predictions {predicted.shape} for a truth {true.shape}: the shapes must be the same"
         )
-    kept = np.ones(len(true), dtype=bool)
+    selected = np.ones(len(true), dtype=bool)
     if horizon is not None and within is not None:
-        kept = _along(target, horizon).astype(np.float64) <= within + 1e-9
+        selected = _along(target, horizon).astype(np.float64) <= within + 1e-9
     names = _along(target, series) if series is not None else np.full(len(true), "all")
-    if not kept.any():
+    if not selected.any():
         raise MetricError(
             "there are no predictions to compare" + (f" within {within} {horizon}" if horizon else "")
         )
     notes = []
-    broken = int((~np.isfinite(predicted[kept])).sum())
-    if broken and measure != "smape":
-        raise MetricError(f"{broken} predictions are not finite: the model diverged")
-    if broken:
-        notes.append(f"{broken} predictions are not finite; each counts as {WORST:g}")
-    labels = np.unique(names[kept])
+    diverged = int((~np.isfinite(predicted[selected])).sum())
+    if diverged and measure != "smape":
+        raise MetricError(f"{diverged} predictions are not finite: the model diverged")
+    if diverged:
+        notes.append(f"{diverged} predictions are not finite; each counts as {WORST:g}")
+    labels = np.unique(names[selected])
     values = [
-        _measured(measure, predicted[kept & (names == name)], true[kept & (names == name)]) for name in labels
+        _measured(measure, predicted[selected & (names == name)], true[selected & (names == name)])
+        for name in labels
     ]
     samples = xr.DataArray(np.array(values), dims=("series",), coords={"series": labels.astype(str)})
     samples.attrs["notes"] = notes
-    samples.attrs["n"] = {"predictions": int(kept.sum())}
+    samples.attrs["n"] = {"predictions": int(selected.sum())}
     return samples
 
 

@@ -39,22 +39,22 @@ def session_accuracy(
         raise MetricError("session accuracy needs scores (presentation, choice) for the rows of the truth")
     missing = [name for name in ("session", "introduced") if name not in target.coords]
     if missing:
-        raise MetricError(f"the truth has no coordinate {missing[0]!r}: this was no incremental learning")
+        raise MetricError(f"the truth has no coordinate {missing[0]!r}: the task is not incremental learning")
     scores = source.transpose("presentation", "choice").values
     if np.isnan(scores).any():
         raise MetricError(f"{int(np.isnan(scores).sum())} scores are not finite: the model diverged")
     choices = source["choice"].values.astype(str)
     right = choices[scores.argmax(axis=1)] == target.values.astype(str)
     session, introduced = target["session"].values.astype(int), target["introduced"].values.astype(int)
-    kept = np.ones(len(right), dtype=bool)
+    selected = np.ones(len(right), dtype=bool)
     if of == "base":
-        kept = session == 0
+        selected = session == 0
     elif of == "new":
-        kept = (session > 0) & (introduced == session)
-    numbers = np.unique(session[kept])
+        selected = (session > 0) & (introduced == session)
+    numbers = np.unique(session[selected])
     if not numbers.size:
         raise MetricError("there are no answers to compare")
-    values = [float(right[kept & (session == number)].mean()) for number in numbers]
+    values = [float(right[selected & (session == number)].mean()) for number in numbers]
     samples = xr.DataArray(values, dims=("session",), coords={"session": numbers})
-    samples.attrs["n"] = {"answers": int(kept.sum()), "sessions": len(numbers)}
+    samples.attrs["n"] = {"answers": int(selected.sum()), "sessions": len(numbers)}
     return samples
