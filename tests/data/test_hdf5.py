@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 
 import h5py
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from neuroledger.data import hdf5
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, UnavailableError
 
 
 def packed(folder: Path, values: np.ndarray) -> Path:
@@ -72,3 +73,43 @@ def test_a_compressed_file_is_read_and_one_that_grows_a_thousandfold_is_refused(
     noise = np.random.default_rng(0).integers(0, 4, 500_000)  # shrinks to a tenth
     with hdf5.opened(packed(tmp_path, noise)) as file:
         np.testing.assert_array_equal(file["values"][:], noise)
+
+
+def test_a_cell_array_is_returned_by_rows_and_columns_of_matlab(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    with h5py.File(path, "w") as file:
+        for name in "abcdef":
+            file[name] = [[ord(name)]]
+        references = [[file[name].ref for name in row] for row in ("abc", "def")]
+        file.create_dataset("cells", data=references, dtype=h5py.ref_dtype)
+        file.create_dataset("list", data=references[0], dtype=h5py.ref_dtype)
+        found = hdf5.cells(file, "cells", path)
+        assert [[hdf5.text(hdf5.cell(file, one, path)) for one in row] for row in found] == [
+            ["a", "d"], ["b", "e"], ["c", "f"]
+        ]  # fmt: skip
+        with pytest.raises(DataError, match=r"'list' is not a MATLAB 7\.3 cell array, but object \(3,\)"):
+            hdf5.cells(file, "list", path)
+
+
+def test_text_is_stored_as_character_codes() -> None:
+    assert hdf5.text(np.array([72, 252, 8364], dtype=np.uint16)) == "Hü€"
+    assert hdf5.text(np.empty(0)) == ""
+
+
+def test_an_empty_file_has_no_variable(tmp_path: Path) -> None:
+    with (
+        h5py.File(tmp_path / "x.mat", "w") as file,
+        pytest.raises(DataError, match=r"^x\.mat has no variable 'a'; it has nothing$"),
+    ):
+        hdf5.variable(file, "a", tmp_path / "x.mat")
+
+
+def test_a_missing_library_is_reported_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with (
+        pytest.raises(UnavailableError, match=r"need h5py: pip install 'neuroledger\[recordings\]'$"),
+        hdf5.opened(tmp_path / "x.h5"),
+    ):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from neuroledger.data import integrity
+from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.validate import _contents
-from neuroledger.data.load import _DeclaredFiles, _with_degrees, load_dataset
+from neuroledger.data.load import _content_sha256, _DeclaredFiles, _with_degrees, load_dataset
 from neuroledger.data.package import expectations_text
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, SpecError, UnavailableError
 from tests.engine.lab import REPETITIONS, Lab
 from tests.models.drawn_stimuli import drawn
 
@@ -104,3 +107,50 @@ def test_expectations_are_written_for_the_existing_parts() -> None:
     assert "check: repetitions, count: 2" in twice
     uneven = {"stimulus_id": ("presentation", list("abaa")), "repetition": ("presentation", [0, 0, 1, 2])}
     assert "check: repetitions, low: 1, high: 3" in expectations_text(Dataset(None, recording(**uneven)))
+
+
+def test_invalid_parameters_of_a_reader_are_reported_with_their_position(valid: Lab) -> None:
+    path = valid.dataset(reader={"name": "netcdf", "asembly": "responses.nc"})
+    line = path.read_text().splitlines().index("  asembly: responses.nc") + 1
+    with pytest.raises(SpecError) as caught:
+        load_dataset(valid.open(), "lab")
+    assert str(caught.value) == (
+        f"specs/datasets/lab.yaml:{line}:3: unknown field 'asembly' [spec.unknown-field]\n"
+        "    hint: did you mean 'assembly'?"
+    )
+
+
+def test_parameters_reach_the_reader_and_degrees_reach_further_stimuli(valid: Lab) -> None:
+    valid.dataset(
+        reader={"name": "netcdf", "assembly": None, "fitting_stimuli": {"more": "stimuli.csv"}},
+        expectations={"stimuli": [{"check": "unique", "column": "stimulus_id"}]},
+        degrees=6.0,
+    )
+    data = load_dataset(valid.open(), "lab")
+    assert data.assembly is None and list(data.extra_stimuli) == ["more"]
+    assert data.extra_stimuli["more"].degrees == 6.0
+
+
+def test_the_content_hash_of_prepared_data_is_taken_from_the_reader_or_computed() -> None:
+    assert _content_sha256(Dataset(drawn(2), None)) == ""
+    assembly = recording()
+    assert _content_sha256(Dataset(None, assembly)) == content_sha256(assembly)
+    assembly.encoding["content_sha256"] = "f" * 64
+    assert _content_sha256(Dataset(None, assembly)) == "f" * 64
+    assert assembly.encoding == {}, "it is not stored with other values"
+
+
+def test_files_are_hashed_once_unless_the_memory_is_not_trusted(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(valid.root / ".cache")
+    names: list[str] = []
+    plain = integrity.sha256_of_file
+    monkeypatch.setattr(integrity, "sha256_of_file", lambda path: names.append(path.name) or plain(path))
+    load_dataset(valid.open(), "lab")
+    assert sorted(names) == ["responses.nc", "stimuli.csv", "stimuli.zip"]
+    assert (valid.root / ".cache" / "neuroledger" / "hashes.sqlite").is_file()
+    load_dataset(valid.open(), "lab")
+    assert len(names) == 3
+    load_dataset(valid.open(), "lab", trust_memory=False)
+    assert len(names) == 6

@@ -117,3 +117,51 @@ def test_blocks_cover_every_row_once_and_memory_maps_are_recognised(
     assert [memory.found_once(np.zeros(3), "a", make) for _ in range(2)] == [5, 6]
     memory.release(held)
     assert held.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_the_error_states_needed_and_free_memory_and_what_fits_is_allowed(system: Path) -> None:
+    (system / "meminfo").write_text(f"MemAvailable:  {3 * 1024**2} kB\n")
+    require_memory(3 * 1024**3, "this", "halve it")
+    with pytest.raises(RequestError) as caught:
+        require_memory(5 * 1024**3, "this", "halve it")
+    assert str(caught.value) == "this needs about 5.0 GiB of memory, 3.0 GiB are free: halve it"
+    with pytest.raises(RequestError, match=r"about 3\.0 GiB"):
+        require_memory(3 * 1024**3 + 1, "this", "halve it")
+
+
+def test_an_array_is_allocated_if_it_fits(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = memory.empty_array((2, 3), np.float32, "this", "halve it")
+    assert (array.shape, array.dtype) == ((2, 3), np.float32)
+    (system / "meminfo").write_text("MemAvailable:  1 kB\n")
+    assert memory.empty_array((16, 8), np.float64, "this", "halve it").nbytes == 1024
+    with pytest.raises(RequestError, match="are free: halve it"):
+        memory.empty_array((16, 9), np.float64, "this", "halve it")
+    (system / "meminfo").unlink()
+
+    def empty(*arguments: Any, **options: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", empty)
+    with pytest.raises(RequestError) as caught:
+        memory.empty_array((1 << 30,), np.uint8, "this", "halve it")
+    assert str(caught.value) == (
+        "this needs about 1.0 GiB of memory, more than this process may take: halve it"
+    )
+
+
+def test_pages_of_a_memory_map_are_dropped_on_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    advice: list[int] = []
+
+    class Map:
+        def madvise(self, option: int) -> None:
+            advice.append(option)
+
+    monkeypatch.setattr(memory, "mapped", lambda _: Map())
+    memory.release("values")
+    assert advice == [memory.mmap.MADV_DONTNEED]
+
+
+def test_a_view_is_converted_to_the_requested_type_block_by_block() -> None:
+    view = memory.LazyRows(np.arange(6.0).reshape(3, 2), np.array([2, 1]))
+    whole = view.__array__(np.int16)
+    assert whole.dtype == np.int16 and whole.tolist() == [[4, 5], [2, 3]]

@@ -219,3 +219,28 @@ def test_images_come_in_order_and_at_most_so_many_ahead(ahead: int, monkeypatch:
     assert len(computed) == min(ahead, 5)
     results += images
     assert results == computed == [image.tobytes() for image in shown(stimuli, stimuli.ids)]
+
+
+def test_a_screen_may_be_smaller_than_one_degree() -> None:
+    placed = place(drawn(1, size=(8, 8), degrees=4.0), 0.5)
+    assert [image.size for image in shown(placed, placed.ids)] == [(1, 1)]
+
+
+def test_one_further_stimulus_with_invalid_degrees_is_reported() -> None:
+    with pytest.raises(DataError, match=r"`degrees` of 's001' is not a positive number, nor of 1 more$"):
+        place(drawn(3, columns={"degrees": [4.0, 0.0, float("nan")]}), 8)
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_a_damaged_image_is_reported_by_the_name_of_its_stimulus(ahead: int) -> None:
+    table = pd.DataFrame({"stimulus_id": ["a", "b"], "filename": ["1", "2"]})
+    intact = drawn(1).bytes("s000")
+    stimuli = StimulusSet("s", table, contents={"1": intact, "2": b"no image"})
+    images = shown_as(stimuli, ["a", "b"], lambda image: image.size, ahead=ahead)
+    with pytest.raises(DataError, match=r"^'b' is not an image"):
+        list(images)
+
+
+def test_one_image_ahead_needs_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen, "pool", lambda: pytest.fail("a thread was started"))
+    assert [image.size for image in shown(drawn(2, size=(4, 4)), ["s001", "s000"])] == [(4, 4)] * 2

@@ -85,7 +85,8 @@ def test_a_notebook_shows_thumbnails_and_facts() -> None:
     page = drawn(14, degrees=8.0, size=(4, 4))._repr_html_()
     assert "size on the screen" in page and "8°" in page and "stimulus_id, filename" in page
     assert page.count("<img ") == 12 and 'title="s000"' in page and 'title="s012"' not in page
-    assert "14" in page and "stimulus_id, filename" in page and "8°" in page and "size on the screen" in page
+    rows = dict(re.findall(r"<th [^>]*>([^<]*)</th><td [^>]*>([^<]*)</td>", page))
+    assert rows == {"stimuli": "14", "columns": "stimulus_id, filename", "size on the screen": "8°"}
     assert 'src="data:image/png;base64,' in page
     plain = of(stimulus_id=["<b>"], filename=["a"])._repr_html_()
     assert "<img" not in plain and "size on the screen" not in plain
