@@ -103,3 +103,17 @@ def test_responses_are_checked_and_identified_by_their_content() -> None:
     assert responses(rows + 1, id="r").identity != model.identity
     with pytest.raises(AssemblyError, match="responses of 'r'"):
         responses(rows.rename(presentation="other"), id="r")
+
+
+def test_an_object_with_half_the_interface_of_a_module_is_not_a_module() -> None:
+    class Named:
+        def named_modules(self) -> list[tuple[str, object]]:
+            return []
+
+    class Stateful:
+        def state_dict(self) -> dict[str, object]:
+            return {}
+
+    for half in (Named(), Stateful()):
+        with pytest.raises(RequestError, match="is not a model: give an id, a torch module, or a model of"):
+            wrapped(half)

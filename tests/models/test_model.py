@@ -312,3 +312,48 @@ def test_responses_in_time_that_do_not_fit_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100_000)
     with pytest.raises(RequestError, match="1,000 features in 3 time bins for 5 presentations needs about"):
         model.record(drawn(5), "IT", [(0, 10), (0, 20), (10, 20)])
+
+
+def noisy(stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: Trial) -> dict[str, Array]:
+    """Answers that grow by 1 from trial to trial."""
+    return {layer: values + trial.number for layer, values in answers(stimuli, ids, layers, trial).items()}
+
+
+def test_a_stochastic_model_answers_once_unless_trials_are_requested() -> None:
+    model = layered(noisy, stochastic=True)
+    assert model.activations(drawn(2), ["units"])["units"][:, 0].tolist() == [0, 1000]
+    assert model.record(drawn(2), "IT").sizes["presentation"] == 2
+    assert model.activations(drawn(2), ["units"], 2)["units"][:, 0].tolist() == [0, 1000, 1, 1001]
+
+
+def test_decisions_average_the_features_over_trials() -> None:
+    turns = {"s000": [[1, 0], [1, 0]], "s001": [[1, 0], [0, 9]], "s002": [[1, 0], [1, 1]]}
+
+    def extract(stimuli: Any, ids: Sequence[str], layers: Any, trial: Trial) -> dict[str, Array]:
+        return {"units": np.array([turns[name][trial.number] for name in ids], dtype=float)}
+
+    model = layered(extract, layers=("units",), regions={}, stochastic=True)
+    task = Task("odd_one_out", similarity="cosine", triplets=(("s000", "s001", "s002"),))
+    # The means are (1, 0), (0.5, 4.5) and (1, 0.5): the second is odd. All are equal in the first trial.
+    assert model.perform(task, drawn(3), trials=2).values.tolist() == ["s001"]
+    assert model.perform(task, drawn(3)).values.tolist() == ["s002"]
+
+
+@pytest.mark.parametrize(
+    ("identity", "stochastic", "calls"),
+    [({"builder": "x"}, False, 0), ({"process": "x"}, True, 0), ({"process": "x"}, False, 1)],
+)
+def test_only_a_deterministic_model_in_memory_is_compared_with_its_stored_answers(
+    identity: dict[str, Any], stochastic: bool, calls: int
+) -> None:
+    asked: list[int] = []
+
+    def extract(*question: Any) -> dict[str, Array]:
+        asked.append(1)
+        return answers(*question)
+
+    model = layered(extract, store=Memory(), identity=identity, stochastic=stochastic)
+    first = model.record(drawn(3), "IT")
+    asked.clear()
+    assert np.array_equal(model.record(drawn(3), "IT"), first)
+    assert len(asked) == calls

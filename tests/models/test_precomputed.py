@@ -120,3 +120,45 @@ def test_a_file_of_weights_that_refers_to_other_files_is_refused(lab: Lab) -> No
     lab.spec("models", "p", license="CC0-1.0", builder={"name": "precomputed"}, weights={"r.nc": pin})
     with pytest.raises(DataError, match="stores its values in another file"):
         _build(Session(lab.open(), Request()), "p")
+
+
+def test_the_identity_contains_the_hash_of_each_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.arange(6.0).reshape(3, 2))
+    (tmp_path / "ids.txt").write_text("s002\ns000\ns001\n")
+    files = {name: tmp_path / name for name in ("f.npy", "ids.txt")}
+    identity = precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=files).identity
+    assert isinstance(identity, dict) and identity["file"] == "f.npy"
+    assert identity["weights"] == {
+        name: sha256(path.read_bytes()).hexdigest() for name, path in files.items()
+    }
+
+
+def test_files_of_another_kind_or_shape_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("1,2")
+    with pytest.raises(ModelError, match=r"model 'p': r\.csv is neither a netCDF assembly"):
+        precomputed(id="p", weights={"r.csv": tmp_path / "r.csv"})
+    with pytest.raises(ModelError, match=r"model 'p': name the `file` to read, one of its weights \(none\)"):
+        precomputed(id="p")
+    np.save(tmp_path / "f.npy", np.arange(3.0))
+    (tmp_path / "ids.txt").write_text("s002\ns000\ns001\n")
+    files = {name: tmp_path / name for name in ("f.npy", "ids.txt")}
+    with pytest.raises(ModelError, match=r"f.npy has the shape \(3,\), but there are 3 stimulus ids"):
+        precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=files)
+    with pytest.raises(ModelError, match=r"model 'p': no file 'id.txt' .did you mean ids.txt"):
+        precomputed(id="p", file="f.npy", stimulus_ids="id.txt", weights=files)
+
+
+def test_arrays_of_python_objects_are_never_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.array([["a", 1], ["b", 2]], dtype=object), allow_pickle=True)
+    (tmp_path / "ids.txt").write_text("s000\ns001\n")
+    files = {name: tmp_path / name for name in ("f.npy", "ids.txt")}
+    with pytest.raises(ModelError, match=r"f\.npy is not a complete array"):
+        precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=files)
+
+
+def test_neuroids_of_an_array_are_numbered(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.arange(4.0).reshape(2, 2))
+    (tmp_path / "ids.txt").write_text("s000\ns001\n")
+    files = {name: tmp_path / name for name in ("f.npy", "ids.txt")}
+    model = precomputed(id="p", file="f.npy", stimulus_ids="ids.txt", weights=files)
+    assert model.record(drawn(2), "IT")["neuroid_id"].values.tolist() == ["p.features.0", "p.features.1"]

@@ -142,3 +142,30 @@ def test_a_model_may_have_its_own_labels() -> None:
         readout.label(logits, ["a", "b"], ["one", "four"], model="m", labels=names)
     with pytest.raises(ModelError, match="its readout layer has 3 features, but there are 2 labels"):
         readout.label(logits, ["a", "b"], ["one"], model="m", labels=names[:2])
+
+
+def test_decisions_have_the_ids_of_their_stimuli() -> None:
+    logits = np.zeros((2, 1000))
+    logits[:, 404] = 1.0
+    for given in (
+        readout.label(logits, ["x", "y"], ["airplane", "dog"], model="m"),
+        readout.label(logits, ["x", "y"], ["imagenet"], model="m"),
+        readout.label(logits[:, :2], ["x", "y"], ["a"], model="m", labels=["a", "b"]),
+        readout.odd_one_out(logits[[0, 0, 0, 1, 1, 1]], list("xxxyyy"))[:2],
+    ):
+        assert given["stimulus_id"].dims == ("presentation",) and given["stimulus_id"].dtype == object
+    assert list(readout.label(logits, ["x", "y"], ["dog"], model="m")["stimulus_id"].values) == ["x", "y"]
+
+
+def test_refusals_of_labels_name_the_model() -> None:
+    with pytest.raises(ModelError, match="model 'm': its readout layer has 3 features"):
+        readout.label(np.zeros((1, 3)), ["a"], ["one"], model="m", labels=["one"])
+    with pytest.raises(RequestError, match="model 'm' has no label for an empty list of choices"):
+        readout.label(np.zeros((1, 1)), ["a"], [], model="m", labels=["one"])
+    with pytest.raises(RequestError, match="no ImageNet classes are known for an empty list of choices"):
+        readout.label(np.zeros((1, 1000)), ["a"], [], model="m")
+
+
+def test_categories_contain_their_first_and_last_class() -> None:
+    assert CATEGORIES["cat"] == (281, 282, 283, 284, 285, 286)
+    assert CATEGORIES["bicycle"] == (444, 671) and CATEGORIES["knife"] == (499,)

@@ -220,3 +220,19 @@ def test_single_items_have_no_figure_and_many_points_are_thinned() -> None:
         )
         assert words == f"Each neuroid: {count} of {count} have a value." and len(marks(picture)) == shown
         assert marks(picture)[0] == f"{count - 1}: {(count - 1) / count:.3f}"
+
+
+def test_labels_are_beside_the_lines_that_they_name() -> None:
+    root = drawn(scatter([Point(1.0, 0.5, ""), Point(2.0, 1.0, "")], "cost", "score", rules={"floor": 0.3}))
+    rows = [line for line in root.findall("line") if line.attrib["class"] == "grid"]
+    names = [text for text in root.findall("text") if text.attrib.get("x") == "51.0"]
+    assert len(names) == len(rows) and {text.attrib["text-anchor"] for text in names} == {"end"}
+    shifts = [number(text, "y") - number(row, "y1") for text, row in zip(names, rows, strict=True)]
+    assert shifts == pytest.approx([4] * len(rows), abs=0.11)  # the middle of a digit is on the line
+    (rule,) = (line for line in root.findall("line") if line.attrib["class"] == "floor")
+    (name,) = (text for text in root.findall("text") if text.text == "floor")
+    assert number(name, "y") - number(rule, "y1") == pytest.approx(-4, abs=0.11)
+    assert (number(name, "x"), name.attrib["text-anchor"]) == (RIGHT, "end")
+    below, left = root.findall("text")[-2:]
+    assert (below.text, number(below, "x"), number(below, "y")) == ("cost", (LEFT + RIGHT) / 2, 244.0)
+    assert (left.text, left.attrib["transform"]) == ("score", "translate(13 111.0) rotate(-90)")
