@@ -1,0 +1,247 @@
+"""Controls of a benchmark: which are computed, their bounds, their verdicts, and the data that they use."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import neuroledger as nl
+from neuroledger.engine import controls as module
+from neuroledger.engine.controls import _chance, _itself, _judged, _mismatched, controlled, require_passed
+from neuroledger.engine.measurement import Measurement
+from neuroledger.engine.session import Control
+from neuroledger.errors import MetricError
+from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.stats.score import Score
+from neuroledger.stats.splits import Split
+
+VALUES = np.arange(20.0).reshape(10, 2)
+TARGET = xr.DataArray(
+    VALUES,
+    dims=("presentation", "neuroid"),
+    coords={
+        "stimulus_id": ("presentation", [f"s{i}" for i in range(10)]),
+        "neuroid_id": ("neuroid", ["n0", "n1"]),
+    },
+)
+MEASURED = Measurement(-TARGET, TARGET, repeated=TARGET, splits=[Split(np.arange(5), np.arange(5, 10))])
+
+
+class Case:
+    """A job with controls whose values are given; the arguments of every headline are recorded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, value: float = 0.5, **fields: Any) -> None:
+        known = {
+            "id": "lab.b", "version": 1, "title": "A benchmark", "dataset": "lab", "parent": "V4", "metric": "m",
+            "paradigm": {"name": "recording"}, "ceiling": None, "normalise": "none",
+            "controls": {"positive": ["good"], "negative": ["bad"]},
+        }  # fmt: skip
+        self.headlines: list[tuple[Any, ...]] = []
+        self.session: Any = SimpleNamespace(controls={}, request=SimpleNamespace(seed=3))
+        self.job: Any = SimpleNamespace(
+            benchmark=BenchmarkSpec.model_validate(known | fields), first="m", metrics={}, control=False,
+            model=SimpleNamespace(id="ant"), paradigm=SimpleNamespace(itself=False, permuted=None),
+        )  # fmt: skip
+        self.values = {"good": 0.9, "bad": 0.05}
+        self.asked: list[str] = []
+
+        def headline(*given: Any) -> Score:
+            self.headlines.append(given)
+            return Score(value)
+
+        monkeypatch.setattr(module, "headline", headline)
+
+    def outcomes(self, measured: Measurement = MEASURED) -> dict[str, Control]:
+        return controlled(self.job, measured, self.session, 0.25, self.value_of)
+
+    def value_of(self, id: str) -> float:
+        self.asked.append(id)
+        return self.values[id]
+
+
+def test_declared_models_are_judged_by_the_bounds_of_their_role_once_per_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch)
+    expected = {
+        "good": Control("positive", 0.9, 0.8, True, "0.900, must be at least 0.8"),
+        "bad": Control("negative", 0.05, 0.1, True, "0.050, must be at most 0.1"),
+    }
+    assert case.outcomes() == case.outcomes() == expected
+    assert case.asked == ["good", "bad"] and list(expected) == list(case.outcomes())
+    case.job.control, case.job.model = True, SimpleNamespace(id="good")
+    assert list(case.outcomes()) == ["bad"], "a control is not compared with itself"
+    case.job.control = False
+    assert list(case.outcomes()) == ["good", "bad"], "a model in memory may have the id of a control"
+    case.job.benchmark = case.job.benchmark.model_copy(update={"id": "lab.c"})
+    case.outcomes()
+    assert case.asked == ["good", "bad", "good", "bad"], "another benchmark has values of its own"
+
+
+def test_the_data_predict_themselves_where_the_paradigm_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch, value=0.9, controls={})
+    assert case.outcomes() == {}
+    case.job.paradigm.itself = True
+    result = case.outcomes()["itself"]
+    assert result == Control("positive", 0.9, 0.8, True, "0.900, must be at least 0.8")
+    [(job, replaced, session, dummy)] = case.headlines
+    assert (job, session, dummy) == (case.job, case.session, 0.25)
+    np.testing.assert_array_equal(replaced.source, TARGET)
+    assert replaced.target is TARGET and replaced.repeated is TARGET and replaced.splits is MEASURED.splits
+    case.outcomes()
+    assert len(case.headlines) == 1, "it does not depend on the model"
+    times = xr.DataArray(np.ones(4), dims="presentation")
+    case.session.controls.clear()
+    assert case.outcomes(Measurement(times, times)) == {}
+    rdm = xr.DataArray(np.eye(3), dims=("stimulus", "stimulus_b"))
+    assert list(case.outcomes(Measurement(rdm, rdm))) == ["itself"]
+
+
+def test_a_ceiling_that_the_data_exceed_far_is_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch, value=17.9, controls={})
+    case.job.paradigm.itself = True
+    says = "17.900, must be at most 10: the ceiling is too low to normalise by"
+    assert case.outcomes()["itself"] == Control("positive", 17.9, 10.0, False, says)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_permuted_stimuli_are_computed_for_every_model_with_the_seed_of_the_request(
+    monkeypatch: pytest.MonkeyPatch, side: Any
+) -> None:
+    case = Case(monkeypatch, value=0.05, controls={})
+    case.job.paradigm.permuted = side
+    assert case.outcomes()["permuted"] == Control("negative", 0.05, 0.1, True, "0.050, must be at most 0.1")
+    case.outcomes()
+    assert len(case.headlines) == 2
+    replaced = case.headlines[0][1]
+    source, target = _mismatched(MEASURED, side, 3)
+    np.testing.assert_array_equal(replaced.source, source)
+    np.testing.assert_array_equal(replaced.target, target)
+
+
+@pytest.mark.parametrize(("side", "other"), [("source", "target"), ("target", "source")])
+def test_a_permutation_moves_the_values_of_one_side_and_leaves_the_labels(side: Any, other: str) -> None:
+    pair = dict(zip(("source", "target"), _mismatched(MEASURED, side, 3), strict=True))
+    assert pair[other] is getattr(MEASURED, other)
+    before, after = getattr(MEASURED, side), pair[side]
+    assert after["stimulus_id"].values.tolist() == before["stimulus_id"].values.tolist()
+    assert not np.array_equal(after.values, before.values)
+    assert sorted(map(tuple, after.values.tolist())) == sorted(map(tuple, before.values.tolist()))
+    np.testing.assert_array_equal(_mismatched(MEASURED, side, 3)[side == "target"], after)
+    assert not np.array_equal(_mismatched(MEASURED, side, 4)[side == "target"], after)
+
+
+def test_a_dissimilarity_matrix_is_permuted_in_rows_and_columns_alike() -> None:
+    values = np.abs(np.subtract.outer(np.arange(8.0) ** 2, np.arange(8.0) ** 2))
+    names = list("abcdefgh")
+    rdm = xr.DataArray(
+        values, dims=("stimulus", "stimulus_b"), coords={"stimulus": names, "stimulus_b": names}
+    )
+    _, permuted = _mismatched(Measurement(rdm, rdm), "target", 0)
+    np.testing.assert_array_equal(np.diag(permuted.values), np.zeros(8))
+    np.testing.assert_array_equal(permuted.values, permuted.values.T)
+    assert sorted(permuted.values.ravel()) == sorted(values.ravel())
+    assert not np.array_equal(permuted.values, values)
+    assert permuted["stimulus"].values.tolist() == permuted["stimulus_b"].values.tolist() == names
+
+
+def test_subjects_are_averaged_to_predict_themselves() -> None:
+    each = xr.DataArray(np.stack([np.eye(3), 3 * np.eye(3)]), dims=("subject", "stimulus", "stimulus_b"))
+    np.testing.assert_array_equal(_itself(Measurement(each, each)), 2 * np.eye(3))
+    answers = xr.DataArray(np.ones(3), dims="stimulus")
+    assert _itself(Measurement(answers, answers)) is answers
+
+
+def test_neuroids_with_missing_responses_do_not_predict_and_the_others_are_channels() -> None:
+    missing = TARGET.copy()
+    missing[4, 0] = np.nan
+    source = _itself(Measurement(TARGET, missing))
+    assert source["neuroid_id"].values.tolist() == ["n1"]
+    np.testing.assert_array_equal(source.values, VALUES[:, 1:])
+    both = _itself(Measurement(TARGET, TARGET))
+    assert both["channel"].values.tolist() == [0, 1] and both["channel"].dims == ("neuroid",)
+    assert both["channel_x"].values.tolist() == both["channel_y"].values.tolist() == [0, 0]
+    missing[5, 1] = np.inf
+    none_left = _itself(Measurement(TARGET, missing))
+    assert none_left.shape == (10, 2) and none_left.values[4, 0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("role", "value", "passed"),
+    [
+        ("positive", 0.8, True), ("positive", math.nextafter(0.8, 0), False), ("positive", 2.0, True),
+        ("positive", math.nextafter(2.0, 3), False), ("positive", math.nan, False), ("positive", math.inf, False),
+        ("negative", 0.1, True), ("negative", math.nextafter(0.1, 1), False), ("negative", -5.0, True),
+        ("negative", math.nan, False), ("negative", -math.inf, False),
+    ],
+)  # fmt: skip
+def test_a_control_passes_at_its_bound_and_fails_beyond(role: str, value: float, passed: bool) -> None:
+    bounds = (0.8, 2.0) if role == "positive" else (-math.inf, 0.1)
+    assert _judged(role, *bounds, lambda: value).passed is passed
+
+
+def test_a_control_without_a_value_fails_with_the_reason() -> None:
+    def fails() -> float:
+        raise MetricError("the target is constant")
+
+    assert _judged("positive", 0.8, 1.0, fails) == Control(
+        "positive", None, 0.8, False, "the target is constant"
+    )
+    undefined = _judged("negative", -math.inf, 0.1, lambda: math.nan)
+    assert undefined == Control("negative", None, 0.1, False, "its score is undefined")
+
+
+def test_failed_controls_are_listed_with_a_hint_on_chance_where_a_negative_one_has_a_value() -> None:
+    good = Control("positive", 0.9, 0.8, True, "0.900, must be at least 0.8")
+    low = Control("positive", 0.1, 0.8, False, "0.100, must be at least 0.8")
+    high = Control("negative", 0.3, 0.1, False, "0.300, must be at most 0.1")
+    undefined = Control("negative", None, 0.1, False, "its score is undefined")
+    require_passed("lab.b", {"a": good})
+    require_passed("lab.b", {})
+    start = "controls of 'lab.b' failed, so its scores mean nothing: "
+    hint = "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`"
+    for failed, words in (
+        ({"a": good, "b": low}, "b (positive): 0.100, must be at least 0.8"),
+        ({"c": undefined}, "c (negative): its score is undefined"),
+        ({"b": low, "d": high}, f"b (positive): {low.says}; d (negative): {high.says}{hint}"),
+    ):
+        with pytest.raises(MetricError) as caught:
+            require_passed("lab.b", failed)
+        assert str(caught.value) == start + words
+
+
+def chance(metric: str, target: xr.DataArray, first: str | None = None) -> float:
+    job: Any = SimpleNamespace(first=first or metric, metrics={metric: nl.metric(metric)})
+    return _chance(job, Measurement(target, target))
+
+
+def test_chance_is_that_of_the_metric_or_one_in_the_number_of_classes() -> None:
+    labels = xr.DataArray(["a", "b", "c", "d", "a"], dims="presentation")
+    assert chance("auroc", labels) == 0.5
+    assert chance("accuracy", labels) == 0.25
+    assert chance("accuracy", xr.DataArray([1, 2, 2, 1], dims="presentation")) == 0.5
+    choices = xr.DataArray(np.ones((3, 2)), dims=("presentation", "choice"))
+    truth = choices.assign_coords(truth=("presentation", ["a", "b", "c"]))
+    assert chance("accuracy", truth) == pytest.approx(1 / 3)
+    assert chance("accuracy", choices) == 0.0, "probabilities are not classes"
+    assert chance("accuracy", labels[:0]) == 0.0
+    assert chance("accuracy", labels, first="cost") == 0.0
+
+
+def test_the_floor_is_counted_from_chance_only_for_scores_that_are_not_normalised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for normalise, bound in (("none", 0.55), ("floor", 0.1)):
+        floor = (
+            {}
+            if normalise == "none"
+            else {"normalise": {"by": "floor"}, "floor": {"dummy": 0.1, "perfect": 1.0}}
+        )
+        case = Case(monkeypatch, **{"controls": {"negative": ["bad"]}, **floor})
+        case.job.first, case.job.metrics = "auroc", {"auroc": nl.metric("auroc")}
+        assert case.outcomes()["bad"].bound == pytest.approx(bound)
