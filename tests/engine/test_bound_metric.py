@@ -113,7 +113,7 @@ def test_neuroids_of_the_test_rows_are_put_in_the_order_of_the_train_rows() -> N
 
 
 def test_other_neuroids_in_train_and_test_are_refused() -> None:
-    with pytest.raises(MetricError, match="^train and test differ along 'neuroid': 2 and 3$"):
+    with pytest.raises(MetricError, match=r"^train and test differ along 'neuroid': 2 and 3$"):
         joined(rows(IDS), rows(IDS, 3))
     train, test = (rows(IDS, neuroid_id=("neuroid", order)) for order in (["n0", "n1"], ["n1", "n5"]))
     words = "^train and test have different neuroids, such as 'n0'; select the same neuroids on both sides$"
@@ -138,7 +138,7 @@ def test_arguments_of_a_metric_are_complete() -> None:
         with pytest.raises(RequestError, match=both):
             ridge(**given)
     for given in ({}, {"source": part}, {"target": part}):
-        with pytest.raises(RequestError, match="^ridge compares two assemblies: give source and target$"):
+        with pytest.raises(RequestError, match=r"^ridge compares two assemblies: give source and target$"):
             ridge(**given)
     words = (
         "^ridge_split has a predefined split: give source_train, source_test, target_train and target_test$"
@@ -279,7 +279,7 @@ def test_a_function_gets_what_it_asks_for() -> None:
 
 def test_a_function_that_needs_splits_is_refused_without_any() -> None:
     bound = Samples(TABLE).bound(injected=frozenset({"splits"}), splits=None)
-    with pytest.raises(MetricError, match="^ridge: regression needs `splits`, and the spec declares none$"):
+    with pytest.raises(MetricError, match=r"^ridge: regression needs `splits`, and the spec declares none$"):
         bound(rows(IDS), rows(IDS))
 
 
@@ -288,7 +288,7 @@ def test_an_error_within_a_metric_of_assemblies_is_not_disguised() -> None:
         raise ValueError("inside")
 
     bound = Samples(TABLE).bound()
-    with pytest.raises(ValueError, match="^inside$"):
+    with pytest.raises(ValueError, match=r"^inside$"):
         replace(bound, component=replace(bound.component, function=fails))(rows(IDS), rows(IDS))
 
 

@@ -162,13 +162,13 @@ def test_layers_are_scored_in_the_order_asked_for_with_the_region_committed_to_e
     }  # fmt: skip
     assert scored == [{"V4": "one"}, {"V4": "two"}, {"V4": "three"}]
     assert list(layer_scores(SESSION, benchmark(), model, ["three", "one"])) == ["three", "one"]
-    with pytest.raises(RequestError, match="^no layer 'tow'"):
+    with pytest.raises(RequestError, match=r"^no layer 'tow'"):
         layer_scores(SESSION, benchmark(), model, ["one", "tow"])
     monkeypatch.setattr(
         module, "model_of", lambda session, id: {"net": model, "flat": SimpleNamespace(id="flat")}[id]
     )
     assert list(layer_scores(SESSION, benchmark(), "net")) == ["one", "two", "three"]
-    with pytest.raises(ModelError, match="^model 'flat' has no layers to compare$"):
+    with pytest.raises(ModelError, match=r"^model 'flat' has no layers to compare$"):
         layer_scores(SESSION, benchmark(), "flat")
     words = (
         r"^benchmark 'lab\.b' \(paradigm 'recording'\) records from no region; layers are compared on benchmarks that ask "

@@ -1,0 +1,350 @@
+"""Findings on records: state of the file, its inputs and data, its recomputation and its signature."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuroledger.display import NoDisplay
+from neuroledger.engine import verify as module
+from neuroledger.engine.record import Record, record_path, signature_path, write_record
+from neuroledger.engine.session import Request
+from neuroledger.engine.verify import AGAIN, verify
+from neuroledger.errors import DataError, Finding, IntegrityError, RequestError
+from neuroledger.stats.spread import Influence, moved, pack
+from tests.report.ledger import record
+
+WHERE = "results/records/lab.V4/ant.json"
+
+
+class Progress(NoDisplay):
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, int, int]] = []
+
+    def progress(self, what: str, number: int, total: int) -> None:
+        self.shown.append((what, number, total))
+
+
+class Desk:
+    """A repository with records, whose inputs, files and recomputations are given."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.inputs: dict[str, Any] = {"benchmark": {"id": "lab.V4", "version": 1}, "model": {"id": "ant"}}
+        self.again: Record | None = None
+        self.hashed: list[tuple[str, str, bool]] = []
+        self.jobs: list[Any] = []
+        self.problem: dict[str, Exception] = {}
+        self.catalog: Any = SimpleNamespace(
+            root=root, shown=lambda path: path.relative_to(root.resolve()).as_posix(),
+            benchmark=lambda id: SimpleNamespace(dataset="lab"),
+        )  # fmt: skip
+        monkeypatch.setattr(module, "inputs_of", self.inputs_of)
+        monkeypatch.setattr(module, "verified_files", self.verified_files)
+        monkeypatch.setattr(module, "run_job", self.run_job)
+        monkeypatch.setattr(module, "Session", lambda catalog, request: (catalog, request))
+
+    def inputs_of(self, catalog: Any, benchmark: Any, model: str, request: Request) -> dict[str, Any]:
+        if "inputs" in self.problem:
+            raise self.problem["inputs"]
+        return self.inputs | ({"model": {"id": model}} if model != "ant" else {})
+
+    def verified_files(self, catalog: Any, kind: str, id: str, *, trust_memory: bool) -> None:
+        self.hashed.append((kind, id, trust_memory))
+        if kind in self.problem:
+            raise self.problem[kind]
+
+    def run_job(self, session: Any, job: Any) -> tuple[Record, None]:
+        self.jobs.append((session, job))
+        assert self.again is not None
+        return self.again, None
+
+    def store(self, content: Record, model: str = "ant") -> Path:
+        path = record_path(self.root, "lab.V4", model)
+        write_record(path, content)
+        return path
+
+    def verify(self, *paths: Path, recompute: bool = False, **fields: Any) -> list[Finding]:
+        return verify(self.catalog, paths, recompute=recompute, display=NoDisplay(), **fields)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(tmp_path, monkeypatch)
+
+
+def test_a_current_record_is_ok_and_its_numbers_are_called_self_reported(desk: Desk) -> None:
+    desk.store(record("ant", "lab.V4", 0.5))
+    words = "its inputs are current; its numbers are self-reported and were not recomputed"
+    assert desk.verify() == [Finding("record.current", "ok", WHERE, words)]
+    assert desk.hashed == [("datasets", "lab", False), ("models", "ant", False)] and desk.jobs == []
+
+
+def test_all_records_are_verified_in_order_and_each_file_is_hashed_once(desk: Desk) -> None:
+    for model in ("bee", "ant"):
+        desk.store(record(model, "lab.V4", 0.5), model)
+    progress = Progress()
+    findings = verify(desk.catalog, [], recompute=False, display=progress)
+    assert [finding.where for finding in findings] == [WHERE, WHERE.replace("ant", "bee")]
+    assert progress.shown == [("verifying", 0, 2), ("verifying", 1, 2), ("verifying", 2, 2)]
+    assert [item[:2] for item in desk.hashed] == [("datasets", "lab"), ("models", "ant"), ("models", "bee")]
+    missing = desk.root / "nothing.json"
+    with pytest.raises(RequestError, match=rf"^{missing} does not exist$"):
+        desk.verify(missing)
+
+
+def test_a_file_that_is_no_intact_record_of_its_place_is_an_error(desk: Desk) -> None:
+    content = record("ant", "lab.V4", 0.5)
+    path = desk.store(content)
+    text = path.read_text()
+    path.write_text("{}")
+    [finding] = desk.verify()
+    assert (finding.code, finding.severity, finding.fix) == ("record.unreadable", "error", AGAIN)
+    path.write_text(text.replace("it did not", "it did").replace('"id": "ridge"', '"id": "other"'))
+    words = "its content does not match its own hash"
+    assert desk.verify() == [Finding("record.edited", "error", WHERE, words, AGAIN)]
+    path.unlink()
+    other = desk.store(content, "bee")
+    words = "the file contains the record of lab.V4 · ant"
+    fix = "restore both records from git"
+    assert desk.verify(other) == [
+        Finding("record.misplaced", "error", WHERE.replace("ant", "bee"), words, fix)
+    ]
+
+
+def test_a_stale_record_lists_what_changed(desk: Desk) -> None:
+    desk.store(record("ant", "lab.V4", 0.5))
+    desk.inputs = {**desk.inputs, "seed": 1, "benchmark": {"id": "lab.V4", "version": 2}}
+    assert desk.verify() == [Finding("record.stale", "error", WHERE, "changed since: benchmark, seed", AGAIN)]
+    desk.problem["inputs"] = RequestError("no benchmark 'lab.V4'")
+    assert desk.verify() == [Finding("record.stale", "error", WHERE, "no benchmark 'lab.V4'", AGAIN)]
+
+
+@pytest.mark.parametrize("kind", ["datasets", "models"])
+def test_changed_files_are_an_error_and_missing_files_a_note(desk: Desk, kind: str) -> None:
+    desk.store(record("ant", "lab.V4", 0.5))
+    fix = f"`neuroledger fetch {'lab' if kind == 'datasets' else 'ant'}`"
+    desk.problem[kind] = IntegrityError("x.nc differs from its pin")
+    assert desk.verify() == [Finding("record.data-changed", "error", WHERE, "x.nc differs from its pin", fix)]
+    desk.problem[kind] = DataError("x.nc is missing")
+    assert desk.verify(recompute=True) == [
+        Finding("record.data-missing", "note", WHERE, "x.nc is missing", fix)
+    ]
+    desk.store(record("ant", "lab.V4", None))
+    assert desk.verify()[0].code == "record.failed", "a failed job may have failed for want of the file"
+
+
+def test_a_failed_record_is_a_note_with_its_reason(desk: Desk) -> None:
+    failed = record("ant", "lab.V4", None)
+    desk.store(failed)
+    note = Finding("record.failed", "note", WHERE, "it did not work")
+    assert desk.verify() == [note]
+    desk.again = changed(failed, "error", "message", to="it failed elsewhere")
+    assert desk.verify(recompute=True) == [
+        Finding("record.failed", "note", WHERE, "fails again: it failed elsewhere")
+    ]
+    desk.again = changed(failed, "error", "type", to="ModelError")
+    assert desk.verify(recompute=True)[0].code == "record.not-reproduced"
+
+
+def changed(base: Record, *at: str, to: Any) -> Record:
+    """A copy of a record with another value at a place."""
+    content = copy.deepcopy(base.model_dump(mode="json"))
+    place: dict[str, Any] = content
+    for name in at[:-1]:
+        place = place[name]
+    place[at[-1]] = to
+    return Record(**content)
+
+
+def numbers(base: Record, field: str, to: Any) -> Record:
+    """A copy with another number in the headline, which is also in the scores."""
+    return changed(changed(base, "score", field, to=to), "scores", "ridge", field, to=to)
+
+
+def recomputed(desk: Desk, again: Record, was: Record | None = None) -> Finding:
+    desk.store(was or record("ant", "lab.V4", 0.5))
+    desk.again = again
+    [finding] = desk.verify(recompute=True)
+    return finding
+
+
+def test_the_job_of_a_record_is_computed_again_with_its_request(desk: Desk) -> None:
+    again = record("ant", "lab.V4", 0.5, request={"seed": 4, "limit": None, "device": "cpu"})
+    finding = recomputed(desk, again, again)
+    assert finding == Finding("record.reproduced", "ok", WHERE, "recomputed: same payload")
+    [((catalog, request), job)] = desk.jobs
+    assert catalog is desk.catalog and request == Request(seed=4)
+    assert (job.model, job.benchmark, job.id, job.inputs) == ("ant", "lab.V4", again.id, desk.inputs)
+
+
+ERROR = 0.04 / (2 * 1.96)  # of an interval of ± 0.02
+
+
+@pytest.mark.parametrize(
+    ("distance", "what"),
+    [
+        (9e-9, "recomputed: within 1e-08"),
+        (0.009 * ERROR, "recomputed: within 0.01 standard errors: value was 0.5, is "),
+        (0.011 * ERROR, None),
+    ],
+)
+def test_a_hundredth_of_the_standard_error_is_allowed(desk: Desk, distance: float, what: str | None) -> None:
+    for sign in (1, -1):
+        again = numbers(record("ant", "lab.V4", 0.5), "value", to=0.5 + sign * distance)
+        finding = recomputed(desk, again)
+        if what is not None:
+            assert finding.code == "record.reproduced" and finding.what.startswith(what)
+        else:
+            words = f"value was 0.5, is {0.5 + sign * distance}, and 1 more"
+            assert (finding.code, finding.what) == ("record.not-reproduced", words)
+            assert (finding.severity, finding.fix) == ("error", AGAIN)
+
+
+def test_the_declared_error_is_used_rather_than_the_interval(desk: Desk) -> None:
+    base = numbers(record("ant", "lab.V4", 0.5), "error", to=0.1)
+    assert recomputed(desk, numbers(base, "value", to=0.5009), base).code == "record.reproduced"
+    assert recomputed(desk, numbers(base, "value", to=0.5011), base).code == "record.not-reproduced"
+    edited = numbers(record("ant", "lab.V4", 0.5), "error", to=9.0)
+    finding = recomputed(desk, numbers(record("ant", "lab.V4", 0.5), "value", to=0.51), edited)
+    assert finding.code == "record.not-reproduced", "a record cannot widen its own tolerance"
+
+
+def test_raw_scores_have_the_tolerance_in_their_own_units(desk: Desk) -> None:
+    base = numbers(record("ant", "lab.V4", 0.5), "raw", to=50.0)
+    assert recomputed(desk, numbers(base, "raw", to=50.0 + 0.9 * ERROR), base).code == "record.reproduced"
+    assert recomputed(desk, numbers(base, "raw", to=50.0 + 1.1 * ERROR), base).code == "record.not-reproduced"
+    small = numbers(base, "raw", to=0.005)
+    finding = recomputed(desk, numbers(small, "raw", to=0.005 + 0.011 * ERROR), small)
+    assert finding.code == "record.not-reproduced"
+    assert (
+        recomputed(desk, numbers(small, "raw", to=0.005 + 0.009 * ERROR), small).code == "record.reproduced"
+    )
+
+
+def test_values_that_are_not_numbers_must_be_equal(desk: Desk) -> None:
+    base = record("ant", "lab.V4", 0.5)
+    for again, words in (
+        (numbers(base, "direction", to="lower"), "direction was higher, is lower, and 1 more"),
+        (numbers(base, "error", to=0.0), "error was None, is 0.0, and 1 more"),
+        (changed(base, "controls", "noise", "passed", to=False), "noise passed was True, is False"),
+        (changed(base, "status", to="partial"), "status was scored, is partial"),
+    ):
+        finding = recomputed(desk, again)
+        assert (finding.code, finding.what) == ("record.not-reproduced", words)
+
+
+def test_different_processors_are_named(desk: Desk) -> None:
+    base = record("ant", "lab.V4", 0.5, environment={"processor": "Abacus"})
+    again = changed(base, "status", to="partial").model_copy(update={"environment": {}})
+    words = "status was scored, is partial (computed for the processor Abacus, here unknown)"
+    assert recomputed(desk, again, base).what == words
+
+
+@pytest.mark.parametrize(
+    ("says", "close"),
+    [
+        ("0.971, must be at least 0.8", True), ("0.973, must be at least 0.8", False),
+        ("0.970, must be at most 0.8", False), ("0.970, must be at least 0.9", False),
+    ],
+)  # fmt: skip
+def test_numbers_in_the_texts_of_controls_may_be_rounded_differently(
+    desk: Desk, says: str, close: bool
+) -> None:
+    again = changed(record("ant", "lab.V4", 0.5), "controls", "pixels4", "says", to=says)
+    assert recomputed(desk, again).code == ("record.reproduced" if close else "record.not-reproduced")
+
+
+def test_controls_have_the_tolerance_of_the_standard_error_of_the_score(desk: Desk) -> None:
+    base = record("ant", "lab.V4", 0.5)
+    for distance, code in ((0.9, "record.reproduced"), (1.1, "record.not-reproduced")):
+        again = changed(base, "controls", "noise", "value", to=0.01 + distance * 0.01 * ERROR)
+        assert recomputed(desk, again).code == code
+
+
+def noted(base: Record, note: str) -> Record:
+    return numbers(base, "notes", to=[note])
+
+
+def test_hashes_of_prepared_data_may_differ_between_processors(desk: Desk) -> None:
+    base = record("ant", "lab.V4", 0.5, environment={"processor": "Abacus"})
+    was, now = (noted(base, f"prepared signals, sha256 {letter * 12}") for letter in "ab")
+    assert recomputed(desk, now, was).code == "record.not-reproduced"
+    elsewhere = now.model_copy(update={"environment": {"processor": "Other"}})
+    assert recomputed(desk, elsewhere, was).code == "record.reproduced"
+    other = noted(base, "other signals, sha256 aaaaaaaaaaaa")
+    other = other.model_copy(update={"environment": {"processor": "Other"}})
+    assert recomputed(desk, other, was).code == "record.not-reproduced"
+    longer = numbers(elsewhere, "notes", to=["prepared signals, sha256 bbbbbbbbbbbb", "more"])
+    assert recomputed(desk, longer, was).code == "record.not-reproduced"
+
+
+def drawn(shift: float, factor: str = "stimulus") -> Record:
+    """A record with joint draws, to which other draws are added, multiplied by ``shift``."""
+    values, others = np.random.default_rng(0).normal(size=(2, 30)) / 30
+    ids = [f"s{i}" for i in range(30)]
+    packed, other = (
+        pack(Influence({factor: moved(ids, items - items.mean())}).spread("lab"))
+        for items in (values, values + shift * others)
+    )
+    return changed(record("ant", "lab.V4", 0.5), "score", "spread", to=packed | {"draws": other["draws"]})
+
+
+@pytest.mark.parametrize(
+    ("again", "what"),
+    [
+        (drawn(1e-3), None), (drawn(1e-2), "spread stimulus has other draws"),
+        (drawn(0.0, "neuroid"), "spread has other factors"),
+    ],
+    ids=["rounded", "moved", "factor"],
+)  # fmt: skip
+def test_joint_draws_may_differ_by_their_rounding(desk: Desk, again: Record, what: str | None) -> None:
+    finding = recomputed(desk, again, drawn(0.0))
+    assert finding.code == ("record.reproduced" if what is None else "record.not-reproduced")
+    assert what is None or what in finding.what
+
+
+def signing(monkeypatch: pytest.MonkeyPatch, signer: str | None) -> list[tuple[Any, ...]]:
+    signed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(module, "sign", lambda path, record, key: signed.append((path, record.model, key)))
+    monkeypatch.setattr(module, "signer_of", lambda path, record, signers: signer)
+    return signed
+
+
+def test_only_reproduced_records_are_signed(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed, key = signing(monkeypatch, None), tmp_path / "key"
+    base = record("ant", "lab.V4", 0.5)
+    path, desk.again = desk.store(base), base
+    assert desk.verify(key=key)[0].code == "record.current" and signed == []
+    [finding] = desk.verify(recompute=True, key=key)
+    assert (finding.code, finding.what) == ("record.reproduced", "recomputed: same payload; signed with key")
+    assert signed == [(path, "ant", key)]
+    desk.again = numbers(base, "value", to=0.9)
+    assert desk.verify(recompute=True, key=key)[0].code == "record.not-reproduced" and len(signed) == 1
+
+
+def test_a_signature_is_reported_with_its_signer_or_refused(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, signers = desk.store(record("ant", "lab.V4", 0.5)), tmp_path / "signers"
+    signing(monkeypatch, "ann@lab.org")
+    [finding] = desk.verify(signers=signers)
+    assert finding.what.startswith("recomputed and signed by ann@lab.org; its inputs are current")
+    assert (finding.code, finding.severity) == ("record.signed", "ok")
+    signing(monkeypatch, None)
+    assert desk.verify(signers=signers)[0].code == "record.current", "there is no signature"
+    signature_path(path).write_text("not one")
+    words = "the signature does not match the record, or its signer is not among the allowed signers"
+    assert desk.verify(signers=signers) == [
+        Finding("record.signature", "error", WHERE, words, "remove it and sign again")
+    ]
+    assert desk.verify()[0].code == "record.current", "nobody is known whose signature could be verified"
+    (tmp_path / "allowed_signers").write_text("")
+    assert desk.verify()[0].code == "record.signature", "the repository's signers are the default"
