@@ -95,6 +95,9 @@ def test_the_data_predict_themselves_where_the_paradigm_records_them(monkeypatch
     assert replaced.target is TARGET and replaced.repeated is TARGET and replaced.splits is MEASURED.splits
     case.outcomes()
     assert len(case.headlines) == 1, "it does not depend on the model"
+    case.job.benchmark = case.job.benchmark.model_copy(update={"id": "lab.c"})
+    case.outcomes()
+    assert len(case.headlines) == 2, "it depends on the benchmark"
     times = xr.DataArray(np.ones(4), dims="presentation")
     case.session.controls.clear()
     assert case.outcomes(Measurement(times, times)) == {}

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import copy
+import os
+import platform
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from neuroledger.engine import record as module
 from neuroledger.engine.record import (
+    environment,
     read_all,
     read_record,
     record_of,
     record_path,
     relative,
+    sign,
+    signature_path,
+    signer_in,
+    signer_of,
     write_record,
 )
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, RequestError
 from neuroledger.spec.base import sha256_of
 from tests.report.ledger import record
 
@@ -141,3 +152,143 @@ def test_paths_in_texts_are_relative_to_the_repository_or_the_home_folder(
     expected = f"data/a.nc and ~/b.nc and {tmp_path}/c.nc"
     assert relative({"a": [text, 3], "b": (text, None)}, root) == {"a": [expected, 3], "b": [expected, None]}
     assert relative(0.5, root) == 0.5
+
+
+def test_a_notebook_shows_score_interval_controls_and_state() -> None:
+    whole = record("<ant>", "lab.V4", 0.54321)
+    whole = whole.model_copy(update={"score": (whole.score or {}) | {"covers": "new stimuli"}})
+    whole = whole.model_copy(update={"payload_sha256": whole.payload()})
+    page = whole._repr_html_()
+    for text in (
+        "&lt;ant&gt; on lab.V4 (scored)", "0.5432", "0.5232 – 0.5632", "new stimuli", "0.970, must be at least 0.8",
+        whole.id[:12], "yes",
+    ):  # fmt: skip
+        assert text in page
+    assert whole.id[:13] not in page and "edited" not in page and "error" not in page
+    assert "no: it was edited" in whole.model_copy(update={"status": "partial"})._repr_html_()
+    bare = record("ant", "lab.V4", 0.5, half=None)._repr_html_()
+    assert "0.5" in bare and "interval" not in bare
+    failed = record("ant", "lab.V4", None)._repr_html_()
+    assert "it did not work" in failed and "ant on lab.V4 (failed)" in failed and "score" not in failed
+
+
+def git(root: Path, *words: str) -> str:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    command = ["git", *identity, *words]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_environment_contains_the_commit_and_whether_sources_differ_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    outside = environment(tmp_path)
+    assert outside["commit"] is None and outside["dirty"] is None
+    git(tmp_path, "init", "--quiet")
+    for name in ("specs/a.yaml", "dvc.lock", "results/records/a.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "-m", "First")
+    clean = environment(tmp_path)
+    assert clean["commit"] == git(tmp_path, "rev-parse", "HEAD") and clean["dirty"] is False
+    for name in ("dvc.lock", "results/records/a.json", "results/records/b.json", "notes.txt"):
+        (tmp_path / name).write_text("2")
+    assert environment(tmp_path)["dirty"] is False, "a run writes records and the lock; notes change no score"
+    (tmp_path / "specs" / "new.yaml").write_text("2")
+    assert environment(tmp_path)["dirty"] is True
+    (tmp_path / "specs" / "new.yaml").unlink()
+    (tmp_path / "specs" / "a.yaml").write_text("2")
+    assert environment(tmp_path)["dirty"] is True
+
+
+def test_the_environment_contains_versions_platform_and_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(module, "PACKAGES", ("numpy", "no-such-package"))
+    module._versions.cache_clear()
+    created = environment(tmp_path)
+    module._versions.cache_clear()
+    assert set(created) == {"commit", "dirty", "packages", "platform", "processor", "python", "threads"}
+    assert created["packages"]["numpy"] == np.__version__ and "neuroledger" in created["packages"]
+    assert "no-such-package" not in created["packages"]
+    assert created["platform"] == f"{platform.system()}-{platform.machine()}"
+    assert created["python"] == platform.python_version() and created["threads"] == "3"
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert environment(tmp_path)["threads"] == str(os.cpu_count())
+
+
+@pytest.mark.parametrize("error", [OSError("no git"), subprocess.TimeoutExpired("git", 20)])
+def test_a_missing_or_hanging_git_leaves_the_commit_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*given: Any, **options: Any) -> Any:
+        assert options["timeout"] <= 60
+        raise error
+
+    monkeypatch.setattr(module.subprocess, "run", fails)
+    assert module._git(tmp_path, "status") is None
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> tuple[Path, Path]:
+    """A repository with one record, and a key with which records can be signed."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("needs ssh-keygen")
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    write_record(record_path(tmp_path, "lab.V4", "ant"), record("ant", "lab.V4", 0.5))
+    return tmp_path, key
+
+
+def test_a_signature_covers_benchmark_model_and_payload(signed: tuple[Path, Path]) -> None:
+    root, key = signed
+    content, path = record("ant", "lab.V4", 0.5), record_path(root, "lab.V4", "ant")
+    assert signer_in(root, content) == ""
+    target = sign(path, content, key)
+    assert target == signature_path(path) == path.with_name("ant.json.sig")
+    assert target.read_text().startswith("-----BEGIN SSH SIGNATURE-----")
+    assert signer_in(root, content) == "", "nobody is allowed to sign"
+    allowed = root / "allowed_signers"
+    public = key.with_suffix(".pub").read_text()
+    allowed.write_text(f"ann@lab.org {public}")
+    assert signer_in(root, content) == signer_of(path, content, allowed) == "ann@lab.org"
+    for other in (
+        record("ant", "lab.V4", 0.6),
+        content.model_copy(update={"model": "bee"}),
+        content.model_copy(update={"benchmark": "lab.IT"}),
+    ):
+        assert signer_of(path, other, allowed) is None
+    later = content.model_copy(update={"timing": {"wall_s": 5.0}, "payload_sha256": "0" * 64})
+    assert signer_of(path, later, allowed) == "ann@lab.org", "timing is not signed"
+    target.unlink()
+    assert signer_of(path, content, allowed) is None and signer_in(root, content) == ""
+
+
+def test_files_and_programs_that_signing_needs_are_named(
+    signed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, key = signed
+    content, path = record("ant", "lab.V4", 0.5), record_path(root, "lab.V4", "ant")
+    words = r"nokey is not a file; pass an SSH key, for example one created with `ssh-keygen -t ed25519`$"
+    with pytest.raises(RequestError, match=words):
+        sign(path, content, root / "nokey")
+    words = r"nosigners is not a file; pass a file of allowed signers \(see `man ssh-keygen`\)$"
+    with pytest.raises(RequestError, match=words):
+        signer_of(path, content, root / "nosigners")
+    (root / "text").write_text("not a key")
+    with pytest.raises(RequestError, match=r"^ssh-keygen could not sign: .+"):
+        sign(path, content, root / "text")
+    assert not signature_path(path).exists()
+
+    def fails(*given: Any, **options: Any) -> Any:
+        raise subprocess.TimeoutExpired("ssh-keygen", options["timeout"])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.subprocess, "run", fails)
+        with pytest.raises(RequestError, match=r"^ssh-keygen cannot be run: .*timed out after 60 seconds"):
+            sign(path, content, key)
+    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    with pytest.raises(RequestError, match=r"^ssh-keygen is not installed; it is part of OpenSSH$"):
+        sign(path, content, key)
