@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from neuroledger.errors import CircleError, RequestError
 from neuroledger.spec.kinds import SuiteSpec
-from neuroledger.spec.suites import groups_of, weights_of
+from neuroledger.spec.suites import groups_of, suite_problems, suites_of, to_score, unlisted, weights_of
+from tests.engine.lab import Lab
 
 WEIGHTS = {"a": 1.0, "b": 3.0, "c": 1.0, "d": 1.0}
 PARENTS = {"a": "V4", "b": "V4", "c": "IT", "d": "behavior"}
@@ -63,3 +65,107 @@ def test_a_circle_of_groups_is_refused() -> None:
     fields = {"id": "s", "version": 1, "title": "S", "benchmarks": ["a"]}
     with pytest.raises(ValidationError, match="runs in a circle: V4 → IT → V4"):
         SuiteSpec.model_validate(fields | {"hierarchy": {"V4": "IT", "IT": "V4"}})
+
+
+def test_a_suite_is_scored_with_all_that_it_includes_each_once(lab: Lab) -> None:
+    lab.benchmark("lab.other")
+    lab.spec("suites", "low", benchmarks=["lab.other"])
+    lab.spec("suites", "middle", includes=["low", "lab"])
+    lab.spec("suites", "top", benchmarks=["lab.V4-ridge"], includes=["middle", "low"])
+    assert [spec.id for spec in suites_of(lab.open(), "top")] == ["top", "low", "lab"]
+    assert [spec.id for spec in suites_of(lab.open(), "middle")] == ["low", "lab"]
+
+
+def test_suites_that_include_each_other_are_refused(lab: Lab) -> None:
+    lab.spec("suites", "a", includes=["b"])
+    lab.spec("suites", "b", includes=["a"])
+    with pytest.raises(CircleError, match=r"^suites include each other in a circle: a → b → a$"):
+        suites_of(lab.open(), "a")
+    catalog = lab.open()
+    assert list(suite_problems(catalog, catalog.suite("a"))) == [
+        (("includes",), "suites include each other in a circle: a → b → a", "remove one of the includes")
+    ]
+
+
+def tracked(lab: Lab, **fields: str) -> None:
+    """The files of the data set are in the repository's DVC remote."""
+    files = {name: {**pin, "url": None, "dvc": True} for name, pin in lab.pins().items()}
+    lab.dataset(files=files, **fields)
+
+
+def test_benchmarks_that_no_suite_lists_form_a_suite_if_their_data_are_in_the_repository(lab: Lab) -> None:
+    tracked(lab)
+    assert unlisted(lab.open(), ()) is None
+    with pytest.raises(RequestError, match="every benchmark with data in the repository is listed"):
+        suites_of(lab.open(), "unlisted")
+    lab.benchmark("lab.new")
+    lab.benchmark("lab.closed", unavailable="withdrawn")
+    extra = unlisted(lab.open(), ("pixels4",))
+    assert extra is not None and (extra.id, extra.models) == ("unlisted", ("pixels4",))
+    assert [item.id for item in extra.benchmarks] == ["lab.new"]
+    ((only),) = suites_of(lab.open(), "unlisted")
+    assert [item.id for item in only.benchmarks] == ["lab.new"] and only.models == ()
+    lab.spec("suites", "unlisted", benchmarks=["lab.V4-ridge"])
+    assert [item.id for item in suites_of(lab.open(), "unlisted")[0].benchmarks] == ["lab.V4-ridge"]
+
+
+def test_a_benchmark_on_data_that_must_be_fetched_is_in_no_suite(lab: Lab) -> None:
+    lab.benchmark("lab.new")
+    tracked(lab)
+    assert unlisted(lab.open(), ()) is not None
+    tracked(lab, unavailable="withdrawn")
+    assert unlisted(lab.open(), ()) is None
+    lab.dataset()  # its files have addresses
+    assert unlisted(lab.open(), ()) is None
+
+
+def test_an_unlisted_benchmark_is_scored_on_the_models_of_the_first_suite_with_its_paradigm(lab: Lab) -> None:
+    tracked(lab)
+    assert [spec.id for spec in to_score(lab.open(), "lab")] == ["lab"]
+    lab.benchmark("lab.new")
+    lab.benchmark("lab.newer")
+    lab.spec("suites", "more", benchmarks=["lab.V4-ridge"], models=["noise"], includes=["lab"])
+    scored = to_score(lab.open(), "more")
+    assert [(spec.id, spec.models, [item.id for item in spec.benchmarks]) for spec in scored] == [
+        ("more", ("noise",), ["lab.V4-ridge"]),
+        ("lab", ("pixels4",), ["lab.V4-ridge"]),
+        ("unlisted", ("noise",), ["lab.new", "lab.newer"]),
+    ]
+
+
+def test_a_stated_version_of_a_benchmark_is_the_current_one(lab: Lab) -> None:
+    fields = {"benchmarks": [{"id": "lab.V4-ridge", "version": 1}, {"id": "lab.gone", "version": 3}]}
+    lab.spec("suites", "stated", **fields)
+    catalog = lab.open()
+    assert list(suite_problems(catalog, catalog.suite("stated"))) == []
+    lab.benchmark(version=2)
+    catalog = lab.open()
+    assert list(suite_problems(catalog, catalog.suite("stated"))) == [
+        (
+            ("benchmarks", 0),
+            "the suite states version 1 of 'lab.V4-ridge', which is at version 2",
+            "make a new version of the suite",
+        )
+    ]
+
+
+def test_a_group_of_the_hierarchy_has_members(lab: Lab) -> None:
+    lab.benchmark("lab.IT", parent="IT")
+    lab.spec(
+        "suites",
+        "grouped",
+        benchmarks=["lab.V4-ridge", "lab.IT"],
+        hierarchy={
+            "V4": "neural",
+            "IT": "neural",
+            "neural": "average",
+            "V44": "neural",
+            "behavior": "average",
+        },
+    )
+    catalog = lab.open()
+    message = "no benchmark of the suite has the parent {!r}, and no group is in it"
+    assert list(suite_problems(catalog, catalog.suite("grouped"))) == [
+        (("hierarchy", "V44"), message.format("V44"), "did you mean 'V4'?"),
+        (("hierarchy", "behavior"), message.format("behavior"), "the parents are IT, V4"),
+    ]
