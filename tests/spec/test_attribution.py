@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neuroledger.engine.check import check
-from neuroledger.spec.bibliography import read_bibliography
+from neuroledger.spec.bibliography import Bibliography, joined, read_bibliography
 from tests.engine.tiny_repository import Tiny
 
 ENTRY = "@article{known, author = {Somebody, A. and Other, B.}, title = {What was {EEG}}, year = 2020}\n"
@@ -76,3 +76,23 @@ def test_an_entry_keeps_its_fields_and_its_text(tmp_path: Path) -> None:
     assert key == "known"
     assert one.fields == {"author": "Somebody, A. and Other, B.", "title": "What was {EEG}", "year": "2020"}
     assert one.text == ENTRY.strip()
+
+
+def test_of_several_bibliographies_the_first_that_has_a_key_wins(tmp_path: Path) -> None:
+    own, shipped = tmp_path / "own.bib", tmp_path / "shipped.bib"
+    own.write_text("@article{a, year = 2020}\n@article{broken\n", encoding="utf-8")
+    shipped.write_text("@article{a, year = 1999}\n@article{b, Year = 2001}\n@misc{open\n", encoding="utf-8")
+    both = joined([own, shipped, tmp_path / "missing.bib"])
+    assert {key: one.fields["year"] for key, one in both.references.items()} == {"a": "2020", "b": "2001"}
+    assert [(line, words) for line, words, _ in both.problems] == [
+        (2, "not a BibTeX entry: '@article{broken'")
+    ]
+    assert joined([]) == Bibliography({}, ())
+
+
+def test_a_bibliography_that_is_not_text_is_one_problem_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "references.bib"
+    path.write_bytes(b"% a\n% b\n@article{x, year = \xff}\n")
+    assert read_bibliography(path) == Bibliography(
+        {}, ((3, "not UTF-8 text (invalid start byte)", "save the file as UTF-8"),)
+    )

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from neuroledger.engine.check import check
-from neuroledger.errors import RequestError, SpecError
+from neuroledger.errors import RequestError, SpecError, UnknownError
 from neuroledger.spec import catalog, registry, shipped
-from neuroledger.spec.catalog import open_catalog, open_definitions, references
+from neuroledger.spec.catalog import find_repository, open_catalog, open_definitions, references
 from tests.engine.lab import Lab
 
 
@@ -147,3 +147,89 @@ def test_outside_a_repository_installed_definitions_are_available(
     monkeypatch.setenv("NEUROLEDGER_ROOT", str(tmp_path))
     with pytest.raises(RequestError, match="no NeuroLedger repository"):
         open_definitions()
+
+
+def test_a_repository_is_the_nearest_folder_with_specs_and_stages(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = bare / "a" / "b"
+    below.mkdir(parents=True)
+    (bare / "a" / "specs").mkdir()
+    assert find_repository(below) == bare.resolve()
+    (bare / "a" / "dvc.yaml").write_text("")
+    assert find_repository(below) == (bare / "a").resolve()
+    monkeypatch.chdir(below)
+    monkeypatch.setenv("NEUROLEDGER_ROOT", str(bare))
+    assert find_repository() == (bare / "a").resolve(), "the working directory is searched first"
+
+
+def test_outside_a_repository_the_environment_names_one_unless_a_folder_is_given(
+    bare: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path_factory.mktemp("outside").resolve()
+    monkeypatch.chdir(outside)
+    monkeypatch.setenv("NEUROLEDGER_ROOT", str(bare))
+    assert find_repository() == bare.resolve()
+    with pytest.raises(RequestError) as caught:
+        find_repository(outside)
+    assert str(caught.value) == (
+        f"no NeuroLedger repository (a folder with specs/ and dvc.yaml) at or above {outside}; "
+        "cd into your clone, or give it with --root or NEUROLEDGER_ROOT"
+    )
+    monkeypatch.delenv("NEUROLEDGER_ROOT")
+    monkeypatch.setattr(catalog, "__file__", str(bare / "src" / "neuroledger" / "spec" / "catalog.py"))
+    assert find_repository() == bare.resolve(), "the checkout that the package runs from"
+
+
+def test_specs_of_all_kinds_are_found_by_id(lab: Lab) -> None:
+    catalog = lab.open()
+    assert [(entry.kind, entry.spec.id) for entry in catalog.find("lab")] == [
+        ("datasets", "lab"), ("suites", "lab")
+    ]  # fmt: skip
+    with pytest.raises(UnknownError, match=r"^nothing is called 'lab\.V4'; did you mean 'lab\.V4-ridge'"):
+        catalog.find("lab.V4")
+    with pytest.raises(UnknownError, match=r"^nothing is called '\?\?'; see `neuroledger list`$"):
+        catalog.find("??")
+
+
+def test_advice_for_an_unknown_id_ignores_case_and_names_the_command_that_lists(lab: Lab) -> None:
+    catalog = lab.open()
+    assert catalog.suggestion("datasets", "LAB") == "did you mean 'lab'?"
+    assert catalog.suggestion("datasets", "??") == "see `neuroledger list datasets`"
+    assert catalog.suggestion("datasets", "noise") == "there is a model of that name"
+    with pytest.raises(RequestError, match=r"^no kind 'sets'; kinds are datasets, metrics, ceilings, "):
+        catalog.entry("sets", "lab")
+    with pytest.raises(UnknownError, match=r"^no dataset 'laab'; did you mean 'lab'\?$"):
+        catalog.about("laab")
+
+
+def test_a_catalogue_lists_its_files_and_knows_where_they_come_from(lab: Lab, repository: Path) -> None:
+    catalog = lab.open()
+    files = list(catalog.files())
+    own = [(kind, id) for kind, id, path in files if not catalog.origin(path)]
+    assert own == [
+        ("datasets", "lab"), ("benchmarks", "lab.V4-ridge"), ("models", "pixels4"), ("suites", "lab")
+    ]  # fmt: skip
+    assert [id for kind, id, _ in files if kind == "metrics"] == catalog.ids("metrics")
+    path = lab.root / "specs" / "datasets" / "lab.yaml"
+    assert catalog.path("datasets", "lab") == path and catalog.path("datasets", "no") is None
+    assert catalog.has("datasets", "lab") and not catalog.has("models", "lab")
+    assert catalog.shown(path) == "specs/datasets/lab.yaml"
+    shipped_path = repository / "specs" / "metrics" / "pls.yaml"
+    assert catalog.shown(shipped_path) == "neuroledger:metrics/pls.yaml"
+    assert catalog.shown(Path("/elsewhere/x.yaml")) == "/elsewhere/x.yaml"
+    assert catalog.bibliographies[0] == lab.root / "specs" / "references.bib"
+    assert catalog.bibliographies[-1] == repository / "specs" / "references.bib"
+
+
+def test_a_copy_of_a_catalogue_has_another_spec_and_the_original_does_not(lab: Lab) -> None:
+    catalog = lab.open()
+    entry = catalog.entry("datasets", "lab")
+    changed = entry.spec.model_copy(update={"title": "Changed"})
+    replaced = catalog.with_spec("datasets", "lab", changed, entry.document)
+    assert replaced.dataset("lab").title == replaced.about("lab").title == "Changed"
+    assert replaced.path("datasets", "lab") == entry.path and catalog.dataset("lab").title != "Changed"
+    added = catalog.with_spec("datasets", "new", changed, entry.document, Path("new.yaml"))
+    assert added.ids("datasets") == ["lab", "new"] and catalog.ids("datasets") == ["lab"]
+    assert added.path("datasets", "new") == Path("new.yaml")
+    assert [entry.kind for entry in added.find("new")] == ["datasets"]

@@ -9,7 +9,7 @@ from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import KINDS
-from neuroledger.spec.load import read_spec
+from neuroledger.spec.load import Params, load_document, read_params, read_spec
 
 METRIC = """# yaml-language-server: $schema=../schema/metric.json
 id: {id}
@@ -176,3 +176,29 @@ def test_every_pattern_that_has_words_is_one_of_a_spec_or_a_component() -> None:
 
     schemas = "".join(schema_texts(plugins=False).values())
     assert [pattern for pattern in PATTERNS if json.dumps(pattern) not in schemas] == []
+
+
+def test_a_missing_file_is_reported_by_the_name_that_is_shown(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"^specs/m\.yaml.*cannot be read: No such file or directory"):
+        load_document(tmp_path / "m.yaml", "specs/m.yaml")
+    with pytest.raises(SpecError, match=f"^{tmp_path}/m.yaml.*cannot be read: No such file or directory"):
+        load_document(tmp_path / "m.yaml")
+
+
+@pytest.mark.parametrize("text", ["- a\n", "word\n"])
+def test_a_spec_is_a_mapping(tmp_path: Path, text: str) -> None:
+    assert problems(tmp_path, text) == ["m.yaml:1:1: a metric spec is a mapping of fields [spec.value]"]
+
+
+def test_settings_have_defaults_and_are_validated(tmp_path: Path) -> None:
+    assert read_params(tmp_path) == Params(suite="core", models=(), seed=0, device="cpu")
+    path = tmp_path / "params.yaml"
+    path.write_text("suite: lab\nmodels: [a, b]\nseed: 3\n")
+    assert read_params(tmp_path) == Params(suite="lab", models=("a", "b"), seed=3)
+    path.write_text("suite: lab\nsed: 3\nseed: -1\n")
+    with pytest.raises(SpecError) as caught:
+        read_params(tmp_path)
+    first, second = caught.value.findings
+    assert (first.where, first.line, first.column) == ("params.yaml", 2, 1)
+    assert "unknown field 'sed'" in first.what and first.fix == "did you mean 'seed'?"
+    assert (second.line, second.column) == (3, 7) and second.what.startswith("seed: ")
