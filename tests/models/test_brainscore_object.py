@@ -322,3 +322,58 @@ def jpeg(stimuli: own.StimulusSet, row: int) -> bytes:
     with Image.open(io.BytesIO(stimuli.bytes(stimuli.ids[row]))) as image:
         image.save(file, format="JPEG")
     return file.getvalue()
+
+
+def test_responses_carry_the_id_of_the_model() -> None:
+    response = nl.models.brainscore(Submission(), id="mine").record(drawn(2), "IT")
+    assert response.attrs == {"model": "mine"}
+    assert set(response["region"].values) == {"IT"} and set(response["layer"].values) == {"IT"}
+
+
+@pytest.mark.parametrize("before", [None, "1", "modelA"])
+def test_the_users_setting_of_the_cache_is_restored(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if before is None:
+        monkeypatch.delenv("RESULTCACHING_DISABLE", raising=False)
+    else:
+        monkeypatch.setenv("RESULTCACHING_DISABLE", before)
+    subject = Submission()
+    nl.models.brainscore(subject).record(drawn(2), "IT")
+    assert subject.caching == ["1"] and os.environ.get("RESULTCACHING_DISABLE") == before
+
+
+def test_an_error_of_the_object_itself_is_not_hidden() -> None:
+    class Fails(Submission):
+        def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
+            raise KeyError("IT", "of another table")
+
+    with pytest.raises(KeyError, match="of another table"):
+        nl.models.brainscore(Fails()).record(drawn(2), "IT")
+
+
+def test_missing_answers_are_counted_and_the_first_is_named() -> None:
+    class Half(Submission):
+        def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
+            return super().look_at(stimuli, number_of_trials).isel(presentation=slice(2, None))
+
+    class Uneven(Submission):
+        def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
+            return super().look_at(stimuli, number_of_trials).isel(presentation=[0, 1, 2, 2, 2])
+
+    with pytest.raises(ModelError, match="returned nothing for 2 stimuli, first 's001'"):
+        nl.models.brainscore(Half()).record(drawn(3), "IT")
+    with pytest.raises(ModelError, match="answered some stimuli 1 times and others 3 times"):
+        nl.models.brainscore(Uneven()).record(drawn(3), "IT")
+
+
+def test_the_name_of_shown_stimuli_depends_on_their_content_and_order() -> None:
+    subject = Submission()
+    model, stimuli = nl.models.brainscore(subject), drawn(4)
+    forth, back = ("s000", "s001", "s002"), ("s002", "s001", "s000")
+    for triplet in (forth, back, forth):
+        model.perform(Task("odd_one_out", triplets=(triplet,)), stimuli)
+    model.perform(Task("label", choices=("cat", "dog")), stimuli)
+    first, second, third, once = subject.asked
+    assert first == third and len({first, second, once}) == 3
+    assert once == f"{stimuli.id}-{stimuli.content_sha256[:16]}-once"

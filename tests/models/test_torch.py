@@ -21,10 +21,13 @@ from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
 from neuroledger.families.alignment.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
-from neuroledger.models.torch_layers import _deterministic  # noqa: E402
+from neuroledger.models.torch_layers import Inputs, _deterministic, in_memory, state_sha256  # noqa: E402
 from neuroledger.models.torch_module import torch_module  # noqa: E402
 from neuroledger.spec.registry import get  # noqa: E402
 from tests.models.drawn_stimuli import drawn, of_images  # noqa: E402
+
+# Of the seed 3, for two stimuli in two trials; scores that are published depend on these numbers.
+GOLDEN_DRAWS = [[0.71711, 0.08768], [0.14624, 0.12214], [0.04223, 0.1744], [0.87746, 0.34496]]
 
 PLAIN = {"resize": None, "mean": [0.0], "std": [1.0]}
 
@@ -518,3 +521,142 @@ def test_what_changes_the_answers_of_a_module_changes_its_identity(change: dict[
     assert isinstance(one.identity, dict) and one.identity != other.identity
     assert one.identity["packages"].keys() == {"torch"}
     assert one.identity == torch_module(**LINEAR, batch=7, visual_degrees=4.0, readout="output").identity
+
+
+class Gives(nn.Module):
+    """A layer ``unit`` whose output is computed by a function."""
+
+    def __init__(self, function: Any, runs: int = 1) -> None:
+        super().__init__()
+        self.unit = nn.Identity()
+        self.function, self.runs = function, runs
+
+    def forward(self, images: Any) -> Any:
+        for run in range(self.runs):
+            last = self.unit(self.function(images + run))
+        return last
+
+
+def activations(module: nn.Module, stimuli: StimulusSet, **options: Any) -> Any:
+    model = nl.models.torch(module, id="m", layers=["unit"], preprocessing=PLAIN, **options)
+    return model.activations(stimuli, ["unit"])["unit"]
+
+
+def test_the_state_of_a_module_is_its_tensors_and_their_names() -> None:
+    def state(scale: float = 1.0, name: str = "a", kind: Any = torch.float32) -> str:
+        module = nn.Module()
+        module.register_buffer(name, torch.arange(4.0, dtype=kind) * scale)
+        module.weight = nn.Parameter(torch.zeros(2))
+        return state_sha256(module)
+
+    assert state() == state()
+    assert len({state(), state(scale=2.0), state(name="b"), state(kind=torch.float64)}) == 4
+
+
+def test_the_identity_of_a_module_in_memory_belongs_to_this_process_and_state() -> None:
+    module = nn.Linear(2, 2)
+    one, other = in_memory(module, {"device": "cpu"}), in_memory(module, {"device": "cpu"})
+    before = one()
+    assert before["device"] == "cpu" and before["state"] == state_sha256(module)
+    assert one() == before and other()["process"] != before["process"]
+    with torch.no_grad():
+        module.bias += 1
+    assert one()["process"] == before["process"] and one()["state"] != before["state"]
+
+
+def test_a_batch_is_halved_down_to_single_stimuli() -> None:
+    def alone(images: Any) -> Any:
+        if len(images) > 1:
+            raise torch.OutOfMemoryError("too much")
+        return images.flatten(1)
+
+    stimuli = drawn(3, size=(2, 2))
+    expected = pixels(stimuli).transpose(0, 3, 1, 2).reshape(3, -1)
+    assert np.allclose(activations(Gives(alone), stimuli), expected)
+
+
+def test_an_output_without_a_tensor_is_refused_with_its_type() -> None:
+    with pytest.raises(ModelError, match="layer 'unit' returns str, which contains no tensor"):
+        activations(Gives(lambda images: "nothing"), drawn(2))
+
+
+def test_two_steps_of_two_stimuli_are_not_exchanged() -> None:
+    stimuli = drawn(2, size=(1, 1))
+    values = activations(Gives(lambda images: images.flatten(1), runs=2), stimuli, times=[(0, 10), (10, 20)])
+    base = pixels(stimuli).reshape(2, -1)
+    assert np.allclose(values, np.stack([base, base + 1], axis=1))
+
+
+def test_a_layer_of_one_number_per_stimulus_has_one_feature() -> None:
+    stimuli = drawn(3, size=(2, 2))
+    values = activations(Gives(lambda images: images.mean((1, 2, 3))), stimuli)
+    assert np.allclose(values, pixels(stimuli).mean((1, 2, 3))[:, None], atol=1e-6) and values.shape == (3, 1)
+    with pytest.raises(ModelError, match="layer 'unit' returns one number for 2 stimuli"):
+        activations(Gives(lambda images: images.mean()), stimuli)
+    late = activations(Gives(lambda images: images.flatten(1).T), stimuli)
+    assert np.allclose(late, pixels(stimuli).transpose(0, 3, 1, 2).reshape(3, -1)), (
+        "stimuli on the second axis"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("bfloat16", "float32"), ("float16", "float32"), ("float64", "float64"), ("int64", "int64")],
+)
+def test_layers_keep_double_precision_and_integers(kind: str, expected: str) -> None:
+    values = activations(Gives(lambda images: images.flatten(1).to(getattr(torch, kind))), drawn(2))
+    assert values.dtype == expected
+
+
+def test_draws_of_a_stochastic_module_are_the_same_in_every_version() -> None:
+    stimuli = of_images({name: Image.new("RGB", (1, 1)) for name in ("a", "b")})
+    module = Gives(lambda images: torch.rand(len(images), 2))
+    model = nl.models.torch(module, id="n", layers=["unit"], preprocessing=PLAIN, stochastic=True, seed=3)
+    assert np.allclose(model.record(stimuli, "V1", trials=2).values, GOLDEN_DRAWS, atol=1e-5)
+
+
+def test_the_cpu_computes_without_the_deterministic_mode_of_torch() -> None:
+    modes: list[bool] = []
+
+    def watched(images: Any) -> Any:
+        modes.append(torch.are_deterministic_algorithms_enabled())
+        return images.flatten(1)
+
+    activations(Gives(watched), drawn(2))
+    assert set(modes) == {False}  # setting the mode imports torch's compiler
+
+
+def test_a_user_who_only_wants_warnings_keeps_them() -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with _deterministic():
+            pass
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_a_batch_prepared_ahead_is_not_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[int] = []
+    one = Preprocessing.one
+
+    def counted(self: Preprocessing, image: Any) -> Any:
+        prepared.append(1)
+        return one(self, image)
+
+    monkeypatch.setattr(Preprocessing, "one", counted)
+    stimuli = drawn(8, size=(2, 2))
+    inputs = Inputs(Preprocessing.model_validate(PLAIN), "m")
+    batches = [stimuli.ids[start : start + 2] for start in range(0, 8, 2)]
+    inputs.ahead(stimuli, batches[0])
+    first = inputs(stimuli, batches[0])
+    assert len(prepared) == 2
+    assert torch.equal(inputs(stimuli, batches[0]), first) and len(prepared) == 4
+    for batch in batches:  # an interrupted pass leaves batches behind
+        inputs.ahead(stimuli, batch)
+    assert np.allclose(inputs(stimuli, batches[3]), pixels(stimuli)[6:].transpose(0, 3, 1, 2))
+    assert torch.equal(inputs(stimuli, batches[0]), first)
+    other = drawn(2, size=(2, 2), seed=5)
+    inputs.ahead(other, batches[0])
+    assert torch.equal(inputs(stimuli, batches[0]), first), "another set with the same ids"

@@ -294,3 +294,110 @@ def test_a_cost_of_zero_has_a_linear_axis(lab: Lab, board: Leaderboard) -> None:
     assert ax.get_xscale() == "linear" and ax.data == {"ant": (0.0, 0.9)}
     with pytest.raises(RequestError, match=f"no model has scores on both '{RIDGE}' and '{PLS}'"):
         plots.tradeoff(RIDGE, PLS, leaderboard([free], catalog=lab.open()))
+
+
+def size(ax: Any) -> list[float]:
+    """Return width and height of the figure in inches."""
+    return [round(float(side), 2) for side in ax.figure.get_size_inches()]
+
+
+def compared(names: str) -> Comparison:
+    found = tuple(Difference(name, 0, 0, 0.1, 0.05, 0.15, p_corrected=0.02) for name in names)
+    return Comparison("ant", "bee", "lab", 1, found, Difference("suite", 0, 0, 0.1, 0.0, 0.2))
+
+
+def test_a_figure_grows_with_its_rows_and_columns(lab: Lab, board: Leaderboard) -> None:
+    assert size(plots.bars(RIDGE, board)) == [7.0, 2.56] and size(plots.bars(PLS, board)) == [7.0, 1.88]
+    assert size(plots.controls(RIDGE, board)) == [7.0, 2.0]
+    assert size(plots.heat_map(board)) == [4.32, 2.98]
+    assert size(plots.tradeoff(RIDGE, PLS, board)) == [6.0, 4.2]
+    assert size(plots.differences(compared("abc"))) == [7.0, 2.66]
+    assert size(plots.differences(compared("abcd"))) == [7.0, 3.0]
+    one = sampled([0.1, 0.2], ("subject",), ceiling=sampled([0.3, 0.4], ("subject",)))
+    assert size(plots.scatter(one, one)) == size(plots.reliability(one)) == [4.2, 4.2]
+    assert size(plots.paired({"a": one, "b": one})) == [4.2, 3.8]
+    assert size(plots.paired({"a": one, "b": one, "c": one})) == [5.4, 3.8]
+    lab.spec("suites", "ridge", benchmarks=[RIDGE], models=["ant", "bee"])
+    records = [record("ant", RIDGE, 0.9), record("bee", RIDGE, 0.5)]
+    clear = leaderboard(records, suite="ridge", catalog=lab.open())
+    assert size(plots.ranks(clear)) == [7.0, 1.88]
+
+
+def test_intervals_are_wide_and_translucent_and_points_are_opaque(lab: Lab, board: Leaderboard) -> None:
+    for ax in (plots.bars(RIDGE, board), plots.controls(RIDGE, board), plots.differences(compared("a"))):
+        drawn: Any = ax.lines
+        bars = [line for line in drawn if line.get_alpha() is not None]
+        points = [line for line in drawn if line.get_marker() == "o"]
+        assert len(bars) == len(points) >= 2
+        assert {(bar.get_linewidth(), bar.get_alpha(), bar.get_solid_capstyle()) for bar in bars} == {
+            (5, 0.4, "round")
+        }
+        assert {point.get_markersize() for point in points} == {6.5}
+        assert {line.get_linewidth() for line in drawn if line not in bars and line not in points} <= {1}
+    lab.spec("suites", "ridge", benchmarks=[RIDGE], models=["ant", "bee"])
+    records = [record("ant", RIDGE, 0.9), record("bee", RIDGE, 0.5)]
+    bar, point, *_ = plots.ranks(leaderboard(records, suite="ridge", catalog=lab.open())).lines
+    assert (bar.get_linewidth(), bar.get_alpha(), bar.get_solid_capstyle()) == (6, 0.4, "round")
+    assert (point.get_markersize(), list(point.get_xdata())) == (6.5, [2.0])
+
+
+def test_points_are_drawn_above_lines_and_names_beside_points(board: Leaderboard) -> None:
+    trade: Any = plots.tradeoff(RIDGE, PLS, board)
+    assert {(float(one.get_sizes()[0]), one.get_zorder()) for one in trade.collections} == {(36.0, 3)}
+    assert [(line.get_linewidth(), line.get_zorder()) for line in trade.lines] == [(1.4, 2)]
+    assert {(text.xyann, text.get_fontsize()) for text in trade.texts} == {((6, 4), 9.0)}
+    one = sampled([0.1, 0.2], ("neuroid",), ceiling=sampled([0.3, 0.4], ("neuroid",)))
+    for ax in (plots.scatter(one, one), plots.reliability(one)):
+        (points,), (line,) = ax.collections, ax.lines
+        assert (float(points.get_sizes()[0]), points.get_alpha(), points.get_zorder()) == (18.0, 0.7, 2)
+        assert list(points.get_linewidths()) == [0]
+        assert (line.get_linewidth(), line.get_linestyle(), line.get_zorder()) == (1, "--", 1)
+    thin, *_, thick = plots.paired(
+        {"a": sampled([1, 2], ("subject",)), "b": sampled([2, 3], ("subject",))}
+    ).lines
+    assert (thin.get_linewidth(), thin.get_alpha(), thin.get_markersize()) == (1, 0.55, 3)
+    assert (thick.get_linewidth(), thick.get_alpha(), thick.get_marker()) == (3, None, "o")
+
+
+def test_numbers_are_in_the_middle_of_their_squares(board: Leaderboard) -> None:
+    ax: Any = plots.heat_map(board)
+    assert {(text.get_ha(), text.get_va(), text.get_fontsize()) for text in ax.texts} == {
+        ("center", "center", 9.0)
+    }
+    assert {(label.get_rotation(), label.get_ha()) for label in ax.get_xticklabels()} == {(40.0, "right")}
+    assert ax.xaxis.get_tick_params()["length"] == 0 and ax.get_aspect() == "auto"
+    (hatched,) = ax.patches
+    assert not hatched.get_fill() and hatched.get_linewidth() == 0
+
+
+def test_a_benchmark_on_which_all_models_are_equal_agrees_with_none(lab: Lab) -> None:
+    orders = {"flat": [5, 5, 5], "one": [1, 2, 3], "two": [1, 3, 2]}
+    names = ("ant", "bee", "cat")
+    for model in names:
+        lab.spec("models", model, builder={"name": "pixels", "size": 8})
+    for name in orders:
+        lab.benchmark(f"lab.{name}")
+    lab.spec("suites", "lab", benchmarks=[f"lab.{name}" for name in orders], models=list(names))
+    records = [
+        record(model, f"lab.{name}", value / 10)
+        for name, values in orders.items()
+        for model, value in zip(names, values, strict=True)
+    ]
+    ax: Any = plots.agreement(leaderboard(records, catalog=lab.open()))
+    at = {name.removeprefix("lab."): i for i, name in enumerate(ax.data["benchmarks"])}
+    r = np.array(ax.data["r"])
+    assert np.isnan(r[at["flat"], [at["one"], at["two"]]]).all() and r[at["flat"], at["flat"]] == 1
+    assert r[at["one"], at["two"]] == pytest.approx(0.5)
+    assert len(ax.texts) == 5 and size(ax) == [5.05, 4.1]  # blank where there is no order to compare
+    (image,) = ax.images
+    assert (image.get_cmap().name, image.get_clim()) == ("PuOr_r", (-1, 1))
+    assert {(label.get_rotation(), label.get_ha()) for label in ax.get_xticklabels()} == {(40.0, "right")}
+    assert {text.get_fontsize() for text in ax.texts} == {8.0}
+
+
+def test_an_empty_board_has_an_empty_figure_of_one_row(lab: Lab, board: Leaderboard) -> None:
+    empty = leaderboard([], catalog=lab.open())
+    assert plots.bars(RIDGE, empty).data == {}  # type: ignore[attr-defined]
+    assert size(plots.bars(RIDGE, empty)) == [7.0, 1.54]
+    controlled: Any = plots.controls(RIDGE, board)
+    assert {text.get_text() for text in controlled.get_legend().get_texts()} == {"ceiling", "floor"}

@@ -155,3 +155,14 @@ def test_the_cost_axis_is_linear_below_the_smallest_positive_cost() -> None:
     assert pareto_figure(table([1.0]), ax=mine) is mine
     both = pareto_figure(table([1.0, 2.0, 3.0], unit=["s", "B", "s"]))
     assert both.get_xlabel() == "cost (B, s)"
+
+
+def test_intervals_are_thinner_than_the_front_and_points_are_on_top() -> None:
+    ax: Any = pareto_figure(table([1.0, 2.0, 4.0]))
+    assert [(line.get_linewidth(), line.get_marker()) for line in ax.lines] == [(1, "None")] * 2 + [
+        (1.2, "None")
+    ]
+    assert ax.lines[-1].get_zorder() == 2 and {each.get_zorder() for each in ax.collections} == {3}
+    assert {float(each.get_sizes()[0]) for each in ax.collections} == {36.0}
+    assert {text.get_fontsize() for text in ax.texts} == {9.0}
+    assert ax.figure.get_size_inches().tolist() == pytest.approx([6, 4.2])
