@@ -254,6 +254,7 @@ def test_a_signature_covers_benchmark_model_and_payload(signed: tuple[Path, Path
     public = key.with_suffix(".pub").read_text()
     allowed.write_text(f"ann@lab.org {public}")
     assert signer_in(root, content) == signer_of(path, content, allowed) == "ann@lab.org"
+    assert module._message(content) == b"lab.V4\nant\n" + content.payload().encode() + b"\n"
     for other in (
         record("ant", "lab.V4", 0.6),
         content.model_copy(update={"model": "bee"}),
@@ -292,3 +293,15 @@ def test_files_and_programs_that_signing_needs_are_named(
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
     with pytest.raises(RequestError, match=r"^ssh-keygen is not installed; it is part of OpenSSH$"):
         sign(path, content, key)
+
+
+def test_invalid_files_among_records_are_logged_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for model in ("bee", "ant"):
+        write_record(record_path(tmp_path, "lab.V4", model), record(model, "lab.V4", 0.5))
+    (tmp_path / "results" / "odd.json").write_text("{}")
+    assert [each.model for each in read_all(tmp_path)] == ["ant", "bee"]
+    [entry] = caplog.records
+    assert (entry.name, entry.levelname) == ("neuroledger", "WARNING")
+    assert "record.unreadable" in entry.getMessage() and "odd.json is not a record" in entry.getMessage()

@@ -67,7 +67,7 @@ class Work:
 
 def _failed(catalog: Catalog, request: Request, job: Job, error: BaseException) -> tuple[Record, str]:
     """Return the failed record of a job that a worker could not compute."""
-    described = {"type": type(error).__name__, "message": f"on a worker: {error or 'no reason given'}"}
+    described = {"type": type(error).__name__, "message": f"on a worker: {str(error) or 'no reason given'}"}
     record = _record(Session(catalog, request), job, None, (None, {}), described, {})
     return record, described["message"]
 
