@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,27 @@ def test_the_published_ranks_by_command(
     plain = json.loads(capsys.readouterr().out)
     assert plain["basis"]["trivial"]
     assert "agreement" not in plain
+
+
+@pytest.mark.parametrize(("others", "compared"), [(2, None), (3, 3), (4, 4)])
+def test_an_agreement_without_dummies_needs_three_other_models(others: int, compared: int | None) -> None:
+    names = [*MODELS[:others], "noise"]
+    ranks = {name: at / others for at, name in enumerate(names)}
+    plain = Standings("small", 1, False, ranks, dict.fromkeys(names, 0), (RIDGE,), (), ("noise",))
+    whole, without = agreement_of(plain, plain)
+    assert (whole.models, whole.tau) == (others + 1, pytest.approx(1))
+    assert (without and without.models) == compared
+    assert agreement_of(replace(plain, dummies=()), replace(plain, dummies=()))[1] is None
+
+
+def test_standings_are_printed_in_order_with_their_failures() -> None:
+    shown = str(
+        Standings("small", 2, True, {"ant": 0.25, "longest": 1.0}, {"ant": 0, "longest": 3}, (RIDGE,), (), ())
+    )
+    assert shown.splitlines() == [
+        "suite small, version 2: 2 models on 1 benchmarks, published figures",
+        "",
+        "model    mean rank  failed",
+        "ant          0.250       0",
+        "longest      1.000       3",
+    ]

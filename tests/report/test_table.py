@@ -16,7 +16,7 @@ from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
-from neuroledger.report.table import leaderboard, tidy
+from neuroledger.report.table import boards_of, leaderboard, tidy
 from neuroledger.stats.spread import Influence, moved, pack
 from neuroledger.store.files import write_json
 from tests.engine.lab import Lab
@@ -277,3 +277,39 @@ def test_check_reports_an_empty_group(lab: Lab) -> None:
     lab.spec("suites", "lab", benchmarks=[RIDGE], hierarchy={"V44": "neural"})
     problems, _ = check(lab.open())
     assert [problem.fix for problem in problems if "V44" in problem.what] == ["did you mean 'V4'?"]
+
+
+def test_tidy_has_the_numbers_of_the_score_and_of_its_ceiling() -> None:
+    given, failed = tidy([record("ant", RIDGE, 0.5), record("bee", RIDGE, None)]).to_dict("records")
+    assert given == {
+        "model": "ant", "benchmark": RIDGE, "metric": "ridge", "headline": True, "status": "scored", "value": 0.5,
+        "low": 0.48, "high": 0.52, "error": None, "raw": 0.45, "ceiling": 0.8, "scale": "correlation",
+        "direction": "higher", "n_neuroid": 30, "n_split": 10, "n_stimuli": 1, "seed": 0, "limit": None,
+        "reason": "", "id": record("ant", RIDGE, 0.5).id,
+    }  # fmt: skip
+    assert (failed["metric"], failed["scale"], failed["direction"]) == ("", "", "")
+    assert math.isnan(failed["value"]) and math.isnan(failed["ceiling"])
+
+
+def test_a_suite_has_a_board_for_itself_and_for_its_parts(lab: Lab) -> None:
+    lab.benchmark("lab.IT-ridge", parent="IT")
+    lab.spec("suites", "part", benchmarks=[RIDGE], models=["ant"])
+    lab.spec("suites", "whole", benchmarks=["lab.IT-ridge"], includes=["part"], models=["ant"])
+    boards = boards_of(lab.open(), "whole", full("ant", 0.5))
+    assert [board.suite for board in boards] == ["whole", "part"]
+    assert [[column.id for column in board.columns] for board in boards][1] == [RIDGE]
+
+
+def test_a_closed_benchmark_may_have_a_metric_that_does_not_exist_here(lab: Lab) -> None:
+    lab.benchmark(PLS, metric="not_here", ceiling=None, unavailable="its code is not public")
+    board = board_of(lab, [record("ant", RIDGE, 0.5)])
+    column = board.columns[1]
+    assert (column.scale, column.direction, column.unit, column.counts) == ("not_here", "higher", None, False)
+    assert column.unavailable == "its code is not public" and rows(board)["ant"].score.value == 0.5
+    lab.benchmark(PLS, metric="pls", ceiling=None, unavailable="the stimuli are not public")
+    assert board_of(lab, []).columns[1].scale == "correlation"
+
+
+def test_a_score_of_the_suite_is_scored_with_and_without_an_interval(lab: Lab) -> None:
+    board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5, half=None)])
+    assert [row.score.status for row in board.rows if row.score.value is not None] == ["scored", "scored"]

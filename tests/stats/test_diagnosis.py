@@ -139,3 +139,53 @@ def test_growth_ends_at_the_whole_suite() -> None:
 def test_too_few_scores_are_refused_with_advice() -> None:
     with pytest.raises(RequestError, match="scores of three models on two benchmarks; there are 2 models"):
         diagnose(table(pd.DataFrame(np.ones((2, 3)))))
+
+
+def test_a_high_correlation_over_few_models_is_not_called_redundant() -> None:
+    first = np.arange(8.0)
+    second = first.copy()
+    second[[0, 1]] = second[[1, 0]]  # rho is .976 over 8 models, and the interval begins at about .86
+    few = pd.DataFrame({"a": first[:6], "b": second[:6]})
+    (pair,) = diagnose(table(few)).pairs
+    assert pair.rho > 0.9 and pair.low < 0.8 and diagnose(table(few)).redundant == ()
+    many = pd.DataFrame({"a": first, "b": second})
+    (pair,) = diagnose(table(many)).redundant
+    assert pair.low > 0.8 and pair.models == 8
+
+
+def test_benchmarks_with_the_same_order_leave_nothing_to_explain() -> None:
+    values = pd.DataFrame({name: np.arange(6.0) for name in "abcd"})
+    result = diagnose(table(values, metric=["pls", "pls", "rdm", "rdm"]))
+    assert result.explained_share == 0.0
+    (item,) = result.explained
+    assert item.p == 1.0 and item.same == pytest.approx(item.other)
+    assert diagnose(table(values)).explained == () and diagnose(table(values)).explained_share == 0.0
+
+
+def test_a_permutation_p_counts_the_observed_order_among_a_thousand() -> None:
+    rng = np.random.default_rng(7)
+    values = pd.DataFrame(rng.standard_normal((12, 6)), columns=list("abcdef"))
+    result = diagnose(
+        table(values, metric=["x", "x", "y", "y", "y", "x"], region=["l", "l", "l", "r", "r", "r"])
+    )
+    for item in result.explained:
+        assert item.p * 1000 == pytest.approx(round(item.p * 1000)) and 0.001 <= item.p <= 1
+
+
+def test_the_unit_of_a_benchmark_changes_no_order() -> None:
+    values = suite(models=20, noise=0.8)
+    scaled = values.assign(a0=values["a0"] * 1000 + 5, b1=values["b1"] / 1000)
+    plain, other = diagnose(table(values)), diagnose(table(scaled))
+    assert other.panel == plain.panel and other.panel_tau == pytest.approx(plain.panel_tau)
+    assert [(item.largest, item.model) for item in other.growth] == [
+        (item.largest, item.model) for item in plain.growth
+    ]
+
+
+def test_a_benchmark_on_which_all_models_are_equal_orders_none() -> None:
+    values = pd.DataFrame({"flat": np.ones(6), "a": np.arange(6.0), "b": np.arange(6.0) ** 2})
+    result = diagnose(table(values))
+    assert [(item.benchmarks, item.last) for item in result.growth] == [(1, "flat"), (2, "a"), (3, "b")]
+    assert result.growth[0].tau == 0.0 and result.growth[1].tau == pytest.approx(1)
+    assert [(pair.first, pair.second) for pair in result.pairs] == [("a", "b")]
+    assert result.panel == ("a",) and result.panel_tau == pytest.approx(1)
