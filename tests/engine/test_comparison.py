@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from neuroledger.engine import compare as module
 from neuroledger.engine.compare import Comparison, compare
-from neuroledger.errors import RequestError
+from neuroledger.engine.record import record_path
+from neuroledger.errors import MetricError, RequestError
 from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, ledger, record
 
 FOUND = (
     Difference("one", 0.5, 0.25, 0.25, 0.1, 0.4, 0.0004, 0.0008, 1.234, 0.05, 30, covers="new stimuli"),
@@ -65,3 +73,150 @@ def test_two_scores_are_compared_under_the_id_of_the_first() -> None:
     assert [(item.benchmark, item.value) for item in created.differences] == [("first", 0.25)]
     assert created.overall.value == 0.25
     assert compare(Score(1.0), Score(1.0)).differences[0].benchmark == "score"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, repository: Path) -> Lab:
+    """A repository with records of two models, without intervals, on both benchmarks of its suite."""
+    lab = ledger(tmp_path / "lab", repository)
+    (lab.root / "params.yaml").write_text("suite: lab\n")
+    scores = {"lab.V4-ridge": (0.5, 0.25), "lab.V4-pls": (0.75, 0.25)}
+    for benchmark, values in scores.items():
+        for model, value in zip(("ant", "bee"), values, strict=True):
+            keep(lab.open(), record(model, benchmark, value, half=None))
+    return lab
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, int]]:
+    """Scores of 0.125 for every model that is scored now; each is listed with its benchmark and seed."""
+    calls: list[tuple[str, Any, int]] = []
+
+    def evaluate(session: Any, spec: Any, model: Any, *, controls: bool) -> Any:
+        assert not controls
+        calls.append((spec.id, model, session.request.seed))
+        return SimpleNamespace(headline=Score(0.125, scale="correlation"))
+
+    monkeypatch.setattr(module, "evaluate", evaluate)
+    return calls
+
+
+def test_records_are_compared_on_the_suite_of_the_repository_with_its_weights(
+    shelf: Lab, scored: list[Any]
+) -> None:
+    created = compare("ant", "bee", catalog=shelf.open(), tell=pytest.fail)
+    assert (created.a, created.b, created.suite, created.version) == ("ant", "bee", "lab", 1)
+    assert [(item.benchmark, item.value) for item in created.differences] == [
+        ("lab.V4-ridge", 0.25), ("lab.V4-pls", 0.5),
+    ]  # fmt: skip
+    assert created.overall.value == pytest.approx((0.25 + 3 * 0.5) / 4) and scored == []
+    assert compare("ant", "bee", suite="lab", catalog=shelf.open()).overall.value == created.overall.value
+
+
+def test_one_benchmark_is_compared_as_a_suite_of_its_own(shelf: Lab) -> None:
+    created = compare("ant", "bee", benchmark="lab.V4-pls", catalog=shelf.open())
+    assert (created.suite, created.version) == ("lab.V4-pls", 1)
+    assert [item.value for item in created.differences] == [0.5] and created.overall.value == 0.5
+    with pytest.raises(RequestError, match=r"^name a suite or a benchmark, not both$"):
+        compare("ant", "bee", suite="lab", benchmark="lab.V4-pls", catalog=shelf.open())
+    with pytest.raises(RequestError, match=r"did you mean 'lab\.V4-pls'"):
+        compare("ant", "bee", benchmark="lab.V4-psl", catalog=shelf.open())
+
+
+def test_scores_are_compared_on_their_own_benchmarks(shelf: Lab) -> None:
+    mine = Score(0.625, scale="correlation")
+    for scores in ({"lab.V4-pls": mine}, {"lab.V4-pls": mine, "lab.V4-ridge": mine}):
+        created = compare(scores, "bee", catalog=shelf.open())
+        assert {item.benchmark: item.value for item in created.differences} == dict.fromkeys(scores, 0.375)
+        assert (created.a, created.b) == ("A", "bee")
+    turned = compare("bee", mine, benchmark="lab.V4-ridge", catalog=shelf.open())
+    assert turned.differences[0].value == -0.375 and turned.b == "B"
+    words = r"^the benchmark of the Score is unknown; name it with `benchmark=…`$"
+    with pytest.raises(RequestError, match=words):
+        compare("ant", mine, catalog=shelf.open())
+
+
+def test_models_in_memory_are_scored_with_the_seed_of_the_record_of_the_other(
+    shelf: Lab, scored: list[Any]
+) -> None:
+    model: Any = SimpleNamespace(id="mine")
+    created = compare("ant", model, benchmark="lab.V4-ridge", catalog=shelf.open())
+    assert created.b == "mine" and created.differences[0].value == 0.375
+    assert scored == [("lab.V4-ridge", model, 0)]
+    seeded = {"seed": 6, "limit": None, "device": "cpu"}
+    keep(shelf.open(), record("ant", "lab.V4-ridge", 0.5, half=None, request=seeded))
+    compare("ant", model, benchmark="lab.V4-ridge", catalog=shelf.open())
+    assert scored[1:] == [("lab.V4-ridge", model, 6)]
+    [item] = compare("ant", "bee", benchmark="lab.V4-ridge", catalog=shelf.open()).differences
+    assert item.value is None and item.reason == "records with seeds 0 and 6 cannot be paired; rerun one"
+
+
+def test_records_whose_interval_has_no_draws_are_scored_again_with_a_message(
+    shelf: Lab, scored: list[Any]
+) -> None:
+    keep(shelf.open(), record("bee", "lab.V4-ridge", 0.25))
+    lines: list[str] = []
+    created = compare("ant", "bee", benchmark="lab.V4-ridge", catalog=shelf.open(), tell=lines.append)
+    assert created.differences[0].value == 0.375 and scored == [("lab.V4-ridge", "bee", 0)]
+    assert lines == ["lab.V4-ridge: the record of bee lacks the variation of the score; scored again"]
+    keep(shelf.open(), record("ant", "lab.V4-ridge", 0.5))
+    compare("ant", "bee", benchmark="lab.V4-ridge", catalog=shelf.open(), tell=lines.append)
+    assert (
+        lines[1] == "lab.V4-ridge: the record of ant and bee lacks the variation of the score; scored again"
+    )
+
+
+def test_benchmarks_that_cannot_be_compared_have_a_reason_and_no_part_in_the_suite(
+    shelf: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reason() -> str:
+        created = compare("ant", "bee", catalog=shelf.open())
+        first, second = created.differences
+        assert first.value is None and second.value == created.overall.value == 0.5
+        return str(first.reason)
+
+    keep(shelf.open(), record("bee", "lab.V4-ridge", None))
+    assert reason() == "the record of bee on lab.V4-ridge is failed: it cannot be compared; run it again"
+    keep(shelf.open(), record("bee", "lab.V4-ridge", 0.25, half=None))
+    path = record_path(shelf.root, "lab.V4-ridge", "bee")
+    path.write_text(path.read_text().replace("0.970", "0.990"))
+    assert reason() == "the record of bee on lab.V4-ridge is edited: it cannot be compared; run it again"
+    path.unlink()
+    words = "bee has no record on lab.V4-ridge; run `neuroledger run bee --benchmark lab.V4-ridge`"
+    assert reason() == words
+    shelf.benchmark("lab.V4-ridge", unavailable="the data are withdrawn")
+    assert reason() == "unavailable: the data are withdrawn"
+    (shelf.root / "results" / "records" / "lab.V4-pls" / "ant.json").unlink()
+    none = compare("ant", "bee", catalog=shelf.open()).overall
+    assert none.value is None and none.reason == "no benchmark on which both were scored"
+
+
+def test_scores_in_which_lower_is_better_or_without_a_common_scale_have_no_part_in_the_suite(
+    shelf: Lab,
+) -> None:
+    for fields in ({"direction": "lower"}, {"scale": "bits"}):
+        scores = {"lab.V4-ridge": Score(0.5, scale="correlation"), "lab.V4-pls": Score(9.0, **fields)}
+        other = {"lab.V4-ridge": Score(0.25, scale="correlation"), "lab.V4-pls": Score(1.0, **fields)}
+        assert compare(scores, other).overall.value == pytest.approx((0.25 + 8) / 2), (
+            "without a suite, all count"
+        )
+        for benchmark in scores:
+            for model, plain in (("ant", scores), ("bee", other)):
+                content = record(model, benchmark, 0.5, half=None)
+                values = {"value": plain[benchmark].value, "scale": plain[benchmark].scale}
+                values["direction"] = plain[benchmark].direction
+                headline: Any = (content.score or {}) | values
+                content = content.model_copy(update={"score": headline, "scores": {"ridge": headline}})
+                keep(shelf.open(), content)
+        created = compare("ant", "bee", catalog=shelf.open())
+        assert [item.value for item in created.differences] == [0.25, 8.0] and created.overall.value == 0.25
+
+
+def test_an_error_while_a_model_is_scored_is_the_reason(shelf: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(*given: Any, **options: Any) -> Any:
+        raise MetricError("the target is constant")
+
+    monkeypatch.setattr(module, "evaluate", evaluate)
+    model: Any = SimpleNamespace(id="")
+    created = compare(model, "bee", benchmark="lab.V4-ridge", catalog=shelf.open())
+    assert created.a == "A" and created.differences[0].reason == "the target is constant"

@@ -121,6 +121,8 @@ def test_unavailable_and_incompatible_models_fit_nothing(shelf: Lab) -> None:
     assert not fits(catalog, "ant", "lab.V4-ridge") and not fits(catalog, "net", "lab.V4-ridge")
     assert lacking(catalog, "net", "lab.V4-ridge") == ["responses:V4"]
     assert lacking(catalog, "bee", "lab.V4-ridge") == []
+    shelf.dataset(stimuli="sound")
+    assert lacking(shelf.open(), "bee", "lab.V4-ridge") == ["sound"]
 
 
 def test_the_reason_of_a_benchmark_precedes_that_of_its_data(lab: Lab) -> None:
@@ -222,7 +224,22 @@ def test_a_score_depends_on_controls_and_dummies(shelf: Lab) -> None:
     inputs = inputs_of(catalog, catalog.benchmark("lab.V4-floor"), "ant", Request())
     assert list(inputs["controls"]) == ["ant", "bee", "noise", "pixels4"]
     assert inputs["controls"]["ant"] == inputs["model"] and inputs["ceiling"] is None
+    lab = catalog.dataset("lab")
+    assert inputs["dataset"]["id"] == "lab" and inputs["dataset"]["files"] == _files(lab)
     assert "model" not in inputs_of(catalog, catalog.benchmark("lab.V4-floor"), None, Request())
+
+
+def test_descriptions_and_restrictions_of_a_model_are_not_part_of_its_identity(shelf: Lab) -> None:
+    def own() -> dict[str, Any]:
+        catalog = shelf.open()
+        return inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request())["model"]
+
+    before = own()
+    builder = {"name": "pixels", "size": 2}
+    shelf.spec("models", "ant", builder=builder, benchmarks=["lab"], pretraining=["ImageNet"], license="MIT")
+    assert own() == before
+    shelf.spec("models", "ant", builder=builder, regions={"V4": "x"})
+    assert own() != before
 
 
 def test_jobs_on_unavailable_data_or_models_have_no_inputs(shelf: Lab) -> None:

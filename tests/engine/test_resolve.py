@@ -136,6 +136,29 @@ def test_a_model_in_memory_is_no_control_and_has_no_declared_pretraining(valid: 
     assert resolved(valid, model="read").pretraining == ("ImageNet",)
 
 
+def test_a_model_with_a_rule_is_committed_by_the_scores_of_its_layers(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"on": {"V4": "lab.V4-other"}}
+    valid.benchmark("lab.V4-other")
+    valid.spec("models", "net", builder={"name": "small_cnn", "channels": 1}, commit=rule)
+    catalog = valid.open()
+    session, benchmark = Session(catalog, Request()), catalog.benchmark("lab.V4-ridge")
+    asked: list[Any] = []
+
+    def committed(*given: Any) -> str:
+        asked.append(given)
+        return "the committed model"
+
+    monkeypatch.setattr(module, "committed", committed)
+    result = resolve(session, benchmark, "net", lambda *given: given)  # type: ignore[arg-type, return-value]
+    assert result.model == "the committed model"
+    [(of, model, declared, scored, data, load, score)] = asked
+    assert (of, model.id, declared.on, scored) == (session, "net", rule["on"], benchmark)
+    assert data is result.data and load(catalog.benchmark("lab.V4-other")) is data
+    assert score(benchmark, model) == (session, benchmark, model)
+
+
 class Built:
     """A model spec and its builder, which returns its arguments."""
 

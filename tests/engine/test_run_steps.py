@@ -132,6 +132,8 @@ def test_limited_runs_have_records_of_their_own(bench: Bench) -> None:
     assert not record_path(bench.root, "lab.IT", "bee").exists()
     bench.run(JOBS[0], request=Request(limit=3))
     assert bench.computed == []
+    part = record("bee", "lab.IT", 0.5, status="partial")
+    assert module._sign(part) == "◐", "their lines are marked"
     bench.run(JOBS[0])
     assert bench.computed == [JOBS[0]]
 
