@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import struct
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +19,12 @@ import torch
 import xarray as xr
 from safetensors.torch import load_file, save_file
 
-from neuroledger.errors import NeuroLedgerError
+from neuroledger.errors import DataError, ModelError, NeuroLedgerError, UnavailableError
 from neuroledger.families.alignment.models.precomputed_rdm import precomputed_rdm
 from neuroledger.families.behavior.models.stored_answers import stored_answers, stored_probabilities
+from neuroledger.models import torch_weights
 from neuroledger.models.precomputed import precomputed
-from neuroledger.models.torch_weights import checkpoint_tensors, safetensors
+from neuroledger.models.torch_weights import checkpoint_tensors, load_weights, safetensors, seeded
 
 TERABYTES = 8 * 1024**4
 
@@ -245,3 +247,64 @@ def test_probabilities_of_other_axes_are_refused(tmp_path: Path) -> None:
     xr.DataArray(np.ones((2, 3)), dims=("a", "b"), name="data").to_netcdf(tmp_path / "x.nc")
     with pytest.raises(NeuroLedgerError, match=r"not \(presentation, choice\)"):
         stored_probabilities(id="evil", weights={"x": tmp_path / "x.nc"})
+
+
+def test_missing_packages_and_unsupported_types_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_file({"weight": torch.ones(2)}, tmp_path / "w.safetensors")
+    monkeypatch.delitem(torch_weights.TYPES, "F32")
+    with pytest.raises(DataError, match=r"w\.safetensors: 'weight' has the unsupported type F32"):
+        safetensors(tmp_path / "w.safetensors")
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(
+        UnavailableError, match=r"^weights need safetensors: pip install 'neuroledger\[torch\]'$"
+    ):
+        safetensors(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize("content", [[], {}, {"a": 1.5}, {"a": torch.ones(1), "b": 2}, {"model": {}}])
+def test_a_checkpoint_without_named_tensors_is_refused_with_advice(content: object, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"c\.pth contains no state dict .*save `model\.state_dict\(\)`"):
+        checkpoint_tensors(saved(tmp_path / "c.pth", content), ("model",))
+
+
+def test_at_most_five_problems_of_weights_are_listed(tmp_path: Path) -> None:
+    module = torch.nn.Linear(2, 1)
+    for extra, more in ((5, ""), (6, "; and 1 more"), (8, "; and 3 more")):
+        tensors = {"weight": torch.ones(1, 2), "bias": torch.ones(1)}
+        save_file(tensors | {f"x{i}": torch.ones(1) for i in range(extra)}, tmp_path / "w.safetensors")
+        with pytest.raises(ModelError) as caught:
+            load_weights(module, {"w": tmp_path / "w.safetensors"}, "m")
+        text = str(caught.value)
+        assert text.startswith("model 'm': weights do not fit: the module has no tensor 'x0'")
+        assert text.count("the module has no") == 5 and text.endswith(more or ")")
+
+
+def test_fresh_tensors_keep_their_values_and_the_others_are_loaded(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
+    before = module[1].weight.detach().clone()
+    held = {name: torch.full_like(value, 3.0) for name, value in module[0].state_dict().items()}
+    del held["num_batches_tracked"]
+    save_file({f"0.{name}": value for name, value in held.items()}, tmp_path / "w.safetensors")
+    files = {"w": tmp_path / "w.safetensors"}
+    with pytest.raises(ModelError, match=r"no value for '1\.bias'; no value for '1\.weight'$"):
+        load_weights(module, files, "m")
+    with pytest.raises(ModelError, match=r"model 'm': no tensor of the module begins with '2\.' \(fresh\)"):
+        load_weights(module, files, "m", fresh=("1.", "2."))
+    load_weights(module, files, "m", fresh=("1.",))
+    assert torch.equal(module[1].weight, before) and module[0].weight.tolist() == [3.0, 3.0]
+    save_file({f"old.{name}": value + 1 for name, value in held.items()}, tmp_path / "w.safetensors")
+    load_weights(
+        module, files, "m", fresh=("1.",),
+        adapt=lambda state: {name.replace("old", "0"): value for name, value in state.items()},
+    )  # fmt: skip
+    assert module[0].weight.tolist() == [4.0, 4.0]
+
+
+def test_the_seed_of_random_weights_does_not_reach_the_users_generator() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(2).tolist()
+    torch.manual_seed(1)
+    first, second, other = (seeded(lambda: torch.rand(2).tolist(), seed) for seed in (5, 5, 6))
+    assert first == second != other and torch.rand(2).tolist() == expected

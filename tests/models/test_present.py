@@ -256,3 +256,72 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_the_pass(
     ):
         model_of(counting, DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
     assert counting.shown == 0
+
+
+class Announced(NoDisplay):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_a_small_run_is_silent_and_a_long_one_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    display = Announced()
+    model_of(Counting(), DiskStore(tmp_path / "a", display)).record(drawn(5, size=(2, 2)), "IT")
+    assert display.lines == []
+    monkeypatch.setattr(present, "BIG_SECONDS", 0.0)
+    model_of(Counting(), DiskStore(tmp_path / "b", display)).record(drawn(5, size=(2, 2)), "IT")
+    assert len(display.lines) == 1 and display.lines[0].startswith(
+        "counting: 5 presentations of drawn, 60 layers"
+    )
+
+
+def test_the_limit_of_the_store_is_refused_with_the_limit_that_suffices(tmp_path: Path) -> None:
+    counting = Counting()
+    # 60 layers of 5 × 4 numbers of 4 bytes, and 512 bytes of index for each: 35,520 bytes.
+    with pytest.raises(RequestError) as caught:
+        model_of(counting, DiskStore(tmp_path, limit=35_519)).record(drawn(5, size=(2, 2)), "IT")
+    for words in ("The limit of the store is 34.7 KiB: name fewer layers (the largest is 'layer00')",
+                  "raise NEUROLEDGER_ACTIVATIONS_LIMIT, for example to `69.4 KiB`"):  # fmt: skip
+        assert words in str(caught.value)
+    assert counting.shown == 0
+    model_of(counting, DiskStore(tmp_path, limit=35_520)).record(drawn(5, size=(2, 2)), "IT")
+    assert counting.shown == 5
+
+
+def test_durations_change_their_unit_at_a_minute_and_a_half_and_an_hour_and_a_half() -> None:
+    given = [time_in_words(seconds) for seconds in (0.99, 1, 89.4, 90, 5394, 5400)]
+    assert given == ["less than 1 s", "1 s", "89 s", "1.5 min", "89.9 min", "1.5 h"]
+
+
+@pytest.mark.parametrize("limit", [0, 10**9])
+def test_joined_layers_have_the_wider_type(
+    limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(present, "JOIN_IN_MEMORY", limit)
+    first, second = np.ones((3, 2), np.float32), np.full((3, 1), 0.1, np.float64)
+    joined = DiskStore(tmp_path).join([first, second])
+    assert joined.dtype == np.float64 and joined.tolist() == [[1.0, 1.0, 0.1]] * 3
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix == ".tmp"]
+
+
+def test_the_eight_latest_joined_regions_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(present, "JOIN_IN_MEMORY", 0)
+    store = DiskStore(tmp_path)
+    joins: list[int] = []
+    on_disk = store._join_on_disk
+    monkeypatch.setattr(store, "_join_on_disk", lambda *given: joins.append(1) or on_disk(*given))
+    regions = []
+    for number in range(9):
+        np.save(tmp_path / f"{number}.npy", np.full((2, 2), float(number)))
+        regions.append([np.load(tmp_path / f"{number}.npy", mmap_mode="r")])
+    for region in regions[:8]:
+        store.join(region)
+    store.join(regions[0])
+    assert len(joins) == 8
+    store.join(regions[8])  # takes the place of the second, which was not used since
+    assert store.join(regions[0]).tolist() == [[0.0, 0.0]] * 2 and len(joins) == 9
+    assert store.join(regions[1]).tolist() == [[1.0, 1.0]] * 2 and len(joins) == 10
