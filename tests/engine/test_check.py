@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from neuroledger.engine.check import check
+from neuroledger.engine import check as module
+from neuroledger.engine.check import check, schema_texts, write_schemas
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import record_path
 from neuroledger.errors import Finding, RequestError
@@ -199,3 +200,80 @@ def test_an_unreadable_record_is_reported_at_its_control(lab: Lab) -> None:
     (item,) = found(lab)
     assert (item.code, item.where) == ("record.unreadable", f"specs/benchmarks/{RIDGE}.yaml")
     assert "noise.json is not a record" in item.what
+
+
+def test_the_schemas_of_the_repository_are_those_of_its_components(repository: Path) -> None:
+    texts = schema_texts(plugins=False)
+    folder = repository / "specs" / "schema"
+    assert texts == {path.name: path.read_text() for path in folder.glob("*.json")}
+
+
+def test_a_schema_offers_every_component_with_its_parameters_and_first_line(repository: Path) -> None:
+    texts = {name: json.loads(text) for name, text in schema_texts(plugins=False).items()}
+    assert set(texts) == {
+        f"{kind}.json" for kind in ("dataset", "metric", "ceiling", "benchmark", "model", "suite")
+    }
+    metric = texts["metric.json"]
+    assert metric["title"] == "NeuroLedger metric" and "2020-12" in metric["$schema"]
+    compare = metric["properties"]["compare"]
+    assert compare["description"] == "A registered metric and its parameters"
+    options = {option["title"]: option for option in compare["oneOf"]}
+    regression = options["regression"]
+    assert regression["properties"]["name"] == {"const": "regression", "type": "string"}
+    assert {"estimator", "correlation", "time", "reverse"} < set(regression["properties"])
+    assert regression["required"][0] == "name" and regression["additionalProperties"] is False
+    assert regression["description"] and "\n" not in regression["description"]
+    builder = texts["model.json"]["properties"]["builder"]
+    assert builder["anyOf"][1] == {"type": "null"} and "small_cnn" in {
+        x["title"] for x in builder["anyOf"][0]["oneOf"]
+    }
+    for schema in texts.values():
+        for pointer in re.findall(r'"\$ref": "#/\$defs/([^"]+)"', json.dumps(schema)):
+            assert pointer in schema["$defs"], "every reference has a definition"
+
+
+def test_schemas_are_written_and_reported_only_where_they_differ(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {"metric.json": "{}\n", "model.json": "[]\n"}
+    asked: list[bool] = []
+    monkeypatch.setattr(module, "schema_texts", lambda *, plugins: asked.append(plugins) or texts)
+    assert found(lab) == [] and asked == [], "a repository may have no schemas"
+    folder = lab.root / "specs" / "schema"
+    folder.mkdir()
+    stale = [item for item in found(lab) if item.code == "spec.schema-stale"]
+    assert [(item.where, item.severity) for item in stale] == [
+        ("specs/schema/metric.json", "warning"), ("specs/schema/model.json", "warning"),
+    ]  # fmt: skip
+    assert stale[0].fix == "run `neuroledger check --write-schemas`" and asked == [True]
+    assert write_schemas(lab.root) == [folder / "metric.json", folder / "model.json"]
+    assert write_schemas(lab.root) == [] and found(lab) == []
+    (folder / "model.json").write_text("{}")
+    assert write_schemas(lab.root) == [folder / "model.json"]
+    monkeypatch.setattr(module, "is_checkout", lambda root: True)
+    (folder / "model.json").unlink()
+    asked.clear()
+    [item] = [item for item in found(lab) if item.code == "spec.schema-stale"]
+    assert (item.where, item.severity, asked) == ("specs/schema/model.json", "error", [False])
+
+
+def test_packages_that_cannot_be_imported_are_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.registry, "broken", lambda: {"their-package": "it cannot be imported"})
+    assert found(lab) == [Finding("machine.plugin", "error", "their-package", "it cannot be imported")]
+    assert found(lab, lab.root / "specs" / "models") == [], "only the requested files are checked"
+
+
+def test_a_copy_of_a_shipped_definition_is_a_warning(lab: Lab, repository: Path) -> None:
+    path = lab.root / "specs" / "metrics" / "ridge.yaml"
+    path.parent.mkdir()
+    shutil.copy(repository / "specs" / "metrics" / "ridge.yaml", path)
+    [item] = [item for item in found(lab) if item.code == "spec.copy"]
+    assert (item.severity, item.where) == ("warning", "specs/metrics/ridge.yaml")
+    assert item.what == "this file is a copy of neuroledger:metrics/ridge.yaml, which every repository knows"
+    assert item.fix == "remove it, or give it another id if it should differ"
+
+
+def test_a_compat_mode_is_applied_only_to_metrics_and_ceilings_that_have_it(lab: Lab) -> None:
+    metrics = ["pls", "auroc"]
+    lab.benchmark(compat="brainscore", metric=None, metrics=metrics, ceiling=None, normalise="none")
+    assert found(lab) == []
