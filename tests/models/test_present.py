@@ -325,3 +325,19 @@ def test_the_eight_latest_joined_regions_are_cached(tmp_path: Path, monkeypatch:
     store.join(regions[8])  # takes the place of the second, which was not used since
     assert store.join(regions[0]).tolist() == [[0.0, 0.0]] * 2 and len(joins) == 9
     assert store.join(regions[1]).tolist() == [[1.0, 1.0]] * 2 and len(joins) == 10
+
+
+def test_layers_up_to_the_limit_are_joined_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DiskStore(tmp_path)
+    joins: list[int] = []
+    monkeypatch.setattr(store, "_join_on_disk", lambda arrays, *_: joins.append(1))
+    halves = [np.ones((4, 3), np.float32), np.ones((4, 3), np.float32)]  # 96 bytes
+    for limit, expected in ((96, 0), (95, 1)):
+        monkeypatch.setattr(present, "JOIN_IN_MEMORY", limit)
+        store.join(halves)
+        assert len(joins) == expected
+
+
+def test_a_repository_has_its_store_of_activations(tmp_path: Path) -> None:
+    store = present.open_store(tmp_path)
+    assert isinstance(store, DiskStore) and store.files.folder == kept_in.store_folder(tmp_path)

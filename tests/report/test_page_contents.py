@@ -1,0 +1,117 @@
+"""The data and the words of pages: packed boards, short names, references, sizes, and components in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from neuroledger.report.board import Cell, Column, Leaderboard, Row
+from neuroledger.report.pages import axis, packed
+from neuroledger.report.site import _bytes, _command, _counted, _json, _plain, _prose, _record_text
+from neuroledger.spec.suites import Group
+from tests.report.ledger import record
+
+
+def column(id: str, **fields: Any) -> Column:
+    given: dict[str, Any] = {
+        "id": id, "title": f"Benchmark {id}", "parent": "V4", "dataset": "lab", "weight": 1.0, "scale": "correlation",
+        "unit": None, "direction": "higher", "normalise": "ceiling", "counts": True, "simulated": False,
+        "private": False, "unavailable": "", "floor": 0.0123456, "ceiling": None,
+    }  # fmt: skip
+    return Column(**given | fields)
+
+
+def board(*columns: Column, rows: tuple[Row, ...] = ()) -> Leaderboard:
+    groups = (Group("V4", "neural", {each.id: 1 / len(columns) for each in columns}),)
+    return Leaderboard("lab", 3, "The lab", columns, groups, rows)
+
+
+def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
+    cells = (
+        Cell("scored", 0.1234567, 0.1, None, top=True, signed="ada"), Cell("failed", reason="broken"),
+        Cell("missing", reason="not run yet"), Cell("partial", 0.5, reason="broken"), Cell("stale", reason="old"),
+        Cell("edited", reason="old"), Cell("unavailable", reason="gone"),
+    )  # fmt: skip
+    columns = tuple(column(f"lab.V4-m{i}") for i in range(len(cells)))
+    mean, none = Cell("scored", 0.7, 0.65, 0.75), Cell("partial", reason="without lab.V4-m1")
+    rows = (
+        Row("ant", "The ant", "model", False, cells, (mean,), mean, (1, 2)),
+        Row("noise", "Noise", "negative", False, cells[:1] * 7, (none,), none, None),
+    )
+    plain = packed(board(*columns, rows=rows), [("models", "1")])
+    assert plain["rows"][0] == {
+        "model": "ant", "title": "The ant", "role": "model", "place": "1–2", "score": [0.7, 0.65, 0.75], "why": "",
+        "groups": [[0.7, 0.65, 0.75]],
+        "cells": [[0.12346, 0.1, None, 1, "ada"], "f0", "m1", "p0", "s2", "e2", "u3"],
+    }  # fmt: skip
+    assert plain["texts"] == ["broken", "not run yet", "old", "gone"]
+    assert (plain["rows"][1]["score"], plain["rows"][1]["why"]) == (None, "without lab.V4-m1")
+    assert plain["rows"][1]["groups"] == [None] and plain["rows"][1]["role"] == "negative"
+    assert (plain["suite"], plain["version"], plain["title"]) == ("lab", 3, "The lab")
+    assert plain["numbers"] == [("models", "1")]
+    assert plain["groups"] == [{"name": "V4", "part": "neural", "size": 7}]
+    first = plain["columns"][0]
+    assert (first["id"], first["parent"], first["dataset"], first["counts"]) == (
+        "lab.V4-m0",
+        "V4",
+        "lab",
+        True,
+    )
+    assert (first["floor"], first["ceiling"], first["direction"]) == (0.012346, None, "higher")
+
+
+def test_equal_short_names_are_extended_until_they_differ() -> None:
+    columns = [
+        column("Lab.one.V4-ridge", dataset="Lab.one"), column("Lab.two.V4-ridge", dataset="Lab.two"),
+        column("other.IT-pls", dataset="other"),
+    ]  # fmt: skip
+    names = [each["short"] for each in packed(board(*columns), [])["columns"]]
+    assert names == ["one.V4-ridge", "two.V4-ridge", "IT-pls"]
+
+
+def test_an_axis_ends_at_one_only_if_all_scales_do() -> None:
+    cells = [Cell("scored", 0.2, 0.1, 0.3)]
+    assert axis(cells, [column("a")]).high == pytest.approx(1.02)
+    assert axis(cells, [column("a"), column("b", counts=False)]).high == pytest.approx(0.306)
+    assert axis(cells, [column("a", floor=-0.5, counts=False)]).low == pytest.approx(-0.516)
+
+
+def test_sizes_change_their_unit_at_a_thousand() -> None:
+    assert [_bytes(size) for size in (0, 999, 1000, 1_234_000, 5e9, 2e12, 2e15)] == [
+        "0 bytes", "999 bytes", "1 kB", "1.23 MB", "5 GB", "2 TB", "2e+03 TB",
+    ]  # fmt: skip
+
+
+def test_counts_are_plural_except_of_one() -> None:
+    assert [_counted("neuroid", n) for n in (1, 2, 12345)] == ["1 neuroid", "2 neuroids", "12,345 neuroids"]
+    assert [_counted(name, 3) for name in ("stimuli", "classes")] == ["3 stimuli", "3 classes"]
+    assert _counted("trial", 2.5) == "trial 2.5"
+
+
+def test_a_component_is_one_line() -> None:
+    assert (
+        _plain({"name": "ridge", "folds": 5, "seed": None, "list": [0.5, "x"]})
+        == "ridge (folds: 5, list: [0.5, x])"
+    )
+    assert _plain({"name": "ridge", "seed": None}) == "ridge" and _plain({"a": 1.0, "b": {}}) == "a: 1, b: "
+    assert _plain("text") == "text" and _plain(1e-7) == "1e-07"
+
+
+def test_data_in_a_page_cannot_end_its_element() -> None:
+    value = {"a": "</script><!-- & é", "b": [1, None]}
+    text = str(_json(value))
+    assert not set("<>&") & set(text) and json.loads(text) == value and ": " not in text
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        _json(float("nan"))
+    assert str(_prose("run `a <b>` & `c`")) == "run <code>a &lt;b&gt;</code> &amp; <code>c</code>"
+
+
+def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
+    given = record("ant", "lab.V4-ridge", 0.5, request={"seed": 7})
+    assert _command(given) == "neuroledger score ant lab.V4-ridge --seed 7"
+    assert _command(given.model_copy(update={"request": {}})) == "neuroledger score ant lab.V4-ridge --seed 0"
+    plain = json.loads(_record_text(given))
+    assert list(plain) == ["environment", "error", "inputs", "record", "request", "status"]
+    assert plain["request"] == {"seed": 7} and plain["inputs"]["model"] == {"id": "ant"}
