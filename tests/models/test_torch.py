@@ -660,3 +660,22 @@ def test_a_batch_prepared_ahead_is_not_prepared_again(monkeypatch: pytest.Monkey
     other = drawn(2, size=(2, 2), seed=5)
     inputs.ahead(other, batches[0])
     assert torch.equal(inputs(stimuli, batches[0]), first), "another set with the same ids"
+
+
+def test_the_identity_of_a_module_of_a_spec_lists_what_determines_its_answers() -> None:
+    identity = torch_module(**LINEAR).identity
+    assert isinstance(identity, dict)
+    packages = identity.pop("packages")
+    assert set(packages) == {"torch"} and packages["torch"] == torch.__version__
+    assert identity == {
+        "builder": "torch", "version": 1, "module": "torch.nn:Linear", "arguments": LINEAR["arguments"],
+        "weights": {"seed": 0}, "preprocessing": Preprocessing().model_dump(mode="json"), "device": "cpu",
+        "stochastic": None, "microsaccades": None, "times": None,
+    }  # fmt: skip
+    drawn_again = torch_module(
+        **LINEAR, seed=4, stochastic=True, microsaccades=True, visual_degrees=8.0, times=((0.0, 10.0),)
+    ).identity
+    assert isinstance(drawn_again, dict)
+    changed = {name: value for name, value in drawn_again.items() if value != identity.get(name)}
+    del changed["packages"]
+    assert changed == {"weights": {"seed": 4}, "stochastic": 4, "microsaccades": 8.0, "times": [[0.0, 10.0]]}

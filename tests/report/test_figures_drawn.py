@@ -391,6 +391,7 @@ def test_a_benchmark_on_which_all_models_are_equal_agrees_with_none(lab: Lab) ->
     assert len(ax.texts) == 5 and size(ax) == [5.05, 4.1]  # blank where there is no order to compare
     (image,) = ax.images
     assert (image.get_cmap().name, image.get_clim()) == ("PuOr_r", (-1, 1))
+    assert not any(spine.get_visible() for spine in ax.spines.values())
     assert {(label.get_rotation(), label.get_ha()) for label in ax.get_xticklabels()} == {(40.0, "right")}
     assert {text.get_fontsize() for text in ax.texts} == {8.0}
 
@@ -400,4 +401,5 @@ def test_an_empty_board_has_an_empty_figure_of_one_row(lab: Lab, board: Leaderbo
     assert plots.bars(RIDGE, empty).data == {}  # type: ignore[attr-defined]
     assert size(plots.bars(RIDGE, empty)) == [7.0, 1.54]
     controlled: Any = plots.controls(RIDGE, board)
+    assert {line.get_color() for line in controlled.lines if line.get_label() == "floor"} == {SOFT}
     assert {text.get_text() for text in controlled.get_legend().get_texts()} == {"ceiling", "floor"}
