@@ -220,3 +220,19 @@ def test_an_error_while_a_model_is_scored_is_the_reason(shelf: Lab, monkeypatch:
     model: Any = SimpleNamespace(id="")
     created = compare(model, "bee", benchmark="lab.V4-ridge", catalog=shelf.open())
     assert created.a == "A" and created.differences[0].reason == "the target is constant"
+
+
+def test_an_undefined_score_in_a_record_is_not_compared(shelf: Lab) -> None:
+    content = record("bee", "lab.V4-ridge", 0.25, half=None)
+    headline: Any = (content.score or {}) | {"value": None}
+    keep(shelf.open(), content.model_copy(update={"score": headline, "scores": {"ridge": headline}}))
+    [item] = compare("ant", "bee", benchmark="lab.V4-ridge", catalog=shelf.open()).differences
+    assert item.value is None
+    assert item.reason == "the score of bee on lab.V4-ridge is undefined and cannot be compared"
+
+
+def test_benchmarks_that_no_suite_lists_can_be_compared(shelf: Lab) -> None:
+    shelf.spec("suites", "lab", benchmarks=["lab.V4-ridge"])
+    shelf.dataset(files={name: pin | {"dvc": True, "url": None} for name, pin in shelf.pins().items()})
+    created = compare("ant", "bee", suite="unlisted", catalog=shelf.open())
+    assert [(item.benchmark, item.value) for item in created.differences] == [("lab.V4-pls", 0.5)]
