@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
+from neuroledger.data.pin.yaml_edit import (
+    inline,
+    with_entries,
+    with_field,
+    without,
+    without_recordings,
+    write_lists,
+)
 from neuroledger.spec.document import parse
+from neuroledger.spec.kinds import DatasetSpec
 
 TEXT = """\
 # about this set
@@ -138,6 +148,16 @@ def test_rows_that_are_there_already_keep_their_lines_wherever_they_stand(
     assert found == TEXT.replace(old, new, 1)
 
 
+def test_the_dashes_of_a_list_may_be_below_its_name() -> None:
+    text = "reader:\n  recordings:\n  - {file: a}  # noisy\n  - file: b\n    run: 2\n  window: 1\n"
+    rows = {"0": {"file": "a"}, "1": {"file": "c"}}
+    assert with_entries(text, ("reader", "recordings"), rows) == text.replace(
+        "  - file: b\n    run: 2\n", "  - {file: c}\n"
+    )
+    rows = {"0": {"file": "b", "run": 2}}
+    assert with_entries(text, ("reader", "recordings"), rows) == text.replace("  - {file: a}  # noisy\n", "")
+
+
 def test_new_entries_get_their_own_block() -> None:
     assert with_entries("id: x\nreader: {}\n", ("files",), {"a": A}, before="reader") == (
         "id: x\nfiles:\n  a: {size: 1}\nreader: {}\n"
@@ -164,3 +184,56 @@ def test_a_field_is_removed_with_all_of_its_lines() -> None:
         assert without(TEXT, name) == TEXT.replace(gone, "", 1)
     assert without(TEXT, "version") == TEXT
     assert without("ids: 1\nid : 2\n", "id") == "ids: 1\n"
+
+
+def test_recordings_are_removed_from_the_reader_alone() -> None:
+    gone = TEXT[TEXT.index("  recordings:") : TEXT.index("  window:")]
+    assert without_recordings(TEXT) == TEXT.replace(gone, "")
+    flat = "reader:\n  name: a\n  recordings:\n  - {file: a}\n\n  - file: b\n    run: 2\n  size: 1\n"
+    assert without_recordings(flat) == "reader:\n  name: a\n  size: 1\n"
+    other = "protocol:\n  recordings: 3\nreader:\n  recordings: [a]\n"
+    assert without_recordings(other) == "protocol:\n  recordings: 3\nreader:\n"
+    for text in ("id: x\n", "reader: {name: a}\n", "reader: a\n", "reader:\n  name: a\n"):
+        assert without_recordings(text) == text
+    on_one_line = "id: x\nreader: {name: a, recordings: [{file: a}]}\n"
+    assert without_recordings(on_one_line) == "id: x\nreader:\n  name: a\n  recordings: []\n"
+
+
+def spec(**lists: Any) -> Any:
+    fields = {"id": "x", "version": 1, "title": "A set", "license": "CC0-1.0", "reader": {"name": "netcdf"}}
+    return DatasetSpec.model_validate({**fields, "unavailable": "a test", "lists": lists})
+
+
+def pins(count: int) -> dict[str, dict[str, Any]]:
+    return {f"{i:03d}.nc": {"size": i, "sha256": f"{i:064x}"} for i in range(count)}
+
+
+SHORT = "id: x\nreader:\n  name: a\n"
+
+
+def test_up_to_four_hundred_pins_are_written_into_the_spec_and_more_into_a_table() -> None:
+    text, tables = write_lists(SHORT, spec(), pins(400), None)
+    assert data(text) == {"id": "x", "files": pins(400), "reader": {"name": "a"}} and tables == {}
+    text, tables = write_lists(text, spec(), pins(401), None)
+    (content,) = tables.values()
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    assert list(tables) == ["x.files.jsonl"]
+    assert data(text) == {
+        "id": "x",
+        "lists": {"files": {"table": "x.files.jsonl", "sha256": digest, "rows": 401}},
+        "reader": {"name": "a"},
+    }
+    assert json.loads(content.splitlines()[-1])["sha256"] == f"{400:064x}"
+
+
+def test_recordings_go_where_the_pins_go_and_a_list_in_a_table_stays_there() -> None:
+    rows = [{"file": "a", "subject": "1"}]
+    text, tables = write_lists(SHORT, spec(), pins(1), rows)
+    assert data(text)["reader"] == {"name": "a", "recordings": rows} and tables == {}
+    assert data(write_lists(text, spec(), pins(1), None).text)["reader"]["recordings"] == rows
+    declared = {"table": "own.jsonl", "sha256": "0" * 64, "rows": 7}
+    text, tables = write_lists(text, spec(**{"reader.recordings": declared}), pins(1), rows)
+    assert "recordings" not in data(text)["reader"] and list(tables) == ["own.jsonl"]
+    assert data(text)["lists"]["reader.recordings"]["rows"] == 1 and list(data(text)["files"]) == ["000.nc"]
+    many = [{"file": str(i)} for i in range(401)]
+    assert list(write_lists(SHORT, spec(), pins(1), many).tables) == ["x.recordings.jsonl"]

@@ -232,3 +232,25 @@ def test_every_decorator_keeps_what_is_declared_and_knows_only_channels() -> Non
         registry.paradigm("p2", version=1, shows={"smells"}, asks=set(), itself=False, permuted=None)
     with pytest.raises(RequestError, match=r"builder 'b2'"):
         registry.builder("b2", version=1, takes={"images"}, gives={"smells"})
+
+
+def test_declarations_have_defaults_and_names_and_versions_are_kept() -> None:
+    def called(*_: Any, window: tuple[int, int] = (0, 1), **__: Any) -> None: ...
+
+    registry.metric("m2", version=3)(called)
+    registry.ceiling("c2", version=4)(called)
+    registry.builder("b3", version=5, takes={"images"}, gives={"decisions"})(called)
+    registry.reader("r2", version=6)(called)
+    metric, ceiling = registry.get("metric", "m2"), registry.get("ceiling", "c2")
+    assert (metric.version, metric.input, metric.timed, metric.trials) == (3, "assemblies", False, False)
+    assert (metric.resampled_by, metric.together) == ((), None)
+    assert (ceiling.version, ceiling.input, ceiling.resampled_by) == (4, "assemblies", ())
+    builder, reader = registry.get("builder", "b3"), registry.get("reader", "r2")
+    assert (builder.name, builder.version, builder.outputs) == ("b3", 5, {"decisions"})
+    assert (reader.version, reader.prepares, reader.reads, reader.pins) == (6, False, None, None)
+    assert metric.canonical({"window": (2, 3)}) == {"window": [2, 3]}, "plain data, as in JSON"
+    registry.paradigm("p3", version=7, shows={"stimuli"}, asks=lambda _: {"smells"}, itself=False,
+                      permuted=None)(called)  # fmt: skip
+    assert registry.get("paradigm", "p3").version == 7
+    with pytest.raises(RequestError, match="paradigm 'p3'"):
+        registry.get("paradigm", "p3").interface({})

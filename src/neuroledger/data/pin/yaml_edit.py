@@ -70,13 +70,15 @@ def with_entries(text: str, path: Sequence[str], entries: Mapping[str, Any], *, 
         extent = _extent(lines, name) if name in data else None
     else:
         outer, name = path
-        indent = "    "
         lines = _expanded(text, outer, data[outer])
-        old = [("", value) for value in data[outer].get(name) or []]
-        new = {key: (f"{indent}- {inline(value)}", value) for key, value in entries.items()}
         start, stop = _extent(lines, outer)
         extent = _inner_extent(lines, f"  {name}", start + 1, stop)
-    head = " " * (len(indent) - 2) + f"{name}:"
+        # The dashes of a list may be below the name of its field, as PyYAML writes them.
+        flat = extent is not None and any(line.startswith("  - ") for line in lines[slice(*extent)])
+        indent = "  " if flat else "    "
+        old = [("", value) for value in data[outer].get(name) or []]
+        new = {key: (f"{indent}- {inline(value)}", value) for key, value in entries.items()}
+    head = f"{name}:" if len(path) == 1 else f"  {name}:"
     if extent is None:
         block = [head, *(line for line, _ in new.values())]
         if len(path) == 1:
@@ -229,8 +231,13 @@ def write_lists(
 
 def without_recordings(text: str) -> str:
     """`text` without the recordings of its reader; a reader on one line gets an empty list."""
-    shorter = re.sub(r"^  recordings:.*\n(?:    .*\n)*", "", text, count=1, flags=re.MULTILINE)
     reader = parse(text, "spec").data.get("reader")
-    if shorter == text and isinstance(reader, Mapping) and reader.get("recordings"):
+    if not isinstance(reader, Mapping) or "recordings" not in reader:
+        return text
+    lines = text.splitlines()
+    start, stop = _extent(lines, "reader")
+    extent = _inner_extent(lines, "  recordings", start + 1, stop)
+    if extent is None:
         return with_field(text, ("reader", "recordings"), [])
-    return shorter
+    first, last = extent
+    return "\n".join([*lines[:first], *lines[last:]]) + "\n"
