@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from PIL import Image
 
 from neuroledger.data.gate import gx_tables as facts
 from neuroledger.data.stimuli import StimulusSet
@@ -169,3 +172,30 @@ def test_presentations_are_counted_by_stimulus_and_rows_selected_by_one_or_sever
     assert facts.select(whole, {}).title == "stimulus table" and len(facts.select(whole, {}).rows) == 4
     with pytest.raises(KeyError):
         facts.select(whole, {"colour": 1})
+
+
+def test_facts_about_a_file_are_its_size_its_hash_and_its_image() -> None:
+    content = image(0)
+    facts_of_bytes = {"@bytes": len(content), "@sha256": hashlib.sha256(content).hexdigest()}
+    assert facts._file_facts("s", content, False) == facts_of_bytes
+    decoded = facts._file_facts("s", content, True)
+    with Image.open(io.BytesIO(content)) as opened:
+        size, mode = f"{opened.size[0]} x {opened.size[1]}", opened.mode
+    assert decoded == facts_of_bytes | {"@image": "decodes", "@mode": mode, "@size": size}
+    missing = facts._file_facts("s", b"", True)
+    assert missing == {
+        "@bytes": 0, "@sha256": "(nothing)", "@image": "image of 's' is an empty file: fetch it again",
+        "@mode": "unreadable", "@size": "unreadable",
+    }  # fmt: skip
+
+
+def test_a_damaged_file_has_no_content_and_the_files_after_it_are_read() -> None:
+    class Damaged(StimulusSet):
+        def read(self, ids: Any = None) -> Any:
+            for id in ids:
+                if id == "b":
+                    raise DataError("damaged")
+                yield id.encode()
+
+    stimuli = Damaged("s", pd.DataFrame({"stimulus_id": list("abcd")}))
+    assert list(facts._contents(stimuli)) == [("a", b"a"), ("b", b""), ("c", b"c"), ("d", b"d")]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from neuroledger.data.gate.validate import validate
+from neuroledger.data.gate import validate as gate
+from neuroledger.data.gate.validate import refused_here, validate
 from neuroledger.data.gate.validation import (
     Contents,
     is_valid,
@@ -17,6 +18,7 @@ from neuroledger.data.gate.validation import (
     refusal,
     report_path,
     seal,
+    seen_here,
     write_report,
 )
 from neuroledger.errors import DataError
@@ -103,3 +105,30 @@ def test_contents_are_written_with_a_hash_only_where_there_is_one() -> None:
     bare = Contents(dims=("presentation",), shape=(3,))
     assert bare.model_dump() == {"dims": ("presentation",), "shape": (3,), "dtype": "", "columns": ()}
     assert bare.model_copy(update={"sha256": "f"}).model_dump()["sha256"] == "f"
+
+
+def test_a_report_of_another_machine_is_made_again_before_data_are_scored(tiny: Tiny) -> None:
+    catalog = tiny.pin()
+    refused = refused_here(catalog, "tiny")
+    assert refused is not None and refused.code == "data.not-validated"
+    report = validate(catalog, "tiny")
+    path = report_path(catalog.root, "tiny")
+    mark = catalog.root / ".cache" / "validated" / "tiny.json"
+    assert seen_here(catalog, report) and refused_here(catalog, "tiny") is None
+    mark.unlink()
+    path.write_bytes(path.read_bytes())
+    assert not seen_here(catalog, report) and refused_here(catalog, "tiny") is None
+    assert mark.is_file(), "it was validated here"
+    mark.unlink()
+    (tiny.data / "responses.nc").write_bytes(b"other")
+    refused = refused_here(catalog, "tiny")
+    assert refused is not None and refused.code == "data.invalid"
+
+
+def test_a_report_that_this_machine_made_is_not_made_again(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = tiny.pin()
+    validate(catalog, "tiny")
+    monkeypatch.setattr(gate, "validate", lambda *_: pytest.fail("it was validated again"))
+    assert refused_here(catalog, "tiny") is None
