@@ -87,7 +87,7 @@ PROBLEMS: dict[str, tuple[Callable[[Lab], object], str, str, str]] = {
     ),
     "scales": (
         lambda lab: lab.benchmark(metric="auroc"), "spec.normalisation", "ceiling: ",
-        "· choose a ceiling on a matching scale, or `normalise: none`",
+        "by a ceiling of scale 'reliability' · choose a ceiling on a matching scale, or `normalise: none`",
     ),
     "an address": (
         lambda lab: lab.dataset(description="See http://user:secret@example.org/x."), "spec.address", "description: ", "",
