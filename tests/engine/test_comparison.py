@@ -236,3 +236,23 @@ def test_benchmarks_that_no_suite_lists_can_be_compared(shelf: Lab) -> None:
     shelf.dataset(files={name: pin | {"dvc": True, "url": None} for name, pin in shelf.pins().items()})
     created = compare("ant", "bee", suite="unlisted", catalog=shelf.open())
     assert [(item.benchmark, item.value) for item in created.differences] == [("lab.V4-pls", 0.5)]
+
+
+def test_a_score_is_compared_with_the_score_of_its_benchmark_among_several() -> None:
+    several = {"x": Score(0.25), "y": Score(0.125)}
+    created = compare(Score(0.75, id="y"), several)
+    assert [(item.benchmark, item.value) for item in created.differences] == [("y", 0.625)]
+    with pytest.raises(RequestError, match=r"^the scores share no benchmark: A has z, B has x, y$"):
+        compare(Score(0.75, id="z"), several)
+
+
+@pytest.mark.parametrize(("family", "families"), [("suite", ["", ""]), ("parent", ["V4", "V4"])])
+def test_p_is_corrected_within_the_families_that_the_suite_declares(
+    shelf: Lab, monkeypatch: pytest.MonkeyPatch, family: str, families: list[str]
+) -> None:
+    asked: list[Any] = []
+    corrected = module.corrected
+    monkeypatch.setattr(module, "corrected", lambda found, by: asked.append(list(by)) or corrected(found, by))
+    shelf.spec("suites", "lab", benchmarks=["lab.V4-ridge", "lab.V4-pls"], family=family)
+    compare("ant", "bee", catalog=shelf.open())
+    assert asked == [families]
