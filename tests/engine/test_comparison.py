@@ -197,9 +197,7 @@ def test_scores_in_which_lower_is_better_or_without_a_common_scale_have_no_part_
     for fields in ({"direction": "lower"}, {"scale": "bits"}):
         scores = {"lab.V4-ridge": Score(0.5, scale="correlation"), "lab.V4-pls": Score(9.0, **fields)}
         other = {"lab.V4-ridge": Score(0.25, scale="correlation"), "lab.V4-pls": Score(1.0, **fields)}
-        assert compare(scores, other).overall.value == pytest.approx((0.25 + 8) / 2), (
-            "without a suite, all count"
-        )
+        assert compare(scores, other).overall.value == 0.25, "the same rule without a suite"
         for benchmark in scores:
             for model, plain in (("ant", scores), ("bee", other)):
                 content = record(model, benchmark, 0.5, half=None)
@@ -210,6 +208,15 @@ def test_scores_in_which_lower_is_better_or_without_a_common_scale_have_no_part_
                 keep(shelf.open(), content)
         created = compare("ant", "bee", catalog=shelf.open())
         assert [item.value for item in created.differences] == [0.25, 8.0] and created.overall.value == 0.25
+
+
+def test_the_mean_of_scores_in_memory_leaves_out_what_cannot_be_averaged() -> None:
+    first = {"r": Score(0.5), "ms": Score(20.0, scale="seconds", direction="lower")}
+    second = {"r": Score(0.4), "ms": Score(10.0, scale="seconds", direction="lower")}
+    overall = compare(first, second).overall
+    assert (overall.a, overall.b, overall.value) == (0.5, 0.4, pytest.approx(0.1))
+    alone = compare(first["ms"], second["ms"]).overall
+    assert (alone.a, alone.b) == (20.0, 10.0)
 
 
 def test_an_error_while_a_model_is_scored_is_the_reason(shelf: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

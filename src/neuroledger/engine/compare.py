@@ -96,7 +96,7 @@ def compare(
     usable = {
         item.id: item.weight
         for item, (_, pair) in zip(items, results, strict=True)
-        if pair is not None and all(s.direction == "higher" and s.scale in COMMENSURABLE for s in pair)
+        if pair is not None and _can_be_averaged(pair)
     }
     shares = weights_of(usable, {id: catalog.benchmark(id).parent for id in usable}, chosen.hierarchy)
     pairs = [
@@ -126,8 +126,15 @@ def _of_scores(
         ids = f"A has {', '.join(first)}, B has {', '.join(second)}"
         raise RequestError(f"the scores share no benchmark: {ids}")
     differences = corrected([difference(name, first[name], second[name]) for name in shared])
-    pairs = [((first[name], second[name]), 1 / len(shared)) for name in shared]
-    return Comparison(name_a, name_b, "", 0, differences, _overall(pairs))
+    pairs = [(first[name], second[name]) for name in shared]
+    averaged = pairs if len(pairs) == 1 else [pair for pair in pairs if _can_be_averaged(pair)]
+    weighted = [(pair, 1 / len(averaged)) for pair in averaged]
+    return Comparison(name_a, name_b, "", 0, differences, _overall(weighted))
+
+
+def _can_be_averaged(pair: Sequence[Score]) -> bool:
+    """Whether a mean over benchmarks may contain these scores."""
+    return all(score.direction == "higher" and score.scale in COMMENSURABLE for score in pair)
 
 
 def _suite(catalog: Catalog, suite: str | None, benchmark: str | None, a: Subject, b: Subject) -> SuiteSpec:
