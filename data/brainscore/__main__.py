@@ -1,7 +1,7 @@
 """Write the specs of Brain-Score's benchmarks and data sets: ``python -m data.brainscore [--root FOLDER]``.
 
-Facts are those of its registry, in the tables beside this file; the rule of each family is in ``vision`` and
-``language``. The same tables give the same bytes. Files that the tables no longer name are removed.
+The tables beside this file contain the content of its registry; ``vision`` and ``language`` contain the rule of each
+family. The same tables always give the same bytes. Generated files that the tables no longer name are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def flow(value: Any) -> str:
 
 
 def document(kind: str, spec: Mapping[str, Any]) -> str:
-    """A spec as the text of its file: one line for each field, one for each item of long lists."""
+    """A spec as the text of its file: one line per field, and one line per item of long lists."""
     lines = [f"# yaml-language-server: $schema=../schema/{kind}.json", MARK]
     for name, value in spec.items():
         if name in BLOCKS and isinstance(value, dict):
@@ -48,12 +48,14 @@ def specs() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def texts() -> dict[str, str]:
     """Every generated file by its path below the repository."""
-    found = {f"specs/{kind}s/{spec['id']}.yaml": document(kind, spec) for kind, _, spec in specs()}
-    return found | {pages.PATH: pages.page(*((name, list(one.specs())) for name, one in FAMILIES.items()))}
+    files = {f"specs/{kind}s/{spec['id']}.yaml": document(kind, spec) for kind, _, spec in specs()}
+    return files | {
+        pages.PATH: pages.page(*((name, list(family.specs())) for name, family in FAMILIES.items()))
+    }
 
 
 def write(root: Path) -> list[Path]:
-    """Write every file that differs, and remove generated ones that are no longer made; returns what changed."""
+    """Write every file that differs and remove generated files that are obsolete; return the paths that changed."""
     wanted, changed = texts(), []
     for name, text in wanted.items():
         path = root / name

@@ -1,4 +1,4 @@
-"""Brain-Score's language benchmarks in this repository's language."""
+"""Brain-Score's language benchmarks as specs of this repository."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ Spec = dict[str, Any]
 Row = Mapping[str, str]
 
 BUCKET = "https://brainscore-storage.s3.amazonaws.com/brainscore-language"
-# The suites as Brain-Score's package carries them, byte for byte; sizes and hashes are in suites.csv.
+# The suites that Brain-Score's package contains, byte for byte; sizes and hashes are in suites.csv.
 SUITES = (
     "https://raw.githubusercontent.com/brain-score/language/0e0bb4a2d8df5d3c30fe26ec4528f27a188e1cdc/"
     "brainscore_language/benchmarks/syntaxgym/suites/syntaxgym-2020"
 )
-ONE_NEUROID = "Refused: the data are the mean over a language network: one number for each sentence has no dissimilarities."
+ONE_NEUROID = "Refused: the data are means over a language network; one value per sentence gives no dissimilarity matrix."
 
-# SHA-1 of each assembly; what it is; what people read in one go; subjects' coordinate.
+# SHA-1 of each assembly; its title; its references; the coordinate of passages; the coordinate of subjects.
 RECORDED: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
     "Pereira2018.language": ("f8434b4022f5b2c862f0ff2854d5b3f5f2a7fb96",
-        "fMRI of people who read passages", ("pereira2018",), "passage_label", "subject"),
+        "fMRI of people reading passages", ("pereira2018",), "passage_label", "subject"),
     "Blank2014.fROI": ("af1e868821b897cb1684e4c8dcd33977121ef552",
-        "fMRI of people who hear natural stories", ("blank2014",), "story", "subject_id"),
+        "fMRI of people listening to natural stories", ("blank2014",), "story", "subject_id"),
     "Fedorenko2016.language": ("2966b6d78e972a72068aa6907377483f427e8d9a",
-        "Intracranial recordings of people who read sentences word by word",
+        "Intracranial recordings of people reading sentences word by word",
         ("fedorenko2016",), "sentence_id", "subject_UID"),
     "Tuckute2024.language": ("5c8fc7f3e24cc1af5f5296459377b638b6492641",
-        "fMRI of people who read varied sentences, mean over their language network",
+        "fMRI of people reading diverse sentences, averaged over the language network",
         ("tuckute2024",), "stimulus_id", "subject"),
     "Futrell2018": ("381ccc8038fbdb31235b5f3e1d350f359b5e287f",
-        "Reading times of people who read natural stories word by word", ("futrell2018",), "", "subject_id"),
+        "Reading times of people reading natural stories word by word", ("futrell2018",), "", "subject_id"),
 }  # fmt: skip
-# Suites that have been read: their specs state what was found in them.
+# Suites that are pinned; their specs state expectations of the content.
 READ = {"syntaxgym.subordination_src-src"}
 HIERARCHY: Mapping[str, str] = {
     "neural_language": "average_language",
@@ -52,8 +52,8 @@ def specs() -> Iterator[tuple[str, str, Spec]]:
     for key, row in rows.items():
         yield "benchmark", key, _benchmark(key, row)
     yield "suite", "brainscore.language", {
-        "id": "brainscore.language", "version": 1, "title": "Brain-Score, language: every benchmark of its registry",
-        "description": "Groups weigh alike: the score of a group is the mean of its parts, as on Brain-Score's board.",
+        "id": "brainscore.language", "version": 1, "title": "Brain-Score language: all benchmarks in its registry",
+        "description": "Groups weigh equally: a group's score is the mean of its members, as on Brain-Score's board.",
         "hierarchy": dict(HIERARCHY), "cite": ["schrimpf2021"], "benchmarks": list(rows),
     }  # fmt: skip
 
@@ -75,21 +75,21 @@ def _dataset(id: str) -> Spec:
         text = "word" if behaviour else "stimulus"
         reader: Spec = {"name": "brainio", "assembly": name, "texts": text}
         return spec | {
-            "title": f"{what}: {id} as Brain-Score packages it", "license": "LicenseRef-unknown",
-            "license_note": "Brain-Score's registry states none: ask the authors.", "access": "public",
+            "title": f"{what}: {id} (Brain-Score package)", "license": "LicenseRef-unknown",
+            "license_note": "Brain-Score's registry states no licence; ask the authors.", "access": "public",
             "species": "Homo sapiens", "modality": "behaviour" if behaviour else "fmri", "stimuli": "text",
             "cite": [*cite, "schrimpf2021"], "downloads": {name: stated},
             "reader": reader | ({"prepare": steps} if steps else {}), "unavailable": _not_here(id),
         }  # fmt: skip
     if id == "wikitext-2":
         return spec | {
-            "title": "WikiText-2, test part: articles of Wikipedia", "license": "CC-BY-SA-3.0", "stimuli": "text",
+            "title": "WikiText-2, test split: Wikipedia articles", "license": "CC-BY-SA-3.0", "stimuli": "text",
             "cite": ["merity2017"], "reader": {"name": "next_words"}, "unavailable": _by_hand(id, "wiki.test.raw"),
-            "access_steps": ["The file wiki.test.raw of WikiText-2 (raw), as its authors publish it."],
+            "access_steps": ["Obtain wiki.test.raw from WikiText-2 (raw) as published by its authors."],
         }  # fmt: skip
     suite = id.removeprefix("syntaxgym.")
     spec |= {
-        "title": f"SyntaxGym: the suite {suite}",
+        "title": f"SyntaxGym suite {suite}",
         "license": "MIT",
         "stimuli": "text",
         "cite": ["gauthier2020", "hu2020"],
@@ -114,11 +114,11 @@ def _dataset(id: str) -> Spec:
 
 
 def _not_here(id: str) -> str:
-    return f"Not here yet: `neuroledger import brainscore {id}` fetches its file and pins it."
+    return f"Not downloaded yet: `neuroledger import brainscore {id}` downloads and pins its file."
 
 
 def _by_hand(id: str, name: str) -> str:
-    return f"Not here yet: nobody states a checksum of {name}; `neuroledger pin {id} --from FOLDER` pins a download of it."
+    return f"Not downloaded yet: {name} has no published checksum; pin a download with `neuroledger pin {id} --from FOLDER`."
 
 
 def _benchmark(key: str, row: Row) -> Spec:
@@ -137,13 +137,13 @@ def _benchmark(key: str, row: Row) -> Spec:
         cite = ("gauthier2020", "hu2020")
     elif row["metric"] == "accuracy":
         content = {
-            "title": "Next word of articles of Wikipedia", "parent": parent, "dataset": dataset,
+            "title": "Next-word prediction in Wikipedia articles", "parent": parent, "dataset": dataset,
             "paradigm": {"name": "reading", "give": "next_word"}, "metric": "accuracy", "normalise": "none",
         }  # fmt: skip
         cite = ("merity2017",)
     elif row["metric"] == "pearsonr":
         content = {
-            "title": "Reading times of natural stories, predicted by surprisal", "parent": parent, "dataset": dataset,
+            "title": "Reading times in natural stories, predicted from surprisal", "parent": parent, "dataset": dataset,
             "paradigm": {"name": "reading", "give": "reading_times", "passage": "corpus", "average": "neuroid",
                          "score": {"word_within_sentence_id": {"above": 1}}, "ceiling_from": "all"},
             "metric": "reading_correlation", "ceiling": "reader_consistency",

@@ -1,4 +1,4 @@
-"""The page that lists every generated benchmark beside Brain-Score's registry, with its state."""
+"""The page that lists the benchmark of each key of Brain-Score's registry with its state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WITHOUT_JOB = ("refused",)
 
 
 def state(spec: dict[str, Any], dataset: dict[str, Any]) -> str:
-    """In a word: what a benchmark needs before it has a score."""
+    """What a benchmark needs before it can be scored, in a few words."""
     reason = spec.get("unavailable") or dataset.get("unavailable", "")
     if reason.startswith("Refused"):
         return "refused"
@@ -29,29 +29,34 @@ def states(specs: Iterable[tuple[str, str, dict[str, Any]]]) -> dict[str, str]:
 
 def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
     """The page: families by name, each with its specs."""
-    found = {name: Counter(states(specs).values()) for name, specs in families}
-    every = sorted({word for counted in found.values() for word in counted})
+    counts = {name: Counter(states(specs).values()) for name, specs in families}
+    every = sorted({word for counted in counts.values() for word in counted})
     lines = [
         "# Brain-Score's registry in this repository",
         "",
-        "Written by `python -m data.brainscore` from the facts of Brain-Score's registry; a test compares it with them.",
+        "`python -m data.brainscore` generates this page from the tables of Brain-Score's registry in `data/brainscore`. A",
+        "test checks that the page is up to date. Each benchmark has one of four states:",
         "",
-        "* *ready after fetch*: `neuroledger import brainscore KEY` fetches the files, checks what is stated, pins them;",
-        "* *ready after pin*: nobody states a checksum: `neuroledger pin KEY --from FOLDER` pins what you downloaded;",
-        "* *private upstream*: fetched likewise, with credentials for Brain-Score's bucket in the environment;",
-        "* *refused*: a rule of this repository forbids the score; the rules are listed below the tables.",
+        "* *ready after fetch*: `neuroledger import brainscore KEY` downloads the files, verifies their published checksums",
+        "  and pins them.",
+        "* *ready after pin*: no checksum is published. Download the file, then pin it with `neuroledger pin KEY",
+        "  --from FOLDER`.",
+        "* *private upstream*: as *ready after fetch*, but the download needs credentials for Brain-Score's bucket in the",
+        "  environment.",
+        "* *refused*: a rule of this repository excludes the benchmark. The reasons are listed below each table.",
         "",
-        "Nothing of this has a job, a failed record or a place in a mean before its data are here: `neuroledger run --suite",
-        "brainscore.vision` ends well and says what is missing. `brainscore.public` lists what anyone can fetch. The",
-        "[page of parity](brainscore_parity.md) compares scores of made-up packages with those of Brain-Score's own code.",
+        "A benchmark whose data are missing has no job and no failed record, and it does not enter any mean: `neuroledger",
+        "run --suite brainscore.vision` succeeds and reports which benchmarks are unavailable. The suite",
+        "`brainscore.public` contains the benchmarks whose files can be downloaded without credentials. The",
+        "[parity page](brainscore_parity.md) compares scores on synthetic packages with those of Brain-Score's own code.",
         "",
-        "| state | " + " | ".join(found) + " |",
-        "|---|" + "--:|" * len(found),
+        "| state | " + " | ".join(counts) + " |",
+        "|---|" + "--:|" * len(counts),
         *(
-            f"| {word} | " + " | ".join(str(counted[word]) for counted in found.values()) + " |"
+            f"| {word} | " + " | ".join(str(counted[word]) for counted in counts.values()) + " |"
             for word in every
         ),
-        "| all | " + " | ".join(str(counted.total()) for counted in found.values()) + " |",
+        "| all | " + " | ".join(str(counted.total()) for counted in counts.values()) + " |",
     ]
     for name, specs in families:
         lines += ["", f"## {name.capitalize()}", "", *_table(specs)]
@@ -61,7 +66,7 @@ def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
 def _table(specs: list[tuple[str, str, dict[str, Any]]]) -> Iterator[str]:
     sets = {key: spec for kind, key, spec in specs if kind == "dataset"}
     of = states(specs)
-    yield "| benchmark | version | parent | data set | metric | ceiling upstream | state |"
+    yield "| benchmark | version | parent | data set | metric | Brain-Score's ceiling | state |"
     yield "|---|--:|---|---|---|--:|---|"
     reasons = set()
     for kind, key, spec in specs:
@@ -69,14 +74,14 @@ def _table(specs: list[tuple[str, str, dict[str, Any]]]) -> Iterator[str]:
             continue
         metric = spec.get("metric") or spec["metrics"][0]
         name = metric["name"] if isinstance(metric, dict) else metric
-        told = (note for note in spec.get("notes", ()) if note.startswith("Ceiling"))
-        ceiling = next(told, "").partition(": ")[2].rstrip(".")
+        ceilings = (note for note in spec.get("notes", ()) if note.startswith("Ceiling"))
+        ceiling = next(ceilings, "").partition(": ")[2].rstrip(".")
         yield (
             f"| {key} | {spec['version']} | {spec['parent']} | {spec['dataset']} | {name} | {ceiling} | {of[key]} |"
         )
         if of[key] in WITHOUT_JOB:
             reasons.add(spec.get("unavailable") or sets[spec["dataset"]]["unavailable"])
     yield ""
-    yield "Without a job, whatever data are here:"
+    yield "A refused benchmark has no job, even if its data are present. Reasons:"
     yield ""
     yield from (f"* {reason}" for reason in sorted(reasons))

@@ -1,4 +1,4 @@
-"""What Brain-Score's registry states: benchmarks, assemblies and stimulus sets, one row each in the tables beside this."""
+"""The content of Brain-Score's registry: benchmarks, assemblies and stimulus sets, one table row each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Listed:
     files: dict[str, dict[str, str]]
 
     def name(self, suffix: str) -> str:
-        """The name of the packaged file with that suffix (``nc``, ``csv``, ``zip``)."""
+        """The name of the packaged file with the suffix (``nc``, ``csv``, ``zip``)."""
         prefix = "assy_" if suffix == "nc" else "stimulus_"
         return f"{prefix}{self.identifier.replace('.', '_')}.{suffix}"
 
@@ -59,7 +59,7 @@ def assemblies() -> dict[str, Listed]:
 
 
 def stimulus_sets() -> dict[str, Listed]:
-    """The stimulus sets that have a checksum, by registry key and by the identifier that their files carry."""
+    """The stimulus sets with a checksum, by registry key and by the identifier in their file names."""
     sets = _listed("stimuli")
     return {listed.identifier: listed for listed in sets.values()} | sets
 

@@ -1,4 +1,4 @@
-"""Brain-Score's vision benchmarks in this repository's language: the rule of each family, not its code."""
+"""Brain-Score's vision benchmarks as specs of this repository: the rules of each family, not its code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from data.brainscore.upstream import Listed, assemblies, benchmarks, stimulus_se
 Spec = dict[str, Any]
 Row = Mapping[str, str]
 
-# Rules by which a key has no job here whatever data are at hand; each is a stated rule, not a missing feature.
+# Reasons for which a key has no job even if its data are present; each is a deliberate rule, not a missing feature.
 FITTED_IS_TESTED = (
-    "Refused: Brain-Score fits the readout to the images that it tests, which this repository never does."
+    "Refused: Brain-Score fits the readout on the images on which it is tested; this repository never does."
 )
-NO_TABLE = "Refused: Brain-Score's registry pins no table of stimuli for this benchmark; it is on its server."
+NO_TABLE = "Refused: Brain-Score's registry pins no stimulus table for this benchmark; the table is only on its server."
 
 MACAQUE, HUMAN = "Macaca mulatta", "Homo sapiens"
 EPHYS, FMRI, EEG, BEHAVIOUR = "extracellular recordings", "fmri", "eeg", "behaviour"
@@ -24,7 +24,7 @@ EPHYS, FMRI, EEG, BEHAVIOUR = "extracellular recordings", "fmri", "eeg", "behavi
 
 @dataclass(frozen=True)
 class Study:
-    """What a data set is, whoever scores on it."""
+    """A study: its title, references, species and modality."""
 
     what: str
     cite: tuple[str, ...] = ()
@@ -33,24 +33,24 @@ class Study:
 
 
 STUDIES: Mapping[str, Study] = {
-    "Allen2022": Study("7T fMRI of people who see natural scenes (NSD)", ("allen2022",), HUMAN, FMRI),
+    "Allen2022": Study("7T fMRI of people viewing natural scenes (NSD)", ("allen2022",), HUMAN, FMRI),
     "Baker2022": Study(
-        "People name animals from silhouettes, whole, fragmented or rearranged", ("baker2022",)
+        "People name animals from whole, fragmented or rearranged silhouettes", ("baker2022",)
     ),
-    "BarbuMayo2019": Study("ObjectNet: objects in unusual views and places", ("barbu2019",), None, None),
+    "BarbuMayo2019": Study("ObjectNet: objects in unusual poses and settings", ("barbu2019",), None, None),
     "BashivanKar2019": Study("Macaque V4 responses to natural and synthesised images", (), MACAQUE, EPHYS),
-    "BMD2024": Study("People name point-light and textured bodies in motion"),
+    "BMD2024": Study("People name moving bodies, shown as point lights or textured"),
     "BOLD5000": Study("Stimuli of BOLD5000", (), None, None),
-    "Bracci2019": Study(
-        "fMRI of people who see animals and objects that look alike", ("bracci2019",), HUMAN, FMRI
-    ),
+    "Bracci2019": Study("fMRI of people viewing animals and lookalike objects", ("bracci2019",), HUMAN, FMRI),
     "Cadena2017": Study(
         "Macaque V1 responses to natural images and textures", ("cadena2019",), MACAQUE, EPHYS
     ),
     "Cavanaugh2002a": Study("Size tuning of macaque V1 neurons", ("cavanaugh2002",), MACAQUE, EPHYS),
     "Cichy2019": Study("Brain responses of people to 118 natural images", (), HUMAN, None),
     "Coggan2024_behavior": Study("People name occluded objects", ("coggan2024",)),
-    "Coggan2024_fMRI": Study("fMRI pattern similarity of occluded objects", ("coggan2024",), HUMAN, FMRI),
+    "Coggan2024_fMRI": Study(
+        "Similarity of fMRI patterns evoked by occluded objects", ("coggan2024",), HUMAN, FMRI
+    ),
     "David2004": Study("Macaque V1 responses to natural vision", (), MACAQUE, EPHYS),
     "DeValois1982a": Study("Preferred orientations of macaque V1 neurons", ("devalois1982",), MACAQUE, EPHYS),
     "DeValois1982b": Study(
@@ -62,36 +62,36 @@ STUDIES: Mapping[str, Study] = {
     ),
     "Geirhos2021": Study("People name distorted images of sixteen categories", ("geirhos2021",)),
     "Gifford2022": Study(
-        "EEG of people who see rapid series of objects (THINGS-EEG2)", ("gifford2022",), HUMAN, EEG
+        "EEG of people viewing rapid series of objects (THINGS-EEG2)", ("gifford2022",), HUMAN, EEG
     ),
-    "Hebart2023": Study("People choose the odd one of three objects (THINGS)", ("hebart2023",)),
-    "Hebart2023_fmri": Study("fMRI of people who see objects (THINGS-fMRI)", ("hebart2023",), HUMAN, FMRI),
+    "Hebart2023": Study("People choose the odd one out of three objects (THINGS)", ("hebart2023",)),
+    "Hebart2023_fmri": Study("fMRI of people viewing objects (THINGS-fMRI)", ("hebart2023",), HUMAN, FMRI),
     "Igustibagus2024": Study("Macaque IT responses to objects across image domains", (), MACAQUE, EPHYS),
-    "ImageNet": Study("Validation images of ImageNet", ("deng2009",), None, None),
-    "ImageNetSlim15000": Study("15,000 images of ImageNet", ("deng2009",), None, None),
-    "imagenet_val": Study("Validation images of ImageNet", ("deng2009",), None, None),
-    "imagenet_c": Study("Corrupted images of ImageNet (ImageNet-C)", ("hendrycks2019",), None, None),
+    "ImageNet": Study("ImageNet validation images", ("deng2009",), None, None),
+    "ImageNetSlim15000": Study("15,000 ImageNet images", ("deng2009",), None, None),
+    "imagenet_val": Study("ImageNet validation images", ("deng2009",), None, None),
+    "imagenet_c": Study("Corrupted ImageNet images (ImageNet-C)", ("hendrycks2019",), None, None),
     "Islam2021": Study(
         "Objects with the shape of one image and the texture of another", ("islam2021",), None, None
     ),
     "Kar2018": Study("Macaque IT responses to objects", (), MACAQUE, EPHYS),
     "Kar2019": Study(
-        "Times at which objects can be decoded from macaque IT, image by image", ("kar2019",), MACAQUE, EPHYS
+        "Times at which the object in each image can be decoded from macaque IT", ("kar2019",), MACAQUE, EPHYS
     ),
-    "Kuzovkin2018": Study("Intracranial recordings of people who see natural images", (), HUMAN, None),
+    "Kuzovkin2018": Study("Intracranial recordings of people viewing natural images", (), HUMAN, None),
     "Li2026": Study(
-        "Macaque responses to natural scenes, thousands of units in four areas", ("li2026",), MACAQUE, EPHYS
+        "Responses of thousands of units in four macaque areas to natural scenes", ("li2026",), MACAQUE, EPHYS
     ),
     "Lonnqvist2024": Study("People judge whether a curve is connected"),
     "MajajHong2015": Study(
         "Macaque V4 and IT responses to objects on natural backgrounds", ("majaj2015",), MACAQUE, EPHYS
     ),
-    "Malania2007": Study("Vernier acuity of people, alone and among flankers", ("malania2007",)),
-    "Maniquet2024": Study("People name objects in clutter, behind occluders and in parts", ("maniquet2024",)),
+    "Malania2007": Study("Human vernier acuity with and without flankers", ("malania2007",)),
+    "Maniquet2024": Study("People name cluttered, occluded and phase-scrambled objects", ("maniquet2024",)),
     "Papale2025": Study(
         "Macaque V1, V4 and IT responses to objects (THINGS-TVSD)", ("papale2025",), MACAQUE, EPHYS
     ),
-    "Rajalingham2018": Study("People's choices between two objects", ("rajalingham2018",)),
+    "Rajalingham2018": Study("Choices of people between two objects", ("rajalingham2018",)),
     "Rajalingham2020": Study(
         "Macaque IT responses to letters and words", ("rajalingham2020",), MACAQUE, EPHYS
     ),
@@ -102,24 +102,24 @@ STUDIES: Mapping[str, Study] = {
     "Schiller1976c": Study(
         "Spatial frequency tuning of macaque V1 neurons", ("schiller1976",), MACAQUE, EPHYS
     ),
-    "Scialom2024": Study("People name objects from photographs, contours, phosphenes or segments"),
+    "Scialom2024": Study("People name objects in photographs, contours, phosphenes or segments"),
     "Seibert2019": Study("Macaque IT responses to objects", (), MACAQUE, EPHYS),
-    "Zerbe2026": Study("7T fMRI of people who see natural images (LAION-fMRI)", ("zerbe2026",), HUMAN, FMRI),
+    "Zerbe2026": Study("7T fMRI of people viewing natural images (LAION-fMRI)", ("zerbe2026",), HUMAN, FMRI),
 }
 
 
 def study(id: str) -> Study:
-    """The study that a data set belongs to: the longest name that its id begins with."""
+    """The study of a data set: the one with the longest name that is a prefix of the id."""
     return STUDIES[max((name for name in STUDIES if id.startswith(name)), key=len)]
 
 
 @dataclass
 class Data:
-    """A data set to be written: its parts by their registry keys."""
+    """A data set to write, with its parts by registry key."""
 
     id: str
     parts: dict[str, str] = field(default_factory=dict)
-    """Label → assembly key; one part without a label for most."""
+    """Label → assembly key; most data sets have one part, with an empty label."""
     stimuli: str | None = None
     further: dict[str, str] = field(default_factory=dict)
     reader: Spec = field(default_factory=dict)
@@ -162,7 +162,7 @@ def datasets() -> dict[str, Data]:
             data.degrees = 8
     found["Bracci2019"].stimuli = "Bracci2019"
     found["Coggan2024_behavior"].further = {"fitting": "Coggan2024_behavior_fitting"}
-    # People saw other images than models.
+    # People were shown other images than models are.
     found["Maniquet2024"].stimuli = "Maniquet2024"
     found["Maniquet2024"].further = {part: f"Maniquet2024-{part}" for part in ("train", "test")}
     found["Rajalingham2018.private"].further = {"objectome.public": "objectome.public"}
@@ -232,12 +232,12 @@ def _recorded(row: Row, dataset: str, metric: Any, ceiling: Any, **more: Any) ->
 
 
 def dataset_degrees(row: Row) -> float | None:
-    """Visual angle of the stimuli as the benchmark states it, a whole number where it is one."""
+    """Visual angle of the stimuli as stated by the benchmark."""
     return number(row["degrees"])
 
 
 def number(text: str) -> float | None:
-    """A number of a table; None for an empty cell."""
+    """The number in a table cell, an integer if it is whole; None if the cell is empty."""
     value = float(text) if text else None
     return int(value) if value is not None and value.is_integer() else value
 
@@ -288,7 +288,7 @@ def _pls(key: str, row: Row) -> Spec:
 
 def _geirhos(key: str, row: Row) -> Spec:
     flat = re.sub(r"Geirhos2021|-(error_consistency|top1)$", "", key)
-    name = next(one for one in assemblies() if one.replace("-", "") == f"Geirhos2021_{flat}")
+    name = next(key for key in assemblies() if key.replace("-", "") == f"Geirhos2021_{flat}")
     excluded = EXCLUDED.get(name.removeprefix("Geirhos2021_"))
     select: Spec = {"condition": {"not": excluded}} if excluded else {}
     if key.endswith("top1"):
@@ -326,16 +326,16 @@ def _baker(key: str, row: Row) -> Spec:
 
 def _marques(key: str, row: Row) -> Spec:
     name = key.removeprefix("Marques2020_")
-    dataset, studied = next(found for start, found in TUNING.items() if name.startswith(start))
+    dataset, studied = next(study for start, study in TUNING.items() if name.startswith(start))
     short = name.split("-", 1)[1]
-    named = PROPERTIES.get(short, short)
+    property_name = PROPERTIES.get(short, short)
     rates = "study" if studied in {"orientation", "preferred_orientation"} else "orientation"
     paradigm = {
         "name": "properties", "study": studied, "region": "V1", "blank": "blank",
         "receptive_fields": "receptive_field", "rates": rates, "time_bins": [[70, 170]],
     }  # fmt: skip
-    similarity = {"name": "ks_similarity", "property_name": named}
-    ceiling = {"name": "property_ceiling", "property_name": named}
+    similarity = {"name": "ks_similarity", "property_name": property_name}
+    ceiling = {"name": "property_ceiling", "property_name": property_name}
     return {"dataset": dataset, "paradigm": paradigm, "metric": similarity, "ceiling": ceiling}
 
 
@@ -343,14 +343,14 @@ def _maniquet(key: str, row: Row) -> Spec:
     name = key.split("-", 1)[1]
     paradigm = {"conditions": {"all": {"stimuli": "test", "fitting": "train"}}}
     metric = {"name": name, "match": TASKS} if name == "tasks_consistency" else name
-    # As its benchmarks state them; halves of other people would give other values.
+    # As stated by its benchmarks; they depend on which people are in which half.
     value = 0.53526 if name == "confusion_similarity" else 0.9981
-    ceiling = {"name": "stated", "value": value, "source": "Brain-Score: halves of the people"}
+    ceiling = {"name": "stated", "value": value, "source": "Brain-Score: split halves of subjects"}
     ratio = {"formula": "ratio"}
     return _task(row, "Maniquet2024", "probabilities", metric, ceiling, paradigm=paradigm, normalise=ratio)
 
 
-# Tasks of people, and the columns of the stimuli that models are shown instead.
+# Task of people → column values of the stimuli that are presented to models.
 TASKS = {
     "control": {"manipulation": "control", "manipulation_details": "control"},
     **{f"clutter_{kind}": {"manipulation": "clutter", "manipulation_details": kind} for kind in ("heavy", "light")},
@@ -452,7 +452,7 @@ SPLIT = {"train": {"split": "train"}, "test": {"split": "test"}, "ceiling_from":
 
 
 def _subjects(key: str, row: Row) -> Spec:
-    """Fixed train and test stimuli, one fit for each subject; or dissimilarities of each subject."""
+    """Fixed train and test stimuli with one fit per subject, or dissimilarities per subject."""
     dataset = key.split(".")[0]
     noise: Spec = {"nc_testset": {"above": 30}}
     if dataset == "Papale2025":
@@ -465,7 +465,7 @@ def _subjects(key: str, row: Row) -> Spec:
     return spec
 
 
-# So many neuroids and people that Brain-Score tries fewer penalties.
+# Brain-Score tries fewer penalties because neuroids and subjects are so many.
 FEWER_ALPHAS = [
     0.01, 0.1, 0.5, 1.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10000.0, 32500.0, 55000.0, 77500.0, 100000.0,
     325000.0, 550000.0, 775000.0, 1000000.0, 3250000.0, 5500000.0, 7750000.0, 10000000.0,
@@ -605,7 +605,7 @@ def _ferguson(key: str, row: Row) -> Spec:
     ceiling = {
         "name": "stated",
         "value": number(row["ceiling"]),
-        "source": "Brain-Score: mean of 500 halves of the people",
+        "source": "Brain-Score: mean of 500 split halves of subjects",
     }
     paradigm = {"fitting": "training", "derive": derive}
     dataset = f"Ferguson2024_{condition}"
@@ -614,15 +614,15 @@ def _ferguson(key: str, row: Row) -> Spec:
 
 FLANKED = ("short2", "short4", "short6", "short8", "short16", "equal2", "long2", "equal16", "long16")
 MOVED = (
-    "Brain-Score assigns answers to displaced images to the wrong stimuli, and its tests state a score of 0 for every "
-    "model; here each answer belongs to its stimulus."
+    "Brain-Score assigns answers to displaced images to the wrong stimuli, and its tests expect a score of 0 for every "
+    "model. Here each answer is assigned to its stimulus."
 )
-# As many trials as the peer asks for with `require_variance`.
+# The number of trials that Brain-Score requests with `require_variance`.
 MICROSACCADES: Spec = {"tested": 10, "fitted": 2}
 
 
 def _acuity(row: Row) -> Spec:
-    """The threshold without flankers, by readouts that were fitted to each of the displays with flankers in turn."""
+    """The threshold without flankers, with readouts fitted on each kind of display with flankers in turn."""
     metric = {
         "name": "threshold",
         "independent_variable": "vernier_offset_arcsec",
@@ -693,8 +693,8 @@ def _domains(row: Row) -> Spec:
 
 
 SEEDED = (
-    "Brain-Score draws its divisions without a seed; here they are drawn from seed 0, as Brain-Score draws them where its "
-    "generator begins there."
+    "Brain-Score draws its divisions without a seed. Here they are drawn with seed 0, and they are the divisions of "
+    "Brain-Score when its generator has that seed."
 )
 DRAWN = (
     ("Silhouette", ("original",)),
@@ -702,11 +702,11 @@ DRAWN = (
     ("Silhouette", ("convex_hull", "outline", "skeleton", "silhouette")),
 )
 BY_NAME = (
-    "Brain-Score takes reliabilities of neuroids in the order of their names for those of neuroids in the order of the "
-    "file: where these orders differ it keeps other neuroids than those that are reliable, which are kept here."
+    "Brain-Score applies reliabilities that are sorted by the name of the neuroid to neuroids in the order of the file. "
+    "Where the two orders differ, it does not select the reliable neuroids; they are selected here."
 )
 SOURCES = ("COCOColor", "Art", "COCOGray", "TDW", "Silhouette")
-# Those that are left: other styles that Brain-Score names have no image of these sources.
+# The remaining styles: no image from these sources has one of the other styles that Brain-Score names.
 STYLES = (
     "original", "sketch", "painting", "mosaic", "convex_hull", "outline", "silhouette", "line_drawing", "cartoon"
 )  # fmt: skip
@@ -762,7 +762,7 @@ def specs() -> Iterator[tuple[str, str, Spec]]:
 
 
 def is_public(data: Data) -> bool:
-    """Whether every file may be read without credentials, as far as the registry's tests say."""
+    """Whether every file can be read without credentials, according to the registry's tests."""
     listed, sets = assemblies(), stimulus_sets()
     every = [listed[key].access for key in data.parts.values()]
     every += [sets[key].access for key in _sets_of(data).values() if key in sets]
@@ -770,7 +770,7 @@ def is_public(data: Data) -> bool:
 
 
 def _sets_of(data: Data) -> dict[str, str]:
-    """The stimulus sets of a data set by the name that its reader gives them."""
+    """The stimulus sets of a data set by their name in its reader."""
     own = {"": data.stimuli} if data.stimuli else {}
     return {name: key for name, key in (own | data.further).items() if key}
 
@@ -778,9 +778,9 @@ def _sets_of(data: Data) -> dict[str, str]:
 def _dataset(data: Data) -> Spec:
     about, listed, sets = study(data.id), assemblies(), stimulus_sets()
     public = is_public(data)
-    spec: Spec = {"id": data.id, "version": 1, "title": f"{about.what}: {data.id} as Brain-Score packages it"}
+    spec: Spec = {"id": data.id, "version": 1, "title": f"{about.what}: {data.id} (Brain-Score package)"}
     spec["license"] = "LicenseRef-unknown"
-    spec["license_note"] = "Brain-Score's registry states none: ask the authors."
+    spec["license_note"] = "Brain-Score's registry states no licence; ask the authors."
     spec["access"] = "public" if public else "private"
     if about.species:
         spec["species"] = about.species
@@ -800,11 +800,11 @@ def _dataset(data: Data) -> Spec:
     spec["reader"] = _reader(data, listed, sets)
     if data.degrees:
         spec["degrees"] = data.degrees
-    bring = f"`neuroledger import brainscore {data.id}`"
+    command = f"`neuroledger import brainscore {data.id}`"
     spec["unavailable"] = (
-        f"Not here yet: {bring} fetches its files and pins them."
+        f"Not downloaded yet: {command} downloads and pins its files."
         if public
-        else f"Private upstream: with credentials for Brain-Score's bucket, {bring} fetches its files and pins them."
+        else f"Private upstream: with credentials for Brain-Score's bucket, {command} downloads and pins its files."
     )
     return spec
 
@@ -831,7 +831,7 @@ def _reader(data: Data, listed: Mapping[str, Listed], sets: Mapping[str, Listed]
             reader |= {"part": "condition", "along": "subject"}
         elif whole:
             reader |= {"part": "subject", "along": "neuroid"}
-            # The images and their division are licensed separately and have no checksum upstream.
+            # The images and their splits have a licence of their own, and no checksum upstream.
             reader |= {"stimuli": "stimuli.csv", "archive": "images_extracted.zip", "tables": ["splits.csv"]}
     if data.stimuli:
         reader |= _named(sets, data.stimuli)
@@ -874,7 +874,7 @@ PREPARE: Mapping[str, list[Spec]] = {
     "Kar2019": [{"step": "take", "at": {"decoder": "svm"}}, {"step": "distinct", "by": ["stimulus_id"]}],
     "Li2026": [{"step": "rename", "coords": {"animal": "subject"}}],
     "Papale2025": [UNIQUE],
-    # Neuroids are numbered in each subject's file.
+    # Neuroids are numbered per subject's file.
     "Zerbe2026": [NUMBERED, UNIQUE | {"of": ["subject_id", "neuroid_id"]}],
 } | {id: PROPERTY for id, _ in TUNING.values()}
 COLUMNS: Mapping[str, Spec] = {
@@ -899,11 +899,13 @@ def _benchmark(key: str, row: Row) -> Spec:
     spec["compat"] = "brainscore"
     spec["cite"] = [*about.cite, *(("marques2021",) if "Marques" in key else ()), "schrimpf2018"]
     spec["tags"] = ["brainscore"]
-    notes = [f"Reports itself as {row['identifier']} in Brain-Score."] if row["identifier"] else []
+    notes = (
+        [f"The benchmark has the identifier {row['identifier']} in Brain-Score."] if row["identifier"] else []
+    )
     notes += [f"Ceiling in Brain-Score's tests: {row['ceiling']}."] if row["ceiling"] else []
     notes += content.get("notes", [])
     if not row["parent"]:
-        notes.append("Not part of Brain-Score's average: it chooses the layers of models.")
+        notes.append("Not part of Brain-Score's average; it is used to select the layers of models.")
     return spec | ({"notes": notes} if notes else {})
 
 
@@ -913,7 +915,7 @@ def _title(key: str, row: Row, about: Study) -> str:
     return f"{about.what}: {where}{measure.replace('_', ' ')}"
 
 
-# Groups of Brain-Score's board: the mean of each is one value of the group that it is part of.
+# Groups of Brain-Score's leaderboard: the mean of a group is one value in the mean of its parent.
 HIERARCHY: Mapping[str, str] = {
     "V1": "neural_vision", "V2": "neural_vision", "V4": "neural_vision", "IT": "neural_vision",
     "neural_vision": "average_vision", "behavior_vision": "average_vision",
@@ -932,13 +934,13 @@ HIERARCHY: Mapping[str, str] = {
 def _suites(rows: Mapping[str, Row]) -> Iterator[Spec]:
     ranked = [key for key, row in rows.items() if row["parent"]]
     yield {
-        "id": "brainscore.vision", "version": 1, "title": "Brain-Score, vision: every benchmark of its average",
-        "description": "Groups weigh alike: the score of a group is the mean of its parts, as on Brain-Score's board.",
+        "id": "brainscore.vision", "version": 1, "title": "Brain-Score vision: all benchmarks in its average",
+        "description": "Groups weigh equally: a group's score is the mean of its members, as on Brain-Score's board.",
         "hierarchy": dict(HIERARCHY), "cite": ["schrimpf2018"], "benchmarks": ranked,
     }  # fmt: skip
     sets = datasets()
     public = [key for key, row in rows.items() if is_public(sets[_benchmark(key, row)["dataset"]])]
     yield {
-        "id": "brainscore.public", "version": 1, "title": "Brain-Score's benchmarks whose files anyone can fetch",
+        "id": "brainscore.public", "version": 1, "title": "Brain-Score benchmarks whose files are public",
         "cite": ["schrimpf2018"], "benchmarks": public,
     }  # fmt: skip
