@@ -137,7 +137,7 @@ def downloads(root: Path, *, planted: bool = True) -> Path:
 
 
 @pytest.mark.slow
-def test_images_are_retrieved_by_commands_alone(tmp_path: Path, repository: Path) -> None:
+def test_image_retrieval_works_through_the_command_line(tmp_path: Path, repository: Path) -> None:
     place = place_of(tmp_path / "place", repository, SPECS)
     files = pinned(place, ID, downloads(tmp_path / "nm000134"))
     assert "embedding.nc" in files and not {name for name in files if "02old" in name or "stimuli" in name}
@@ -174,7 +174,7 @@ EVENTS = "sub-04/ses-01/eeg/sub-04_ses-01_task-images_run-05_events.tsv"
     ],
 )  # fmt: skip
 @pytest.mark.slow
-def test_what_is_wrong_stops_before_anything_is_written(
+def test_pin_refuses_invalid_downloads_and_writes_nothing(
     tmp_path: Path, repository: Path, name: str, old: str, new: str, words: str
 ) -> None:
     place = place_of(tmp_path / "place", repository, SPECS)
@@ -203,9 +203,7 @@ def test_a_missing_subject_is_an_error(tmp_path: Path, repository: Path) -> None
         load_dataset(open_catalog(place), ID)
 
 
-def test_the_first_release_which_does_not_name_the_images_is_refused(
-    tmp_path: Path, repository: Path
-) -> None:
+def test_a_release_without_image_names_is_refused(tmp_path: Path, repository: Path) -> None:
     place = place_of(tmp_path / "place", repository, SPECS)
     folder = downloads(tmp_path / "nm000134")
     for path in folder.rglob("*_events.tsv"):

@@ -59,7 +59,7 @@ def test_windows_beyond_an_end_are_counted_by_recording(tmp_path: Path) -> None:
     assert read(tmp_path, whole).notes == ()
 
 
-def test_a_shortened_recording_is_refused_with_what_was_seen(tmp_path: Path) -> None:
+def test_a_truncated_recording_is_refused_with_the_counts(tmp_path: Path) -> None:
     cut = recording(tmp_path, "cut", seconds=25)
     path = tmp_path / "cut.eeg"
     path.write_bytes(path.read_bytes()[: 6 * RATE * 12])
@@ -77,7 +77,7 @@ def test_a_shortened_recording_is_refused_with_what_was_seen(tmp_path: Path) -> 
     )
 
 
-def test_one_at_either_end_is_never_too_many(tmp_path: Path) -> None:
+def test_one_incomplete_window_at_each_end_is_always_tolerated(tmp_path: Path) -> None:
     few = recording(tmp_path, "few", seconds=5.7, events=5)
     both = WINDOW.model_copy(update={"start": -1.2, "duration": 2.0})
     windows = read(tmp_path, few, window=both)
@@ -86,12 +86,12 @@ def test_one_at_either_end_is_never_too_many(tmp_path: Path) -> None:
     assert windows.notes[0].endswith("few.vhdr (2 of 5)")
 
 
-def test_windows_outside_the_declared_part_are_not_beyond_the_recording(tmp_path: Path) -> None:
+def test_windows_outside_the_declared_part_do_not_count_as_beyond_the_recording(tmp_path: Path) -> None:
     one = recording(tmp_path, "one", seconds=21.4)
     assert read(tmp_path, one, window=WINDOW.model_copy(update={"within": (0.0, 10.0)})).notes == ()
 
 
-def test_a_recording_without_a_whole_window_is_never_passed_over(tmp_path: Path) -> None:
+def test_a_recording_without_a_complete_window_is_refused(tmp_path: Path) -> None:
     whole, none = recording(tmp_path, "whole", seconds=25), recording(tmp_path, "none", seconds=2.2, events=1)
     some = WINDOW.model_copy(update={"some": True})
     with pytest.raises(DataError, match=r"none\.vhdr: no window of 1\.5 s is within the recording"):
@@ -99,7 +99,7 @@ def test_a_recording_without_a_whole_window_is_never_passed_over(tmp_path: Path)
     assert read(tmp_path, whole, none, window=some.model_copy(update={"beyond": 1.0})).assembly is not None
 
 
-def test_windows_laid_over_a_recording_end_with_it(tmp_path: Path) -> None:
+def test_windows_with_a_stride_never_reach_beyond_the_recording(tmp_path: Path) -> None:
     one = recording(tmp_path, "one", seconds=10.2)
     over = Window(start=-0.5, duration=1.0, stride=1.0)
     assert read(tmp_path, one, window=over).notes == ()
@@ -137,7 +137,7 @@ def test_a_bids_recording_that_is_shorter_than_its_table_of_events_is_refused(tm
         bids_epochs(files, task="go", window=WINDOW)
 
 
-def test_windows_of_objects_are_counted_in_a_warning(
+def test_left_out_windows_of_mne_objects_are_counted_in_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording(tmp_path, "short", seconds=21.4)
@@ -148,7 +148,7 @@ def test_windows_of_objects_are_counted_in_a_warning(
     assert "1 windows reach beyond the ends of 1 recordings" in caplog.text
 
 
-def test_validation_report_and_prepared_windows_say_it(
+def test_validation_report_and_prepared_windows_report_left_out_windows(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = place / "data" / "Short"

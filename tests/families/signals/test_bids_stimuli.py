@@ -88,7 +88,7 @@ def test_tables_map_numbers_to_files(files: dict[str, Path], tmp_path: Path) -> 
         listed(files, **told)
 
 
-def test_what_is_missing_is_named(files: dict[str, Path]) -> None:
+def test_errors_name_what_is_missing(files: dict[str, Path]) -> None:
     fewer = {name: path for name, path in files.items() if not name.endswith("x.jpg")}
     with pytest.raises(DataError, match=r"train/3 is number 3 of .*, but only 2 exist"):
         listed(fewer)

@@ -62,7 +62,7 @@ def of_edf(folder: Path, at: int, text: object, width: int = 8) -> Path:
     return put(folder / "lie.edf", at, text, width)
 
 
-def test_the_same_files_are_read_where_their_headers_are_true(tmp_path: Path) -> None:
+def test_files_with_correct_headers_are_read(tmp_path: Path) -> None:
     edf(tmp_path / "true.edf", dict(zip("abc", noise(), strict=True)), RATE)
     assert read(tmp_path / "true.edf") == {"presentation": 10, "channel": 3, "sample": RATE}
     # -1 records are what the format states of a recording that was not closed.
@@ -92,7 +92,7 @@ def test_an_incorrect_edf_header_is_refused(
         read(of_edf(tmp_path, at, text, width))
 
 
-def test_a_channel_without_a_range_may_be_dropped(tmp_path: Path) -> None:
+def test_a_channel_without_a_range_can_be_dropped(tmp_path: Path) -> None:
     path = of_edf(tmp_path, RANGE, 500)
     assert read(path, preprocessing=Preprocessing(drop=("a",)))["channel"] == 2
 
@@ -131,7 +131,7 @@ def giant(content: bytearray, places: dict[int, list[int]]) -> None:
 
 
 @pytest.mark.parametrize("change", [backwards, itself, giant])
-def test_tags_of_a_fif_file_that_lead_astray_are_refused(
+def test_fif_files_with_invalid_tags_are_refused(
     tmp_path: Path, change: Callable[[bytearray, dict[int, list[int]]], None]
 ) -> None:
     with pytest.raises(DataError, match=r"lie_raw\.fif"):
@@ -156,7 +156,7 @@ def test_an_incorrect_brainvision_header_is_refused(tmp_path: Path, true: str, l
         read(path)
 
 
-def test_a_chunk_of_an_xdf_file_longer_than_the_file_is_refused(tmp_path: Path) -> None:
+def test_an_xdf_chunk_longer_than_its_file_is_refused(tmp_path: Path) -> None:
     samples = Samples(
         noise().T, RATE, 50.0 + np.arange(1000) / RATE, labels=["a", "b", "c"], units=["uV"] * 3
     )
@@ -168,7 +168,7 @@ def test_a_chunk_of_an_xdf_file_longer_than_the_file_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("data", ["inside", "beside"])
-def test_a_file_of_eeglab_with_fewer_samples_than_it_states_is_refused(tmp_path: Path, data: str) -> None:
+def test_an_eeglab_file_with_fewer_samples_than_stated_is_refused(tmp_path: Path, data: str) -> None:
     fields = {"nbchan": 3, "pnts": 10**9, "trials": 1, "srate": 100.0, "xmin": 0.0, "xmax": 1e7}
     empty = {name: np.array([]) for name in ("chanlocs", "event", "epoch")}
     savemat(
@@ -179,7 +179,7 @@ def test_a_file_of_eeglab_with_fewer_samples_than_it_states_is_refused(tmp_path:
         read(tmp_path / "lie.set")
 
 
-def test_files_of_eeglab_of_every_kind_state_their_samples(tmp_path: Path) -> None:
+def test_stated_samples_are_found_in_all_variants_of_eeglab_files(tmp_path: Path) -> None:
     """Fields are variables of their own, or those of one structure, in files before and of MATLAB 7.3."""
     savemat(tmp_path / "flat.set", {"pnts": 1000, "nbchan": 3})
     savemat(tmp_path / "struct.set", {"EEG": {"pnts": 1000}})
@@ -190,7 +190,7 @@ def test_files_of_eeglab_of_every_kind_state_their_samples(tmp_path: Path) -> No
     assert [_stated_samples(tmp_path / f"{name}.set") for name in names] == [1000] * 4 + [None]
 
 
-def test_an_nwb_file_that_takes_its_samples_from_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_an_nwb_file_with_externally_stored_samples_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["secret"] = np.arange(10)
     with h5py.File(tmp_path / "lie.nwb", "w") as file:

@@ -123,9 +123,7 @@ def test_windows_hold_the_values_that_were_written(tmp_path: Path, trials: int, 
     assert np.isfinite(data["x"].values).all() and data.attrs["sampling_rate"] == RATE
 
 
-def test_references_are_no_brain_signal_for_the_spec_of_the_repository(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_the_shipped_spec_excludes_reference_channels(repository: Path, tmp_path: Path) -> None:
     root = bids(tmp_path / "ds004212")
     fields = yaml.safe_load((repository / "specs/datasets" / f"{ID}.yaml").read_text())["reader"]
     component = registry.get("reader", fields["name"])
@@ -136,7 +134,9 @@ def test_references_are_no_brain_signal_for_the_spec_of_the_repository(
 
 
 @pytest.mark.slow
-def test_images_are_retrieved_from_folders_of_ctf_by_commands_alone(repository: Path, tmp_path: Path) -> None:
+def test_image_retrieval_from_ctf_folders_works_through_the_command_line(
+    repository: Path, tmp_path: Path
+) -> None:
     specs = {
         "datasets": [ID], "benchmarks": [BENCHMARK], "metrics": ["top5_retrieval"], "models": ["dummy", "covariance_ridge"],
     }  # fmt: skip
@@ -149,7 +149,7 @@ def test_images_are_retrieved_from_folders_of_ctf_by_commands_alone(repository: 
     assert score["raw"] > 0.9
 
 
-def test_a_damaged_folder_is_one_error(repository: Path, tmp_path: Path) -> None:
+def test_a_damaged_folder_raises_one_error(repository: Path, tmp_path: Path) -> None:
     place = place_of(tmp_path / "place", repository, {"datasets": [ID]})
     root = bids(tmp_path / "ds004212")
     signals = next(root.rglob("sub-BIGMEG3*.meg4"))
@@ -172,7 +172,7 @@ def test_mne_reads_the_simulated_ctf_recording(tmp_path: Path) -> None:
     assert raw.n_times == 2 * RATE - RATE // 2 and raw.compensation_grade == 3
 
 
-def test_a_folder_of_ctf_is_a_recording_of_a_plain_folder_too(tmp_path: Path) -> None:
+def test_a_plain_folder_can_contain_ctf_recordings(tmp_path: Path) -> None:
     ctf(tmp_path / "anna.ds", CHANNELS, counts(0, 4), rate=RATE)
     files = {f"anna.ds/{path.name}": path for path in (tmp_path / "anna.ds").iterdir()}
     component = registry.get("reader", "mne_epochs")

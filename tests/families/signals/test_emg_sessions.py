@@ -51,7 +51,7 @@ def typed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_windows_of_typing_are_cut_from_both_wrists(typed):
+def test_typing_windows_contain_both_wrists(typed):
     windows = typing_sessions(below(typed), window=TYPED, core=4.0).assembly
     assert windows.dims == ("presentation", "channel", "sample") and windows.dtype == np.float32
     assert windows["recording"].values.tolist() == [
@@ -80,7 +80,7 @@ def test_windows_of_typing_are_cut_from_both_wrists(typed):
     assert windows["time_bin_start"].values[0] == pytest.approx(-900.0)
 
 
-def test_the_text_of_a_window_is_what_was_typed_in_its_core(typed):
+def test_the_text_of_a_window_is_the_text_typed_in_its_core(typed):
     windows = typing_sessions(below(typed), window=TYPED, core=4.0).assembly
     # Control is no character, é none of the 98; a key at the end of the core belongs to the next window.
     assert windows["text"].values.tolist() == ["a", "", "Hi ⇧'⌫", "⏎⏎", "a", ""]
@@ -88,7 +88,7 @@ def test_the_text_of_a_window_is_what_was_typed_in_its_core(typed):
     assert shorter["text"].values.tolist()[2:4] == ["Hi", "⏎"]
 
 
-def test_only_the_first_sessions_are_read_and_need_be_whole(typed):
+def test_only_the_selected_first_sessions_must_be_readable(typed):
     (typed / "s3.hdf5").write_bytes(b"not read")
     windows = typing_sessions(below(typed), window=TYPED, core=4.0, first=2).assembly
     assert sorted(set(windows["recording"].values.tolist())) == ["s1", "s2"]
@@ -96,7 +96,7 @@ def test_only_the_first_sessions_are_read_and_need_be_whole(typed):
         typing_sessions(below(typed), window=TYPED, core=4.0)
 
 
-def test_decimated_windows_are_those_of_the_filtered_recording(typed):
+def test_decimated_windows_equal_windows_of_the_filtered_recording(typed):
     windows = typing_sessions(below(typed), window=TYPED, core=4.0, decimate=8).assembly
     assert windows.shape == (6, 32, 1250) and windows.attrs["sampling_rate"] == 250.0
     expected = scipy_decimate(typing(14.0, seed=1)["emg_left"], 8, ftype="fir", axis=0)
@@ -108,7 +108,7 @@ def test_decimated_windows_are_those_of_the_filtered_recording(typed):
         typing_sessions(below(typed), window=TYPED, core=4.0, decimate=128)
 
 
-def test_windows_that_the_disk_has_no_room_for_are_refused_after_the_first_session(typed, monkeypatch):
+def test_insufficient_disk_space_is_reported_after_the_first_session(typed, monkeypatch):
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 100)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000))
     with pytest.raises(DataError, match=r"need about .* GiB more in .*, but 0\.0 GiB are free: free space"):
@@ -129,7 +129,7 @@ def test_windows_that_the_disk_has_no_room_for_are_refused_after_the_first_sessi
         ),
     ],
 )
-def test_sessions_without_their_keys_or_of_another_person_are_refused(typed, attributes, message):
+def test_sessions_without_keys_or_of_another_user_are_refused(typed, attributes, message):
     write_series(typed / "s2.hdf5", "emg2qwerty", typing(14.0, 3), attributes)
     with pytest.raises(DataError, match=rf"s2\.hdf5.*{message}"):
         typing_sessions(below(typed), window=TYPED, core=4.0)
@@ -153,14 +153,14 @@ BACK[700] = BACK[698]
         ({"time": 2 * clock(28_000)}, r"28000 samples in 27\.999 s are not 2000 per second"),
     ],
 )
-def test_series_of_another_layout_are_refused(typed, changes, message):
+def test_series_with_another_layout_are_refused(typed, changes, message):
     attributes = {"user": "0100", "keystrokes": keystrokes([(5, "a")])}
     write_series(typed / "s2.hdf5", "emg2qwerty", typing(14.0, 3, **changes), attributes)
     with pytest.raises(DataError, match=rf"s2\.hdf5.*{message}"):
         typing_sessions(below(typed), window=TYPED, core=4.0)
 
 
-def test_a_broken_download_and_a_file_of_the_other_set_are_refused(typed):
+def test_a_truncated_download_and_a_file_of_the_other_data_set_are_refused(typed):
     whole = (typed / "s2.hdf5").read_bytes()
     (typed / "s2.hdf5").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"s2\.hdf5 cannot be read as HDF5 .*fetch it again"):
@@ -212,7 +212,7 @@ def posed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_windows_of_poses_leave_out_failed_angles(posed):
+def test_pose_windows_contain_no_failed_angles(posed):
     files = {
         name.replace("@", "_"): path for name, path in below(posed).items()
     }  # as they are called when pinned
@@ -233,7 +233,7 @@ def test_windows_of_poses_leave_out_failed_angles(posed):
     assert set(windows["generalization"].values.tolist()) == {"none", "user", "user_stage", "stage"}
 
 
-def test_kinds_of_generalization_and_short_recordings_are_chosen(posed):
+def test_recordings_are_selected_by_generalization_and_minimum_length(posed):
     windows = hand_pose_sessions(
         below(posed), window=POSED, generalization={"test": ("user_stage",)}, shortest=2.0
     ).assembly
@@ -248,7 +248,7 @@ def test_kinds_of_generalization_and_short_recordings_are_chosen(posed):
 
 
 @pytest.mark.parametrize("decimate", [1, 20])
-def test_trajectories_are_the_ends_of_windows(posed, decimate):
+def test_trajectories_cover_the_ends_of_windows(posed, decimate):
     windows = hand_pose_sessions(
         below(posed), window=POSED, trajectory=Trajectory(every=40, last=0.6), decimate=decimate
     )
@@ -284,7 +284,7 @@ def test_large_windows_and_trajectories_have_separate_store_entries(posed, tmp_p
 
 
 @pytest.mark.parametrize("trajectory", [Trajectory(every=40, last=1.1), Trajectory(every=7, last=0.5)])
-def test_trajectories_that_are_no_whole_steps_of_a_window_are_refused(posed, trajectory):
+def test_trajectories_must_have_whole_steps_within_a_window(posed, trajectory):
     with pytest.raises(
         DataError, match=r"`trajectory` has .* choose whole steps, and at most the length of a window"
     ):

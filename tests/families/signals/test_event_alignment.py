@@ -30,7 +30,7 @@ def heard(times: np.ndarray, offset: float, drift: float, seed: int = 0) -> np.n
     seed=st.integers(0, 10_000), offset=st.floats(-50, 5000), drift=st.floats(-2e-4, 2e-4),
     lost=st.integers(0, 20), spare=st.integers(0, 20),
 )  # fmt: skip
-def test_every_event_that_was_heard_is_found_at_its_own_trigger(
+def test_every_recorded_event_is_matched_with_its_own_trigger(
     seed: int, offset: float, drift: float, lost: int, spare: int
 ) -> None:
     codes, times = events(seed)
@@ -62,7 +62,7 @@ def test_unmatched_events_are_refused_by_default() -> None:
         align(codes[1:], times[1:], codes, found, STRICT, **SAID)
 
 
-def test_one_trigger_that_is_late_is_left_over() -> None:
+def test_an_event_with_a_late_trigger_remains_unmatched() -> None:
     codes, times = events(0)
     found = heard(times, 3.0, 0.0)
     found[150] += 0.05
@@ -80,7 +80,7 @@ def test_the_log_of_another_recording_is_refused(seed: int) -> None:
         align(codes, times, others, heard(theirs, 3.0, 0.0), Alignment(tolerance=0.05, unmatched=650), **SAID)
 
 
-def test_without_triggers_or_common_codes_there_is_one_error() -> None:
+def test_missing_triggers_and_disjoint_codes_raise_one_error() -> None:
     codes, times = events(0)
     nothing = np.array([], dtype=np.int64)
     with pytest.raises(DataError, match=r"a.fif has no triggers to match with the events of a.mat"):

@@ -72,7 +72,7 @@ def alone(path: Path, work: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "place", ["../outside/lie{ending}", "{outside}/lie{ending}", "..\\outside\\lie{ending}"]
 )
-def test_a_header_of_brainvision_reads_no_file_of_another_folder(
+def test_brainvision_headers_cannot_read_files_of_another_folder(
     tmp_path: Path, key: str, place: str
 ) -> None:
     for folder in ("outside", "inside"):
@@ -90,7 +90,7 @@ def test_a_header_of_brainvision_reads_no_file_of_another_folder(
 
 
 @pytest.mark.skipif(not confines(), reason="files are out of reach in a process of its own")
-def test_samples_that_nothing_pins_are_out_of_reach(tmp_path: Path) -> None:
+def test_samples_that_are_not_pinned_are_not_read(tmp_path: Path) -> None:
     """The samples lie beside the header, whole and valid, and are none of the files of the data set."""
     brainvision(tmp_path, "lie", ["a", "b", "c"], noise(), RATE)
     path = tmp_path / "lie.vhdr"
@@ -99,7 +99,7 @@ def test_samples_that_nothing_pins_are_out_of_reach(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["../outside/lie.fdt", "/etc/passwd", "other.fdt"])
-def test_a_file_of_eeglab_reads_no_samples_of_another_file(tmp_path: Path, place: str) -> None:
+def test_eeglab_files_cannot_read_samples_of_an_unpinned_file(tmp_path: Path, place: str) -> None:
     fields = {
         "nbchan": 3,
         "pnts": 1000,
@@ -118,7 +118,7 @@ def test_a_file_of_eeglab_reads_no_samples_of_another_file(tmp_path: Path, place
     alone(path, lambda: recorded(path))
 
 
-def test_a_recording_of_mne_without_its_second_part_is_not_taken_for_whole(tmp_path: Path) -> None:
+def test_a_split_fif_recording_without_its_second_part_is_refused(tmp_path: Path) -> None:
     raw = mne.io.RawArray(
         np.random.default_rng(0).normal(0, 1e-5, (40, 20_000)),
         mne.create_info(40, RATE, "eeg"),
@@ -138,7 +138,7 @@ def test_a_recording_of_mne_without_its_second_part_is_not_taken_for_whole(tmp_p
 
 
 @pytest.mark.parametrize("place", ["../outside/lie.dat", "/etc/passwd"])
-def test_a_record_of_physionet_reads_no_signal_of_another_folder(tmp_path: Path, place: str) -> None:
+def test_physionet_records_cannot_read_signals_of_another_folder(tmp_path: Path, place: str) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "inside").mkdir()
     np.zeros(3000, "<i2").tofile(tmp_path / "outside" / "lie.dat")
@@ -169,7 +169,7 @@ def hidden(path: Path, secret: Path) -> None:
         del file["held"]
 
 
-def test_a_cell_of_matlab_reads_no_values_of_another_file(tmp_path: Path) -> None:
+def test_matlab_cells_cannot_read_values_of_another_file(tmp_path: Path) -> None:
     secret, path = tmp_path / "secret.bin", tmp_path / "lie.mat"
     np.full(10, SECRET).tofile(secret)
     hidden(path, secret)
@@ -185,7 +185,7 @@ def test_a_cell_of_matlab_reads_no_values_of_another_file(tmp_path: Path) -> Non
         values()
 
 
-def test_a_soft_link_that_runs_in_a_circle_is_one_error(tmp_path: Path) -> None:
+def test_a_circular_soft_link_raises_one_error(tmp_path: Path) -> None:
     path = tmp_path / "lie.mat"
     with h5py.File(path, "w") as file:
         file["a"], file["b"] = h5py.SoftLink("/b"), h5py.SoftLink("/a")
@@ -208,7 +208,7 @@ def laughs(levels: int = 12) -> str:
 
 
 @pytest.mark.parametrize("bomb", [True, False])
-def test_entities_in_the_header_of_a_stream_of_xdf_become_nothing(tmp_path: Path, bomb: bool) -> None:
+def test_xml_entities_in_xdf_headers_are_not_expanded(tmp_path: Path, bomb: bool) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text(str(SECRET))
     samples = Samples(
@@ -223,7 +223,7 @@ def test_entities_in_the_header_of_a_stream_of_xdf_become_nothing(tmp_path: Path
     alone(path, lambda: recorded(path, secret))
 
 
-def test_a_packed_recording_that_unpacks_without_end_is_one_error(tmp_path: Path) -> None:
+def test_a_decompression_bomb_raises_one_error(tmp_path: Path) -> None:
     path = tmp_path / "lie_raw.fif.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(3000):
@@ -232,7 +232,7 @@ def test_a_packed_recording_that_unpacks_without_end_is_one_error(tmp_path: Path
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_volume_of_terabytes_in_a_file_of_bytes_is_one_error(tmp_path: Path, packed: bool) -> None:
+def test_a_small_image_file_that_states_terabytes_raises_one_error(tmp_path: Path, packed: bool) -> None:
     header = nib.Nifti1Header()
     header.set_data_dtype(np.float64)
     header["dim"] = [4, 32767, 32767, 32767, 32767, 1, 1, 1]
@@ -286,7 +286,7 @@ CASES: dict[str, Callable[[Path], bytes]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_archive_of_arrays_is_arrays_alone(tmp_path: Path, case: str) -> None:
+def test_array_archives_can_contain_only_plain_arrays(tmp_path: Path, case: str) -> None:
     path = tmp_path / "lie.npz"
     npz(path, x=CASES[case](tmp_path), y=npy(np.zeros(2, np.int64)))
     parts = {"train": {"examples": "lie.npz:x", "classes": "lie.npz:y"}}
@@ -296,7 +296,7 @@ def test_an_archive_of_arrays_is_arrays_alone(tmp_path: Path, case: str) -> None
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "x\x00y"])
-def test_a_member_of_an_archive_of_arrays_leads_nowhere(tmp_path: Path, name: str) -> None:
+def test_member_names_of_an_array_archive_write_no_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / "lie.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(zipfile.ZipInfo(f"{name}.npy"), npy(np.zeros((2, 3, 1))))
@@ -307,7 +307,7 @@ def test_a_member_of_an_archive_of_arrays_leads_nowhere(tmp_path: Path, name: st
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_assembly_of_groups_in_groups_is_one_error(tmp_path: Path) -> None:
+def test_an_assembly_with_deeply_nested_groups_raises_one_error(tmp_path: Path) -> None:
     path = tmp_path / "lie.nc"
     with netCDF4.Dataset(path, "w") as file:
         group = file
@@ -317,7 +317,7 @@ def test_an_assembly_of_groups_in_groups_is_one_error(tmp_path: Path) -> None:
         read({"lie.nc": path}, "netcdf")
 
 
-def test_an_assembly_of_terabytes_is_one_error(tmp_path: Path) -> None:
+def test_an_assembly_that_states_terabytes_raises_one_error(tmp_path: Path) -> None:
     path = tmp_path / "lie.nc"
     with netCDF4.Dataset(path, "w") as file:
         for dim in ("presentation", "neuroid"):
@@ -328,7 +328,7 @@ def test_an_assembly_of_terabytes_is_one_error(tmp_path: Path) -> None:
         read({"lie.nc": path}, "netcdf")
 
 
-def test_a_table_of_more_fields_than_memory_is_one_error(tmp_path: Path) -> None:
+def test_a_table_with_more_fields_than_memory_raises_one_error(tmp_path: Path) -> None:
     path = tmp_path / "lie.csv"
     path.write_text(
         "stimulus_id," + ",".join(f"c{n}" for n in range(200_000)) + "\n" + "1" + "," * 200_001 + "\n"
@@ -340,7 +340,7 @@ def test_a_table_of_more_fields_than_memory_is_one_error(tmp_path: Path) -> None
         read({"stimuli.csv": path, "responses.nc": held}, "netcdf")
 
 
-def test_the_name_of_a_file_is_no_way_to_say_more(tmp_path: Path) -> None:
+def test_file_names_in_errors_contain_no_terminal_control_characters(tmp_path: Path) -> None:
     """A header whose texts obey the terminal is quoted, not shown."""
     brainvision(tmp_path, "lie", ["a", "b", "c"], noise(), RATE)
     path = tmp_path / "lie.vhdr"

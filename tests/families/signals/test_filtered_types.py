@@ -33,7 +33,7 @@ def made(types):
     "types", [("emg",) * 3, ("eeg", "eeg", "emg", "eog"), ("misc", "ecg"), ("mag",) * 2, ("seeg", "ecog")]
 )
 @pytest.mark.parametrize("steps", [{"high_pass": 20.0}, {"low_pass": 30.0}, {"notch": (50.0,)}])
-def test_every_kind_of_channel_is_filtered(types, steps):
+def test_every_type_of_channel_is_filtered(types, steps):
     pick = tuple(dict.fromkeys(types))
     units, scale = ("fT", 1e15) if "mag" in types else ("uV", 1e6)
     windows = windows_of(
@@ -54,7 +54,7 @@ def test_every_kind_of_channel_is_filtered(types, steps):
     np.testing.assert_array_equal(windows.values, cut.astype(np.float32))
 
 
-def test_an_unavailable_reference_is_an_error():
+def test_an_unavailable_reference_raises_an_error():
     for steps in (Preprocessing(pick=("mag",), reference="average"), Preprocessing(reference=("Cz",))):
         with pytest.raises(DataError, match="f cannot be referenced to"):
             windows_of(made(steps.pick * 2), Recording(file="f", subject="s"), WINDOW, steps, sha256="0" * 64)

@@ -68,7 +68,9 @@ def nsd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
 
 
 @pytest.mark.slow
-def test_bold5000_is_read_as_published(repository: Path, bold: tuple[Path, dict[str, Any]]) -> None:
+def test_bold5000_is_read_in_its_published_layout(
+    repository: Path, bold: tuple[Path, dict[str, Any]]
+) -> None:
     root, truth = bold
     data = read(root, told(repository, BOLD))
     windows = data.assembly
@@ -105,7 +107,7 @@ def _runs(windows: Any) -> set[str]:
 
 
 @pytest.mark.slow
-def test_things_is_read_without_catch_trials_and_without_the_run_that_is_missing(
+def test_things_is_read_without_catch_trials_and_without_the_missing_run(
     repository: Path, things: tuple[Path, dict[str, Any]]
 ) -> None:
     root, truth = things
@@ -129,7 +131,7 @@ def test_things_is_read_without_catch_trials_and_without_the_run_that_is_missing
 
 
 @pytest.mark.slow
-def test_nsd_is_read_without_rest_and_on_the_grids_of_its_people(
+def test_nsd_is_read_without_resting_runs_and_with_the_grid_of_each_subject(
     repository: Path, nsd: tuple[Path, dict[str, Any]]
 ) -> None:
     root, truth = nsd
@@ -171,7 +173,9 @@ def cleaned(values: np.ndarray) -> np.ndarray:
     return np.where(spread > 1e-6, straight / np.where(spread > 1e-6, spread, 1), 0)
 
 
-def test_surface_and_windows_are_nilearns(repository: Path, bold: tuple[Path, dict[str, Any]]) -> None:
+def test_surface_projection_and_windows_match_nilearn(
+    repository: Path, bold: tuple[Path, dict[str, Any]]
+) -> None:
     from nilearn.datasets import fetch_surf_fsaverage
     from nilearn.surface import vol_to_surf
 
@@ -196,7 +200,7 @@ def test_surface_and_windows_are_nilearns(repository: Path, bold: tuple[Path, di
         np.testing.assert_allclose(windows.values[row], expected[:, first : first + 4], atol=2e-3)
 
 
-def test_voxels_are_nilearns_masker(repository: Path, bold: tuple[Path, dict[str, Any]]) -> None:
+def test_voxels_match_the_masker_of_nilearn(repository: Path, bold: tuple[Path, dict[str, Any]]) -> None:
     from nilearn.maskers import NiftiMasker
 
     root, _ = bold
@@ -217,7 +221,7 @@ def test_voxels_are_nilearns_masker(repository: Path, bold: tuple[Path, dict[str
     np.testing.assert_allclose(np.stack([windows[axis].values for axis in "xyz"], axis=1), places)
 
 
-def test_transforms_interpolate_as_scipy_does(repository: Path, nsd: tuple[Path, dict[str, Any]]) -> None:
+def test_transforms_interpolate_like_scipy(repository: Path, nsd: tuple[Path, dict[str, Any]]) -> None:
     root, _ = nsd
     windows = read(root, told(repository, NSD, cleaning={}, subjects=["2"])).assembly
     assert windows is not None
@@ -240,7 +244,7 @@ def test_transforms_interpolate_as_scipy_does(repository: Path, nsd: tuple[Path,
     assert (found[~known] == 0).all() and (~known).any()
 
 
-def test_surfaces_of_fmriprep_are_read_as_they_are(tmp_path: Path) -> None:
+def test_fmriprep_surfaces_are_read_unchanged(tmp_path: Path) -> None:
     """Two GIFTI files a run, of fsaverage with more vertices than are taken."""
     rng = np.random.default_rng(0)
     stem = "sub-01_ses-nsd01_task-nsdcore_run-1"
@@ -311,7 +315,7 @@ def one(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def test_a_lag_moves_what_is_read_and_not_its_times(one: tuple[Path, dict[str, Any]]) -> None:
+def test_a_lag_shifts_the_volumes_but_not_the_time_bins(one: tuple[Path, dict[str, Any]]) -> None:
     root, fields = one
     now = read(root, {**fields, "window": {"start": 2.0, "duration": 4.0}}).assembly
     later = read(root, {**fields, "window": {"start": 0.0, "duration": 4.0, "lag": 2.0}}).assembly
@@ -341,7 +345,7 @@ def test_windows_beyond_the_run_are_refused_or_left_out_and_counted(one: tuple[P
         read(root, {**fields, "volumes": 30})
 
 
-def test_cleaning_is_that_of_nilearn(one: tuple[Path, dict[str, Any]]) -> None:
+def test_cleaning_matches_nilearn(one: tuple[Path, dict[str, Any]]) -> None:
     from nilearn.signal import clean
 
     root, fields = one
@@ -452,7 +456,7 @@ def test_errors_name_the_problem_of_a_run(one: tuple[Path, dict[str, Any]], spoi
         ({"events": {"file": "{subject}_{task}_x.tsv", "stimulus": "stim_file"}}, r"placeholder \{task\}"),
     ],
 )
-def test_errors_name_what_a_spec_lacks(
+def test_errors_name_the_missing_fields_of_a_spec(
     one: tuple[Path, dict[str, Any]], change: dict[str, Any], words: str
 ) -> None:
     root, fields = one
@@ -473,14 +477,12 @@ def test_errors_name_what_a_spec_lacks(
         {"events": {"file": "e.tsv", "stimulus": "x", "ambiguous": "drop"}},
     ],
 )
-def test_specs_that_contradict_themselves_are_refused(
-    one: tuple[Path, dict[str, Any]], change: dict[str, Any]
-) -> None:
+def test_contradictory_specs_are_refused(one: tuple[Path, dict[str, Any]], change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         registry.get("reader", "fmri_windows").bind({**one[1], **change})
 
 
-def test_windows_on_the_disk_are_those_in_memory(
+def test_windows_on_disk_equal_those_in_memory(
     one: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, fields = one
@@ -498,7 +500,7 @@ def test_windows_on_the_disk_are_those_in_memory(
 
 
 @pytest.mark.parametrize("id", [BOLD, THINGS, NSD])
-def test_what_is_shown_is_listed_from_the_tables_alone(
+def test_stimuli_are_listed_from_the_tables_alone(
     repository: Path, tmp_path: Path, id: str, request: pytest.FixtureRequest
 ) -> None:
     root, truth = request.getfixturevalue({BOLD: "bold", THINGS: "things", NSD: "nsd"}[id])
@@ -511,7 +513,7 @@ def test_what_is_shown_is_listed_from_the_tables_alone(
     assert found["stimulus_id"].tolist() == found["filename"].tolist() == sorted(names)
 
 
-def test_series_in_a_persons_own_space_are_not_projected(one: tuple[Path, dict[str, Any]]) -> None:
+def test_series_in_native_space_are_not_projected(one: tuple[Path, dict[str, Any]]) -> None:
     root, fields = one
     values = np.random.default_rng(2).standard_normal((4, 4, 4, 20))
     scans.derivative(root, "sub-1_ses-1_task-see_run-1", values, 2.0, volume_space="T1w")
@@ -520,7 +522,7 @@ def test_series_in_a_persons_own_space_are_not_projected(one: tuple[Path, dict[s
         read(root, {**fields, **own, "space": {"name": "surface"}})
 
 
-def test_people_on_different_grids_have_no_common_voxels(
+def test_subjects_with_different_grids_have_no_common_voxels(
     repository: Path, nsd: tuple[Path, dict[str, Any]]
 ) -> None:
     root, _ = nsd
@@ -532,7 +534,7 @@ def test_people_on_different_grids_have_no_common_voxels(
     assert one_person.sizes["channel"] == 5 * 3 * 4  # what is below 0 is not in the region
 
 
-def test_a_file_of_another_person_is_seen_by_the_order_of_images(
+def test_a_file_of_another_subject_is_detected_by_the_order_of_images(
     repository: Path, nsd: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     root = tmp_path / "nsd"
@@ -556,7 +558,7 @@ def test_a_file_of_another_person_is_seen_by_the_order_of_images(
         read(root, told(repository, NSD))
 
 
-def test_runs_are_in_order_of_number_and_rest_is_left_out_of_whole_sessions_only() -> None:
+def test_runs_are_ordered_by_number_and_rest_is_removed_only_from_complete_sessions() -> None:
     names = [f"s1_v{session}_r{run}.nii" for session in (1, 2, 10) for run in range(1, 14 + (session == 2))]
     names += [name.replace(".nii", ".tsv") for name in names]
     runs = runs_among(

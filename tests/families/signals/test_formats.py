@@ -90,36 +90,32 @@ def cues(**how: Any) -> Marker:
 
 
 @pytest.mark.parametrize("units", ["microvolts", "volts"])
-def test_streams_of_an_xdf_file_become_the_same_windows(
-    tmp_path: Path, expected: xr.DataArray, units: str
-) -> None:
+def test_xdf_streams_give_the_same_windows(tmp_path: Path, expected: xr.DataArray, units: str) -> None:
     pytest.importorskip("pyxdf")
     same(read(xdf(tmp_path / "a.xdf", stream(units), cues())), expected)
 
 
-def test_clocks_that_differ_are_aligned_before_markers_are_placed(
-    tmp_path: Path, expected: xr.DataArray
-) -> None:
+def test_clocks_are_aligned_before_markers_are_placed(tmp_path: Path, expected: xr.DataArray) -> None:
     pytest.importorskip("pyxdf")
     late = Marker([(at + 40.0, kind) for at, kind in cues().marks], offset=-40.0)
     same(read(xdf(tmp_path / "a.xdf", stream(), late)), expected)
 
 
-def test_stamps_that_jitter_do_not_move_the_windows(tmp_path: Path, expected: xr.DataArray) -> None:
+def test_jittering_time_stamps_do_not_shift_the_windows(tmp_path: Path, expected: xr.DataArray) -> None:
     pytest.importorskip("pyxdf")
     even = np.arange(SECONDS * RATE) / RATE
     jittered = 100.0 + even + np.random.default_rng(3).uniform(-0.004, 0.004, len(even))
     same(read(xdf(tmp_path / "a.xdf", stream(stamps=jittered), cues())), expected)
 
 
-def test_an_amplifier_that_drifts_takes_its_markers_along(tmp_path: Path) -> None:
+def test_markers_follow_the_drift_of_the_amplifier_clock(tmp_path: Path) -> None:
     pytest.importorskip("pyxdf")
     slow = 100.0 + np.arange(SECONDS * RATE) / RATE * 1.01
     windows = read(xdf(tmp_path / "a.xdf", stream(stamps=slow), cues()))
     np.testing.assert_allclose(windows["onset"].values * RATE, np.round(ONSETS * RATE / 1.01), atol=1e-6)
 
 
-def test_one_of_several_streams_is_chosen_or_all_are_named(tmp_path: Path, expected: xr.DataArray) -> None:
+def test_one_of_several_streams_must_be_selected(tmp_path: Path, expected: xr.DataArray) -> None:
     pytest.importorskip("pyxdf")
     other = Samples(
         samples(1).T, RATE, 100.0 + np.arange(SECONDS * RATE) / RATE, name="amp2", labels=CHANNELS
@@ -144,7 +140,7 @@ def test_values_without_a_unit_are_compared_with_plausible_amplitudes(
     same(read(path, preprocessing=Preprocessing(stated="uV")), expected)
 
 
-def test_gaps_and_damage_are_refused_and_not_read_past(tmp_path: Path) -> None:
+def test_gaps_and_damage_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyxdf")
     even = 100.0 + np.arange(SECONDS * RATE) / RATE
     for late, said in (
@@ -163,7 +159,7 @@ def test_gaps_and_damage_are_refused_and_not_read_past(tmp_path: Path) -> None:
         read(tmp_path / "none.xdf")
 
 
-def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyxdf", None)
     with pytest.raises(UnavailableError, match=r"pip install neuroledger\[xdf\]"):
         read(xdf(tmp_path / "a.xdf", stream(), cues()))
@@ -186,7 +182,7 @@ MICROVOLTS = Preprocessing(stated="uV")
 
 
 @pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t"), ("b.csv", ";")])
-def test_tables_become_the_same_windows(
+def test_tables_give_the_same_windows(
     tmp_path: Path, expected: xr.DataArray, name: str, separator: str
 ) -> None:
     table().to_csv(tmp_path / name, sep=separator, index=False)
@@ -194,7 +190,9 @@ def test_tables_become_the_same_windows(
     same(read(tmp_path / name, table=layout, preprocessing=MICROVOLTS), expected)
 
 
-def test_parquet_becomes_the_same_windows_and_damage_is_named(tmp_path: Path, expected: xr.DataArray) -> None:
+def test_parquet_gives_the_same_windows_and_damage_is_reported(
+    tmp_path: Path, expected: xr.DataArray
+) -> None:
     pytest.importorskip("pyarrow")
     table().to_parquet(tmp_path / "a.parquet")
     same(read(tmp_path / "a.parquet", table=LAYOUT, preprocessing=MICROVOLTS), expected)
@@ -203,7 +201,9 @@ def test_parquet_becomes_the_same_windows_and_damage_is_named(tmp_path: Path, ex
         read(tmp_path / "b.parquet", table=LAYOUT)
 
 
-def test_codes_of_events_may_be_numbers_between_zeros(tmp_path: Path, expected: xr.DataArray) -> None:
+def test_event_codes_can_be_numbers_separated_by_missing_values(
+    tmp_path: Path, expected: xr.DataArray
+) -> None:
     frame = table()
     frame["event"] = frame["event"].map({"": np.nan, "go": 1, "stop": 2})
     frame.to_csv(tmp_path / "a.csv", index=False)
@@ -211,7 +211,7 @@ def test_codes_of_events_may_be_numbers_between_zeros(tmp_path: Path, expected: 
     same(read(tmp_path / "a.csv", table=LAYOUT, preprocessing=MICROVOLTS, window=coded), expected)
 
 
-def test_tables_that_say_something_else_than_declared_are_refused(tmp_path: Path) -> None:
+def test_tables_that_contradict_their_declaration_are_refused(tmp_path: Path) -> None:
     frame = table()
     frame.to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(DataError, match=r"does not state its sampling rate: .*sampling_rate: 250"):
@@ -236,7 +236,7 @@ def test_tables_that_say_something_else_than_declared_are_refused(tmp_path: Path
         read(tmp_path / "uneven.csv", table=LAYOUT)
 
 
-def test_a_folder_of_tables_is_pinned_by_its_pattern_and_the_table_of_facts(
+def test_a_folder_of_tables_is_pinned_with_a_name_pattern_and_a_table_of_facts(
     place: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "download"
@@ -283,7 +283,7 @@ def saved(folder: Path, name: str, of: Any = None) -> Path:
     return folder / name
 
 
-def test_epochs_of_mne_become_the_windows_of_their_recording(tmp_path: Path, expected: xr.DataArray) -> None:
+def test_mne_epochs_give_the_windows_of_their_recording(tmp_path: Path, expected: xr.DataArray) -> None:
     windows = read(saved(tmp_path, "a-epo.fif"), epoched=True, event_fields=("speed", "hand"))
     same(windows, expected)
     assert windows["speed"].values.tolist() == [1.5 * number for number in range(9)]
@@ -291,9 +291,7 @@ def test_epochs_of_mne_become_the_windows_of_their_recording(tmp_path: Path, exp
     assert windows["epoch"].values.tolist() == list(range(9))
 
 
-def test_epochs_of_eeglab_are_named_by_the_event_at_their_zero(
-    tmp_path: Path, expected: xr.DataArray
-) -> None:
+def test_eeglab_epochs_are_labelled_by_the_event_at_time_zero(tmp_path: Path, expected: xr.DataArray) -> None:
     pytest.importorskip("eeglabio")
     windows = read(saved(tmp_path, "a.set"), epoched=True)
     np.testing.assert_allclose(windows["onset"].values, np.arange(9) * 81 / RATE)
@@ -314,7 +312,7 @@ def test_epochs_are_distinguished_from_continuous_recordings(tmp_path: Path) -> 
         read(tmp_path / "b.set", epoched=True)
 
 
-def test_what_epochs_cannot_give_is_refused(tmp_path: Path) -> None:
+def test_requests_that_epochs_cannot_fulfil_are_refused(tmp_path: Path) -> None:
     path = saved(tmp_path, "a-epo.fif")
     with pytest.raises(
         DataError,
@@ -336,7 +334,7 @@ def test_what_epochs_cannot_give_is_refused(tmp_path: Path) -> None:
         read(saved(tmp_path, "c-epo.fif", weak), epoched=True)
 
 
-def test_epochs_made_of_arrays_follow_each_other(tmp_path: Path) -> None:
+def test_epochs_from_arrays_are_consecutive(tmp_path: Path) -> None:
     made = mne.EpochsArray(
         np.random.default_rng(0).normal(0, 1e-5, (4, 3, 64)),
         mne.create_info(CHANNELS, RATE, "eeg"),
@@ -351,7 +349,7 @@ def test_epochs_made_of_arrays_follow_each_other(tmp_path: Path) -> None:
     ]
 
 
-def test_epochs_are_pinned_where_they_are_declared(place: Path, tmp_path: Path) -> None:
+def test_epochs_are_pinned_if_the_spec_declares_them(place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "download"
     folder.mkdir()
     for person in range(6):

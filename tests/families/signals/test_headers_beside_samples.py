@@ -35,7 +35,7 @@ def _windows(root: Path, names: list[str]) -> object:
     return mne_epochs(files, recordings=recordings, window=WINDOW).assembly
 
 
-def test_equal_headers_of_two_people_are_two_recordings(tmp_path: Path) -> None:
+def test_equal_headers_of_two_subjects_are_two_recordings(tmp_path: Path) -> None:
     for person in ("anna", "bert"):
         _person(tmp_path / person, seed=len(person) + ord(person[0]))
     one, other = (tmp_path / person / "rec.vhdr" for person in ("anna", "bert"))
@@ -45,7 +45,7 @@ def test_equal_headers_of_two_people_are_two_recordings(tmp_path: Path) -> None:
     assert "audit.duplicate" not in {finding.code for finding in audit(windows)}
 
 
-def test_a_copy_is_one_recording_whatever_its_header_calls_it(tmp_path: Path) -> None:
+def test_a_copy_is_detected_under_another_header_name(tmp_path: Path) -> None:
     _person(tmp_path / "anna", seed=1, name="first")
     _person(tmp_path / "bert", seed=1, name="second")
     assert (tmp_path / "anna/first.vhdr").read_bytes() != (tmp_path / "bert/second.vhdr").read_bytes()
@@ -83,7 +83,7 @@ def _split(root: Path) -> dict[str, Path]:
     return {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def test_a_split_recording_is_one_with_the_tables_that_all_its_parts_share(tmp_path: Path) -> None:
+def test_a_split_recording_is_one_recording_whose_parts_share_tables(tmp_path: Path) -> None:
     pytest.importorskip("mne_bids")
     files = _split(tmp_path / "bids")
     parts = [name for name in files if name.endswith(".fif")]
@@ -116,14 +116,14 @@ def test_a_split_recording_is_one_with_the_tables_that_all_its_parts_share(tmp_p
     assert read["label"].values.tolist() == ["left", "right", "left"]
 
 
-def test_another_type_of_data_is_named_with_what_to_state(tmp_path: Path) -> None:
+def test_another_type_of_data_is_reported_with_the_field_to_set(tmp_path: Path) -> None:
     pytest.importorskip("mne_bids")
     files = _split(tmp_path / "bids")
     with pytest.raises(DataError, match=r"there are 'cue' \(meg\): state `datatype: meg` in the reader"):
         bids_epochs(files, task="cue", window=WINDOW)
 
 
-def test_magnetometers_have_no_microvolts(tmp_path: Path) -> None:
+def test_magnetometers_in_microvolts_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("mne_bids")
     window = Window(start=0.0, duration=1.0, labels={"left": "left", "right": "right"})
     with pytest.raises(DataError, match=r"mag channels have no amplitude in uV: state `units` \(fT or T\)"):
@@ -159,7 +159,7 @@ def _persyst(folder: Path, seed: int) -> np.ndarray:
     return counts * 0.1
 
 
-def test_recordings_of_persyst_are_distinguished_by_their_samples(tmp_path: Path) -> None:
+def test_persyst_recordings_are_distinguished_by_their_samples(tmp_path: Path) -> None:
     whole = [_persyst(tmp_path / person, seed) for seed, person in enumerate(("anna", "bert"))]
     assert (tmp_path / "anna/rec.lay").read_bytes() == (tmp_path / "bert/rec.lay").read_bytes()
     files = {path.relative_to(tmp_path).as_posix(): path for path in sorted(tmp_path.rglob("rec.*"))}

@@ -77,7 +77,7 @@ def read(folder: Path, **changed: Any) -> Any:
     return component.function(files(folder), **component.bind({**TOLD, **changed})).assembly
 
 
-def test_windows_begin_before_the_word_itself_whoever_lacks_trials(folder: Path) -> None:
+def test_windows_are_placed_at_their_words_even_if_trials_are_missing(folder: Path) -> None:
     windows = read(folder)
     assert windows.sizes == {"presentation": 12 + 10, "channel": 60, "sample": RATE}
     assert (windows.values[:, 0, RATE // 2] > PULSE / 2).all()  # 0.5 s after its start: at the word
@@ -104,7 +104,7 @@ def test_each_occurrence_of_a_word_is_a_stimulus_with_its_sound(folder: Path) ->
     assert first["start"] == pytest.approx(0.046 - 0.5) and first["duration"] == 1.0
 
 
-def test_only_what_is_read_is_chosen(folder: Path) -> None:
+def test_only_required_files_are_selected(folder: Path) -> None:
     (folder / "embedding.nc").write_bytes(b"")
     for name in ("datasets.mat", "comprehension-scores.txt", "S01-tones.vhdr", "audio.zip"):
         (folder / name).write_bytes(b"")
@@ -180,7 +180,9 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), CASES)
-def test_what_does_not_fit_is_one_error(folder: Path, change: Callable[[Path], Any], words: str) -> None:
+def test_inconsistent_downloads_raise_one_error(
+    folder: Path, change: Callable[[Path], Any], words: str
+) -> None:
     change(folder)
     with pytest.raises(DataError, match=words):
         read(folder)
@@ -198,7 +200,9 @@ def test_a_missing_companion_and_an_empty_selection_are_errors(folder: Path) -> 
         read(folder, montage="biosemi64")
 
 
-def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_exceed_memory_are_stored_and_reused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     windows = read(folder)
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1)
     first = read(folder)

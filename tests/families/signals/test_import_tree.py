@@ -133,7 +133,7 @@ def rows(*people: str, content: str = "") -> list[tuple[str, str, bytes]]:
     return found
 
 
-def test_a_listing_updates_a_spec_and_states_what_disagrees(place: Path, tmp_path: Path) -> None:
+def test_a_listing_updates_a_spec_and_records_the_differences(place: Path, tmp_path: Path) -> None:
     path = place / "specs" / "datasets" / "Rest.yaml"
     path.write_text(
         path.read_text().replace(
@@ -165,7 +165,7 @@ def test_a_listing_updates_a_spec_and_states_what_disagrees(place: Path, tmp_pat
     assert path.read_text() == before
 
 
-def test_one_persons_bytes_under_two_names_are_a_defect(place: Path, tmp_path: Path) -> None:
+def test_identical_files_of_two_subjects_are_listed_as_a_defect(place: Path, tmp_path: Path) -> None:
     source = listing(tmp_path / "nm.tsv", rows("1", "2", content="same"))
     with open_tree("nemar", "nm000001", str(source)) as found:
         done = import_tree(open_catalog(place), found, "Twins", Wanted())
@@ -174,9 +174,7 @@ def test_one_persons_bytes_under_two_names_are_a_defect(place: Path, tmp_path: P
     )
 
 
-def test_hashes_that_can_be_forged_several_tasks_and_foreign_listings_are_refused(
-    place: Path, tmp_path: Path
-) -> None:
+def test_weak_hashes_ambiguous_tasks_and_invalid_listings_are_refused(place: Path, tmp_path: Path) -> None:
     tree(tmp_path / "clone", kind="MD5E")
     with (
         pytest.raises(RequestError, match=r"no SHA-256 for 2 files.*can be forged"),
@@ -204,7 +202,7 @@ def test_hashes_that_can_be_forged_several_tasks_and_foreign_listings_are_refuse
     assert not (place / "specs" / "datasets" / "Two.yaml").exists()
 
 
-def test_files_that_no_reader_reads_are_fetchable_and_say_so(
+def test_files_without_a_reader_can_be_fetched_and_are_marked_as_unread(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = listing(
@@ -223,7 +221,7 @@ def test_files_that_no_reader_reads_are_fetchable_and_say_so(
     assert "unread" in capsys.readouterr().out
 
 
-def test_several_trees_are_one_data_set(place: Path, tmp_path: Path) -> None:
+def test_several_trees_can_form_one_data_set(place: Path, tmp_path: Path) -> None:
     one = listing(tmp_path / "a.tsv", rows("1"))
     other = listing(tmp_path / "b.tsv", rows("2"), f"# nemarDatasets_nm000002 @ {COMMIT}")
     with (
@@ -247,7 +245,7 @@ def test_several_trees_are_one_data_set(place: Path, tmp_path: Path) -> None:
     assert [one["subject"] for one in spec.reader.parameters["recordings"]] == ["1", "2"]
 
 
-def test_facts_of_people_come_from_pinned_tables_and_those_without_are_left_out(tmp_path: Path) -> None:
+def test_subjects_without_facts_in_the_pinned_tables_are_left_out(tmp_path: Path) -> None:
     table = tmp_path / "participants.tsv"
     table.write_text("participant_id\tage\tsex\nsub-1\t9.5\tF\nsub-2\tn/a\tM\nsub-3\t11\tM\n")
     recordings = tuple(Recording(file=f"{n}.edf", subject=str(n)) for n in (1, 2, 3))
@@ -264,7 +262,7 @@ def test_facts_of_people_come_from_pinned_tables_and_those_without_are_left_out(
         )
 
 
-def test_descriptions_may_be_patterns_and_some_recordings_may_lack_them() -> None:
+def test_event_descriptions_can_be_patterns_that_some_recordings_lack() -> None:
     spans = [Span(0.0, 0.0, "[1. 0.]_0"), Span(1.0, 0.0, "[0. 1.]_1"), Span(2.0, 0.0, "iti")]
     window = Window(start=0.0, duration=1.0, labels={"*_0": "left", "*_1": "right"})
     assert lay(window, spans, 9.0, {}, "x.set").extra["label"] == ["left", "right"]
@@ -282,7 +280,7 @@ SOURCES = re.compile(
 )
 
 
-def test_every_published_spec_says_where_the_codes_of_its_labels_come_from() -> None:
+def test_every_published_spec_states_the_source_of_its_label_codes() -> None:
     catalog = open_catalog()
     silent = []
     for id in catalog.ids("datasets"):
@@ -303,7 +301,7 @@ UNCOUNTED = {
 }  # fmt: skip
 
 
-def test_every_spec_pinned_from_a_tree_states_its_people_or_why_not() -> None:
+def test_every_spec_pinned_from_a_tree_states_its_number_of_subjects_or_a_reason() -> None:
     catalog = open_catalog()
     silent = set()
     for id in catalog.ids("datasets"):

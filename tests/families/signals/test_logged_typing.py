@@ -111,7 +111,7 @@ def meg(root: Path, *, planted: bool = True) -> Path:
 
 
 @pytest.mark.slow
-def test_keys_are_decoded_from_eeg_by_commands_alone(
+def test_key_decoding_from_eeg_works_through_the_command_line(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = pinned(place, EEG, eeg(tmp_path / "SpanishBCBL"))
@@ -154,7 +154,7 @@ def test_keys_are_decoded_from_eeg_by_commands_alone(
 
 
 @pytest.mark.slow
-def test_keys_are_decoded_from_meg_by_commands_alone(place: Path, tmp_path: Path) -> None:
+def test_key_decoding_from_meg_works_through_the_command_line(place: Path, tmp_path: Path) -> None:
     files = pinned(place, MEG, meg(tmp_path / "SpanishBCBL"))
     assert "MEG/FIF/03_11123/230313/block1-1.fif" in files  # a recording goes on in a second file
     entries = {
@@ -182,7 +182,7 @@ def test_keys_are_decoded_from_meg_by_commands_alone(place: Path, tmp_path: Path
 
 @pytest.mark.parametrize("id", [EEG, MEG])
 @pytest.mark.slow
-def test_without_planted_waves_keys_are_at_chance(place: Path, tmp_path: Path, id: str) -> None:
+def test_keys_without_a_planted_response_are_decoded_at_chance(place: Path, tmp_path: Path, id: str) -> None:
     folder = {EEG: eeg, MEG: meg}[id](tmp_path / "SpanishBCBL", planted=False)
     pinned(place, id, folder)
     score = scored(place, BENCHMARKS[id], id, ["shrinkage_lda"])["shrinkage_lda"]["score"]
@@ -257,7 +257,7 @@ def _deeper(folder: Path) -> None:
         (_deeper, "contains no recording below EEG/EEG that matches .* and has a log below EEG/logs"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_stops_before_anything_is_written(
+def test_pin_refuses_invalid_downloads_and_writes_nothing(
     place: Path, released: Path, tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
     folder = tmp_path / "SpanishBCBL"

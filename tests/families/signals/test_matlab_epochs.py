@@ -218,7 +218,7 @@ def read(files: dict[str, Path], told: dict[str, Any]) -> xr.DataArray:
 
 
 @pytest.mark.parametrize("id", sorted(LAYOUTS))
-def test_a_published_spec_reads_files_of_its_layout(repository: Path, tmp_path: Path, id: str) -> None:
+def test_published_specs_read_files_of_their_layout(repository: Path, tmp_path: Path, id: str) -> None:
     build, channels, expected = LAYOUTS[id]
     windows = read(build(tmp_path), reader_of(repository, id))
     assert windows.sizes["channel"] == channels
@@ -233,7 +233,7 @@ def test_a_published_spec_reads_files_of_its_layout(repository: Path, tmp_path: 
     assert set(windows["label"].values) == set(parameters.values())
 
 
-def test_every_spec_of_this_reader_is_tried(repository: Path) -> None:
+def test_every_spec_that_uses_the_reader_is_tested(repository: Path) -> None:
     used = {
         path.stem
         for path in (repository / "specs" / "datasets").glob("*.yaml")
@@ -243,7 +243,7 @@ def test_every_spec_of_this_reader_is_tried(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("id", sorted(LAYOUTS))
-def test_windows_hold_the_samples_of_the_file(repository: Path, tmp_path: Path, id: str) -> None:
+def test_windows_contain_the_samples_of_the_file(repository: Path, tmp_path: Path, id: str) -> None:
     """Without filters, a window holds the file's own numbers from the event on, in µV."""
     build, _, expected = LAYOUTS[id]
     parameters = reader_of(repository, id)
@@ -321,7 +321,7 @@ def small(path: Path, write: Callable[..., Path], **changed: Any) -> dict[str, P
 
 
 @pytest.mark.parametrize("write", [mat5, hdf5])
-def test_both_kinds_of_files_are_read_alike(tmp_path: Path, write: Callable[..., Path]) -> None:
+def test_both_file_versions_give_the_same_windows(tmp_path: Path, write: Callable[..., Path]) -> None:
     windows = read(small(tmp_path, write), TOLD)
     assert windows["onset"].values.tolist() == [1.0, 3.0]
     assert windows["label"].values.tolist() == ["a", "b"]
@@ -346,7 +346,7 @@ def test_both_kinds_of_files_are_read_alike(tmp_path: Path, write: Callable[...,
         ({"mrk_pos": np.array([[101.0, 5001.0]])}, "no event 2"),
     ],
 )
-def test_a_file_that_does_not_hold_what_is_declared_is_one_error(
+def test_a_file_without_the_declared_content_raises_one_error(
     tmp_path: Path, write: Callable[..., Path], changed: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(DataError, match=words.replace(".", r"\.")) as raised:
@@ -369,14 +369,14 @@ def test_a_file_that_does_not_hold_what_is_declared_is_one_error(
         ({"kinds": {"eeg": 1}}, r"`kinds` declares 1 channels, but there are 2"),
     ],
 )
-def test_a_layout_that_does_not_fit_says_what_is_there(
+def test_errors_for_a_wrong_layout_list_the_content_of_the_file(
     tmp_path: Path, layout: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(DataError, match=words):
         read(small(tmp_path, mat5), TOLD | {"matlab": LAYOUT | layout})
 
 
-def test_windows_do_not_reach_over_joints(repository: Path, tmp_path: Path) -> None:
+def test_windows_do_not_cross_joints(repository: Path, tmp_path: Path) -> None:
     parameters = reader_of(repository, "Nakanishi2015Comparison")
     with pytest.raises(
         DataError, match=r"a window from 0\.15 to 5\.15 s crosses the ends of an array or trial"
@@ -384,7 +384,7 @@ def test_windows_do_not_reach_over_joints(repository: Path, tmp_path: Path) -> N
         read(nakanishi(tmp_path), parameters | {"window": parameters["window"] | {"duration": 5.0}})
 
 
-def test_a_file_that_refers_to_itself_or_states_terabytes_is_one_error(tmp_path: Path) -> None:
+def test_a_file_with_circular_references_or_stated_terabytes_raises_one_error(tmp_path: Path) -> None:
     path = small(tmp_path, hdf5)["S1.mat"]
     with h5py.File(path, "r+") as file:
         del file["cnt/clab"]
@@ -402,7 +402,7 @@ def test_a_file_that_refers_to_itself_or_states_terabytes_is_one_error(tmp_path:
 
 
 @pytest.mark.parametrize("content", [b"", b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file" + b"\0" * 600])
-def test_what_is_no_matlab_file_is_one_error(tmp_path: Path, content: bytes) -> None:
+def test_a_file_in_another_format_raises_one_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "S1.mat").write_bytes(content)
     with pytest.raises(DataError, match=r"S1\.mat cannot be read as"):
         read({"S1.mat": tmp_path / "S1.mat"}, TOLD)
@@ -432,7 +432,7 @@ def test_a_file_without_a_subject_is_refused(tmp_path: Path) -> None:
         read(small(tmp_path, mat5), TOLD | {"named": {"T{subject}.mat": {}}})
 
 
-def test_codes_may_be_the_last_row_of_the_samples(tmp_path: Path) -> None:
+def test_codes_can_be_the_last_row_of_the_samples(tmp_path: Path) -> None:
     """As in the recordings of fourteen electrodes of Oikonomou et al., whose names alone do not say whose they are."""
     codes = np.zeros(128 * 30)
     codes[[256, 1280, 2560]] = [33025, 33029, 33025]
@@ -457,7 +457,7 @@ def test_codes_may_be_the_last_row_of_the_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [mat5, hdf5])
-def test_trials_in_a_cell_array_are_read_as_fieldtrip_has_them(
+def test_trials_in_a_cell_array_are_read_in_the_layout_of_fieldtrip(
     tmp_path: Path, write: Callable[..., Path]
 ) -> None:
     trials = [noise(3, length) for length in (120, 100, 130)]

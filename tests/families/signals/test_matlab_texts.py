@@ -33,9 +33,7 @@ def write(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.none() | TEXT, min_size=1, max_size=6), compressed=st.booleans())
-def test_the_texts_are_those_that_scipy_reads(
-    tmp_path: Path, texts: list[str | None], compressed: bool
-) -> None:
+def test_texts_equal_those_read_by_scipy(tmp_path: Path, texts: list[str | None], compressed: bool) -> None:
     path = tmp_path / "some.mat"
     write(path, texts, compressed=compressed)
     cells = loadmat(path, chars_as_strings=True)["sentenceData"]["content"].ravel()
@@ -46,7 +44,7 @@ def test_the_texts_are_those_that_scipy_reads(
     ]
 
 
-def test_sixteen_bit_characters_and_the_other_order_of_bytes_are_read(tmp_path: Path) -> None:
+def test_sixteen_bit_characters_and_both_byte_orders_are_read(tmp_path: Path) -> None:
     import struct
 
     def element(type: int, content: bytes) -> bytes:
@@ -75,7 +73,7 @@ def test_a_large_file_is_not_loaded_into_memory(tmp_path: Path) -> None:
     tracemalloc.stop()
 
 
-def test_missing_and_damaged_content_is_an_error(tmp_path: Path) -> None:
+def test_missing_and_damaged_content_raises_an_error(tmp_path: Path) -> None:
     path = tmp_path / "some.mat"
     write(path, ["a", "b"], compressed=True)
     with pytest.raises(DataError, match=r"x has no variable 'other'"):

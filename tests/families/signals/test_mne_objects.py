@@ -44,7 +44,7 @@ def epochs(of: Any, metadata: pd.DataFrame | None = None) -> Any:
     )
 
 
-def test_a_raw_and_its_epochs_give_what_its_file_gives(tmp_path: Path) -> None:
+def test_raw_and_epochs_give_the_same_windows_as_their_file(tmp_path: Path) -> None:
     one = raw()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -81,7 +81,7 @@ def test_subjects_come_from_the_mapping_or_from_metadata() -> None:
     assert (windows["onset"].values > 0).all()
 
 
-def test_epochs_are_decoded_as_the_same_array_is() -> None:
+def test_epochs_and_the_equal_array_are_decoded_alike() -> None:
     people = {"a": epochs(raw(0)), "b": epochs(raw(1)), "c": epochs(raw(2))}
     score = nl.decode("covariance_logistic", people, "label", splits="cross_subject")
     assert score.value > 0.9
@@ -97,7 +97,7 @@ def test_epochs_are_decoded_as_the_same_array_is() -> None:
     assert alone.value > 0.7
 
 
-def test_objects_that_say_too_little_or_too_much_are_refused() -> None:
+def test_objects_with_missing_or_contradictory_information_are_refused() -> None:
     with pytest.raises(RequestError, match=r"is continuous: declare its windows, `neuroledger\.windows"):
         nl.decode("dummy", raw(), "label")
     with pytest.raises(RequestError, match="recordings is list: give a Raw or Epochs of MNE"):
@@ -125,14 +125,14 @@ def test_magnetic_channels_are_in_femtotesla_and_implausible_ones_are_refused() 
         nl.windows(one)
 
 
-def test_only_recordings_of_mne_count_as_such() -> None:
+def test_only_mne_objects_are_recognised_as_recordings() -> None:
     assert is_mne(raw())
     assert is_mne(epochs(raw()))
     assert not is_mne(raw().info)
     assert not is_mne(np.zeros(3))
 
 
-def test_a_gap_in_a_recording_is_named_with_its_channel_and_is_no_matter_of_units() -> None:
+def test_nan_in_a_recording_is_reported_with_its_channel_and_not_as_a_wrong_unit() -> None:
     values = np.random.default_rng(0).normal(0, 1e-5, (3, 1000))
     values[1, 330:360] = np.nan
     raw = mne.io.RawArray(values, mne.create_info(["C3", "Cz", "C4"], 100, "eeg"), verbose="ERROR")

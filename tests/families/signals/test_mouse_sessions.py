@@ -75,7 +75,7 @@ def test_a_session_in_the_published_layout_is_read(name: str, tmp_path: Path) ->
     assert set(data["subject"].values.tolist()) == {"Cori"}
 
 
-def test_trials_without_a_turn_of_the_wheel_and_excluded_ones_are_left_out(tmp_path: Path) -> None:
+def test_trials_without_a_wheel_turn_and_excluded_trials_are_left_out(tmp_path: Path) -> None:
     catalog = open_catalog()
     path = written(tmp_path / "session.nwb", COLUMNS["Steinmetz2019.Cori"])
     data = read("Steinmetz2019.Cori", path)
@@ -85,7 +85,7 @@ def test_trials_without_a_turn_of_the_wheel_and_excluded_ones_are_left_out(tmp_p
     assert set(chosen["choice"].values.tolist()) == {-1.0, 1.0}
 
 
-def test_a_session_in_which_a_column_has_another_name_is_refused(tmp_path: Path) -> None:
+def test_a_session_with_a_renamed_column_is_refused(tmp_path: Path) -> None:
     columns = dict(COLUMNS["IBL2025.session"])
     columns["choice"] = columns.pop("mouse_wheel_choice")
     path = written(tmp_path / "session.nwb", columns)

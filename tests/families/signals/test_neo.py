@@ -91,7 +91,7 @@ def matlab(path: Path, *segments: Any) -> Path:
 MARKS = [(float(at), "go" if number % 2 == 0 else "stop") for number, at in enumerate(ONSETS)]
 
 
-def test_signals_become_the_windows_of_their_samples_in_every_layout(tmp_path: Path) -> None:
+def test_signals_give_the_same_windows_in_every_layout(tmp_path: Path) -> None:
     made = {
         "NeuroExplorer": nex(tmp_path / "a.nex"),
         "Neuralynx": neuralynx(tmp_path / "lynx", samples(), 1000, CHANNELS, MARKS),
@@ -106,7 +106,7 @@ def test_signals_become_the_windows_of_their_samples_in_every_layout(tmp_path: P
     assert read(made["Neuralynx"], "Neuralynx")["channel_id"].values.tolist() == CHANNELS
 
 
-def test_a_recording_without_events_is_laid_over_with_windows(tmp_path: Path) -> None:
+def test_a_recording_without_events_is_covered_with_windows(tmp_path: Path) -> None:
     path = neuroscope(tmp_path / "b.xml", samples(), RATE)
     windows = read(path, "NeuroScope", window=Window(start=0.0, duration=2.0, stride=2.0))
     np.testing.assert_allclose(windows.values[3], samples()[:, 6000:8000], atol=1e-4)
@@ -114,7 +114,7 @@ def test_a_recording_without_events_is_laid_over_with_windows(tmp_path: Path) ->
         read(path, "NeuroScope")
 
 
-def test_spikes_are_counted_unit_by_unit(tmp_path: Path) -> None:
+def test_spikes_are_counted_per_unit(tmp_path: Path) -> None:
     trains = {"n1": ONSETS + 0.05, "n2": np.concatenate([ONSETS - 0.2, ONSETS + 0.24])}
     windows = read(nex(tmp_path / "a.nex", spikes=trains), "NeuroExplorer", spikes=0.1)
     assert windows["channel_id"].values.tolist() == ["n1", "n2"]
@@ -124,7 +124,7 @@ def test_spikes_are_counted_unit_by_unit(tmp_path: Path) -> None:
         read(nex(tmp_path / "b.nex"), "NeuroExplorer", spikes=0.1)
 
 
-def test_segments_follow_one_another_and_each_need_not_have_every_event(tmp_path: Path) -> None:
+def test_segments_are_consecutive_and_may_lack_some_events(tmp_path: Path) -> None:
     whole = samples()
     trials = [segment(whole[:, at : at + 2000], [(1.0, kind)]) for at, kind in ((0, "go"), (2000, "stop"))]
     windows = read(matlab(tmp_path / "a.mat", *trials), "NeoMatlab")
@@ -140,7 +140,7 @@ def test_segments_follow_one_another_and_each_need_not_have_every_event(tmp_path
         read(tmp_path / "b.mat", "NeoMatlab", window=Window(start=0, duration=0.1, labels={"wait": "x"}))
 
 
-def test_what_a_file_does_not_say_is_asked_for(tmp_path: Path) -> None:
+def test_errors_request_the_information_that_a_file_lacks(tmp_path: Path) -> None:
     path = nex(tmp_path / "a.nex")
     with pytest.raises(
         DataError, match=r"does not state the type of its channels; .*`neo: \{kind: seeg\}`.*A1 \(1 channels"
@@ -160,7 +160,7 @@ def test_what_a_file_does_not_say_is_asked_for(tmp_path: Path) -> None:
     assert read(slow, "NeuroExplorer", signals=("A*",)).sizes["channel"] == 1
 
 
-def test_volts_in_the_place_of_microvolts_are_refused(tmp_path: Path) -> None:
+def test_volts_stated_as_microvolts_are_refused(tmp_path: Path) -> None:
     import quantities as pq
 
     wrong = segment(samples(), MARKS)
@@ -169,7 +169,7 @@ def test_volts_in_the_place_of_microvolts_are_refused(tmp_path: Path) -> None:
         read(matlab(tmp_path / "a.mat", wrong), "NeoMatlab")
 
 
-def test_damage_is_one_error_that_names_the_file(tmp_path: Path) -> None:
+def test_damage_raises_one_error_that_names_the_file(tmp_path: Path) -> None:
     whole = nex(tmp_path / "a.nex").read_bytes()
     for name, content in (
         ("cut.nex", whole[:700]),
@@ -181,7 +181,7 @@ def test_damage_is_one_error_that_names_the_file(tmp_path: Path) -> None:
             read(tmp_path / name, "NeuroExplorer")
 
 
-def test_every_format_that_may_be_declared_is_one_of_neo_that_runs_nothing_foreign() -> None:
+def test_every_permitted_format_exists_in_neo_and_runs_no_foreign_code() -> None:
     names = get_args(formats.Format)
     assert set(names) == set(formats.ENDINGS)
     assert set(names) >= formats.FOLDERS
@@ -191,7 +191,7 @@ def test_every_format_that_may_be_declared_is_one_of_neo_that_runs_nothing_forei
         assert (kind.mode == "dir") == (name in formats.FOLDERS - {"AlphaOmega"})
 
 
-def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = nex(tmp_path / "a.nex")
     monkeypatch.setitem(__import__("sys").modules, "neo", None)
     with pytest.raises(UnavailableError, match=r"pip install neuroledger\[neo\]"):

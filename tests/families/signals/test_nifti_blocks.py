@@ -49,7 +49,7 @@ def _series(dtype: str = "<i2") -> tuple[np.ndarray, np.ndarray]:
     return values, mask
 
 
-def test_block_means_against_the_runs_rest(tmp_path):
+def test_block_means_are_relative_to_the_rest_of_their_run(tmp_path):
     series, mask = _series()
     windows = _read(_files(tmp_path, series, mask))
     assert windows["label"].values.tolist() == ["face", "cat", "cat", "face"]
@@ -63,14 +63,14 @@ def test_block_means_against_the_runs_rest(tmp_path):
 
 
 @pytest.mark.parametrize(("dtype", "order"), [("<f4", "<"), (">i2", ">")])
-def test_types_scaling_and_byte_order(tmp_path, dtype, order):
+def test_data_types_scaling_and_byte_orders_are_read(tmp_path, dtype, order):
     series, mask = _series(dtype)
     plain = _read(_files(tmp_path, series, mask, order=order))
     scaled = _read(_files(tmp_path, series, mask, order=order, slope=2.0, intercept=5.0))
     np.testing.assert_allclose(scaled.values, 2 * plain.values)
 
 
-def test_wrong_files_are_named(tmp_path):
+def test_errors_name_the_damaged_file(tmp_path):
     series, mask = _series()
     files = _files(tmp_path, series, mask)
     whole = gzip.decompress(files["bold.nii.gz"].read_bytes())
@@ -85,7 +85,7 @@ def test_wrong_files_are_named(tmp_path):
         _read(files)
 
 
-def test_what_does_not_match_is_refused(tmp_path):
+def test_inconsistent_files_are_refused(tmp_path):
     series, mask = _series()
     files = _files(tmp_path, series, mask[:2])
     with pytest.raises(DataError, match="a series and a mask of the same size"):

@@ -56,7 +56,7 @@ def read(path: Path, **options: object) -> xr.DataArray:
     return windows
 
 
-def test_spikes_are_counted_in_bins_after_the_start_of_trials(tmp_path: Path) -> None:
+def test_spikes_are_counted_in_bins_from_trial_onset(tmp_path: Path) -> None:
     spikes = written(tmp_path / "a.nwb")
     windows = read(
         tmp_path / "a.nwb", window=NwbWindow(start=0.1, duration=1.0, bin=0.25), facts={"label": "direction"}
@@ -82,7 +82,7 @@ def test_held_out_units_become_targets(tmp_path: Path) -> None:
     assert windows["unit_3"].values.tolist() == counts
 
 
-def test_series_are_in_microvolts_and_behaviour_is_a_mean(tmp_path: Path) -> None:
+def test_series_are_in_microvolts_and_behaviour_is_averaged(tmp_path: Path) -> None:
     written(tmp_path / "a.nwb")
     window = NwbWindow(duration=1.0)
     windows = read(tmp_path / "a.nwb", window=window, series="lfp", behavior={"hand": "behavior/hand"})
@@ -92,7 +92,7 @@ def test_series_are_in_microvolts_and_behaviour_is_a_mean(tmp_path: Path) -> Non
     np.testing.assert_allclose(windows["hand"], [200.0 * trial + 49.5 for trial in range(TRIALS)])
 
 
-def test_gains_of_channels_and_an_offset_are_part_of_the_unit(tmp_path: Path) -> None:
+def test_channel_gains_and_offset_are_applied(tmp_path: Path) -> None:
     content = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
     content.subject = pynwb.file.Subject(subject_id="monkey")
     content.add_trial(start_time=0.0, stop_time=1.0)
@@ -111,7 +111,7 @@ def test_gains_of_channels_and_an_offset_are_part_of_the_unit(tmp_path: Path) ->
     np.testing.assert_allclose(windows[0], counts.T * [[1.0], [2.0]] + 5.0)
 
 
-def test_a_series_in_another_unit_is_refused_with_what_was_seen(tmp_path: Path) -> None:
+def test_a_series_in_another_unit_is_refused_with_its_unit(tmp_path: Path) -> None:
     path = tmp_path / "a.nwb"
     written(path)
     with h5py.File(path, "r+") as file:
@@ -139,7 +139,7 @@ def test_files_without_a_subject_or_column_and_damaged_ones_are_refused(tmp_path
 
 
 @pytest.mark.parametrize("stamped", [False, True])
-def test_series_of_a_processing_module_are_found_by_their_place_and_by_even_stamps(
+def test_series_of_a_processing_module_are_read_with_a_rate_or_even_time_stamps(
     tmp_path: Path, stamped: bool
 ) -> None:
     content = pynwb.NWBFile("simulated", "id", datetime(2026, 1, 1, tzinfo=UTC))
@@ -174,7 +174,7 @@ def rows(truth: np.ndarray, answer: np.ndarray) -> Rows:
     return Rows(truth, answer, None, names, names)
 
 
-def test_bits_per_spike_have_their_closed_form() -> None:
+def test_bits_per_spike_equal_the_closed_form() -> None:
     truth = np.array([[0.0, 2.0], [4.0, 2.0]])
     one = np.ones(2)
     assert bits_per_spike(rows(truth, np.array([[2.0, 2.0], [2.0, 2.0]])))(one) == pytest.approx(

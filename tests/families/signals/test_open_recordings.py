@@ -24,7 +24,7 @@ def recording(folder: Path) -> Path:
 @pytest.mark.parametrize("key", ["DataFile", "MarkerFile"])
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("written", ["{key}={path}", "  {key} = {path} ", "{key}: {path}"])
-def test_a_header_that_names_a_file_elsewhere_is_refused(
+def test_a_header_that_names_a_file_outside_its_folder_is_refused(
     tmp_path: Path, key: str, path: str, written: str
 ) -> None:
     header = recording(tmp_path / "own")

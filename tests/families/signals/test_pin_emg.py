@@ -123,7 +123,7 @@ def test_typing_is_pinned_validated_and_scored(place: Path, tmp_path: Path) -> N
     assert score.value == 0.0 and score.n["windows"] == 4
 
 
-def test_a_table_without_a_session_stops_the_pin_and_nothing_is_written(
+def test_pin_refuses_a_table_without_a_session_and_writes_nothing(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "down"

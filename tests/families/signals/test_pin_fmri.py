@@ -68,7 +68,7 @@ def scored(place: Path, id: str, folder: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("id", SETS)
 @pytest.mark.slow
-def test_planted_answers_are_found_in_published_layouts(place: Path, tmp_path: Path, id: str) -> None:
+def test_planted_responses_are_decoded_in_published_layouts(place: Path, tmp_path: Path, id: str) -> None:
     _, make, people = SETS[id]
     folder = tmp_path / "downloads"
     make(folder)
@@ -99,13 +99,13 @@ def test_planted_answers_are_found_in_published_layouts(place: Path, tmp_path: P
 
 @pytest.mark.parametrize("id", SETS)
 @pytest.mark.slow
-def test_where_nothing_was_planted_nothing_is_found(place: Path, tmp_path: Path, id: str) -> None:
+def test_data_without_planted_responses_are_decoded_at_chance(place: Path, tmp_path: Path, id: str) -> None:
     folder = tmp_path / "downloads"
     SETS[id][1](folder, strength=0.0)
     assert scored(place, id, folder)["amplitude_ridge_search"]["raw"] < CHANCE + 0.2
 
 
-def test_a_run_without_its_mask_stops_the_pin_and_nothing_is_written(
+def test_pin_refuses_a_run_without_a_mask_and_writes_nothing(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "downloads"
@@ -118,7 +118,7 @@ def test_a_run_without_its_mask_stops_the_pin_and_nothing_is_written(
     assert path.read_bytes() == before and not (place / "data").exists()
 
 
-def test_fewer_people_than_there_are_stop_the_pin(
+def test_pin_refuses_fewer_subjects_than_expected(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "downloads"

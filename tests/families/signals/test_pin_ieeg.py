@@ -136,7 +136,7 @@ def test_contacts_are_pinned_validated_and_scored(place: Path, tmp_path: Path) -
     assert float(windows.std()) == pytest.approx(20 * np.sqrt((3 + 2 * (1 + 9) / 2) / 5), rel=0.1)
 
 
-def test_what_is_picked_must_be_there(place: Path, tmp_path: Path) -> None:
+def test_a_picked_channel_type_must_be_present(place: Path, tmp_path: Path) -> None:
     from neuroledger.data.pin.pin import Downloads, pin
 
     path = place / "specs/datasets/Contacts.yaml"

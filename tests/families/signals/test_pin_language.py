@@ -129,7 +129,7 @@ def alice(folder: Path, *, strength: float) -> list[str]:
 
 
 @pytest.mark.slow
-def test_words_of_a_story_are_retrieved_from_the_published_files(
+def test_story_words_are_retrieved_from_published_layouts(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:
     dataset, benchmark = "Brennan2019Hierarchical", "neuralbench.eeg.speech"
@@ -154,7 +154,7 @@ def test_words_of_a_story_are_retrieved_from_the_published_files(
 
 
 @pytest.mark.slow
-def test_a_story_that_nothing_was_planted_in_is_at_chance(
+def test_a_story_without_planted_responses_is_decoded_at_chance(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:
     dataset, benchmark = "Brennan2019Hierarchical", "neuralbench.eeg.speech"
@@ -197,7 +197,7 @@ def zuco(folder: Path, *, strength: float) -> list[str]:
 
 
 @pytest.mark.slow
-def test_sentences_are_retrieved_from_the_published_files(
+def test_sentences_are_retrieved_from_published_layouts(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:
     dataset, benchmark = "Hollenstein2018Zuco", "neuralbench.eeg.sentence"
@@ -266,7 +266,7 @@ def laboratories(folder: Path, *, strength: float) -> list[str]:
 
 
 @pytest.mark.slow
-def test_words_of_six_laboratories_are_retrieved_from_the_published_files(
+def test_words_of_six_laboratories_are_retrieved_from_published_layouts(
     place: Path, tmp_path: Path, repository: Path
 ) -> None:
     dataset, benchmark = "Nieuwland2018Large", "neuralbench.eeg.word"

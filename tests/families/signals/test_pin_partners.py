@@ -196,7 +196,7 @@ def place(tmp_path: Path, repository: Path) -> Callable[[str], Path]:
 
 @pytest.mark.parametrize("id", CORPORA)
 @pytest.mark.slow
-def test_downloads_become_scores_by_commands_alone(
+def test_downloads_are_scored_through_the_command_line(
     id: str,
     place: Callable[[str], Path],
     tmp_path: Path,
@@ -225,7 +225,9 @@ def test_downloads_become_scores_by_commands_alone(
         assert abs(found["dummy"]["score"]["value"]) < 1e-9
 
 
-def test_what_the_windows_of_a_corpus_are(place: Callable[[str], Path], tmp_path: Path) -> None:
+def test_sleep_windows_have_the_published_channels_sessions_and_stages(
+    place: Callable[[str], Path], tmp_path: Path
+) -> None:
     root = place("Kemp2000Analysis.sleep_stage")
     sleep_edf(tmp_path / "download")
     pin(open_catalog(root), "Kemp2000Analysis.sleep_stage", Downloads(folder=tmp_path / "download"))
@@ -238,7 +240,7 @@ def test_what_the_windows_of_a_corpus_are(place: Callable[[str], Path], tmp_path
     assert (windows["label"].values == "N2").sum() == 8 * PEOPLE
 
 
-def test_parts_and_people_come_from_the_folders(place: Callable[[str], Path], tmp_path: Path) -> None:
+def test_splits_and_subjects_are_read_from_folder_names(place: Callable[[str], Path], tmp_path: Path) -> None:
     root = place("Harati2015Tuev")
     events(tmp_path / "download")
     pin(open_catalog(root), "Harati2015Tuev", Downloads(folder=tmp_path / "download"))
@@ -279,7 +281,7 @@ def unknown(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_stops_before_anything_is_written(
+def test_pin_refuses_invalid_downloads_and_writes_nothing(
     place: Callable[[str], Path], tmp_path: Path, change: Any, error: type[Exception], message: str
 ) -> None:
     id = "Kemp2000Analysis.sleep_stage"

@@ -16,7 +16,7 @@ from tests.data.test_pin import place, tree
 __all__ = ["place", "tree"]
 
 
-def test_recordings_and_files_in_tables_are_the_same_data_set(
+def test_lists_in_tables_give_the_same_data_set_as_lists_in_the_spec(
     place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = place / "specs" / "datasets" / "Rest.yaml"

@@ -131,7 +131,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_images_are_retrieved_from_a_bids_folder_by_commands_alone(
+def test_image_retrieval_from_a_bids_folder_works_through_the_command_line(
     place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)
@@ -154,7 +154,7 @@ def test_images_are_retrieved_from_a_bids_folder_by_commands_alone(
     assert again.before == again.after
 
 
-def test_windows_hold_what_the_table_of_events_says(place: Path, folder: Path) -> None:
+def test_windows_contain_the_events_of_the_table(place: Path, folder: Path) -> None:
     from neuroledger.data.load import load_dataset
 
     pin(open_catalog(place), "Seen", Downloads(folder=folder))
@@ -195,7 +195,9 @@ def test_unsuitable_embeddings_are_refused_and_nothing_is_written(place, folder,
     assert "unavailable" in (place / "specs/datasets/Seen.yaml").read_text()
 
 
-def test_a_missing_table_says_how_it_is_made(place: Path, folder: Path) -> None:
+def test_a_missing_embedding_table_is_reported_with_the_command_that_creates_it(
+    place: Path, folder: Path
+) -> None:
     (folder / "embedding.nc").unlink()
     with pytest.raises(RequestError, match=r"lacks embedding\.nc.*neuroledger embed MODEL"):
         pin(open_catalog(place), "Seen", Downloads(folder=folder))
@@ -212,7 +214,7 @@ def test_a_missing_table_says_how_it_is_made(place: Path, folder: Path) -> None:
         ("{embedding: embedding.nc}", "{clip: embedding.nc}", "retrieves 'embedding', but Seen has no such"),
     ],
 )
-def test_what_the_events_lack_is_named(place: Path, folder: Path, old: str, new: str, words: str) -> None:
+def test_errors_name_what_the_events_lack(place: Path, folder: Path, old: str, new: str, words: str) -> None:
     path = place / "specs/datasets/Seen.yaml"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
@@ -220,14 +222,14 @@ def test_what_the_events_lack_is_named(place: Path, folder: Path, old: str, new:
         pin(open_catalog(place), "Seen", Downloads(folder=folder))
 
 
-def test_two_images_at_one_moment_are_refused(place: Path, folder: Path) -> None:
+def test_two_images_with_the_same_onset_are_refused(place: Path, folder: Path) -> None:
     path = folder / "sub-02/eeg/sub-02_task-see_events.tsv"
     path.write_text(path.read_text() + "1.0\t0.5\timage/a\tnsd/0.png\n")
     with pytest.raises(DataError, match="two selected events begin at 1 s"):
         pin(open_catalog(place), "Seen", Downloads(folder=folder))
 
 
-def test_a_recording_that_is_a_folder_is_pinned_file_by_file(tmp_path: Path) -> None:
+def test_all_files_of_a_recording_folder_are_pinned(tmp_path: Path) -> None:
     name = "sub-1/meg/sub-1_task-main_meg.ds"
     names = [
         f"{name}/a.meg4",
@@ -241,7 +243,7 @@ def test_a_recording_that_is_a_folder_is_pinned_file_by_file(tmp_path: Path) -> 
     assert recordings[0].subject == "1"
 
 
-def test_embeddings_are_made_by_a_model_of_the_catalog(
+def test_embeddings_are_computed_by_a_model_of_the_catalogue(
     place: Path,
     repository: Path,
     tmp_path: Path,
@@ -273,7 +275,7 @@ def test_embeddings_are_made_by_a_model_of_the_catalog(
     assert "contains no images" in capsys.readouterr().err
 
 
-def test_a_data_set_lists_the_images_that_its_embeddings_are_made_of(
+def test_a_data_set_lists_the_images_of_its_embeddings(
     place: Path, folder: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -302,7 +304,7 @@ def test_a_data_set_lists_the_images_that_its_embeddings_are_made_of(
     assert "lacks, first nsd/3.png" in capsys.readouterr().err
 
 
-def test_axes_of_a_layer_are_averaged_and_a_table_names_images(place: Path, tmp_path: Path) -> None:
+def test_layer_axes_are_averaged_and_tables_select_images(place: Path, tmp_path: Path) -> None:
     from PIL import Image
 
     from neuroledger.engine.session import Session

@@ -112,7 +112,7 @@ def test_the_content_hash_is_in_the_report_the_card_and_the_score(place, capsys)
     assert loaded.content == expected and "content_sha256" not in loaded.assembly.encoding
 
 
-def test_other_content_than_is_pinned_is_neither_validated_nor_scored(place, capsys, monkeypatch):
+def test_content_that_differs_from_its_pin_is_neither_validated_nor_scored(place, capsys, monkeypatch):
     expected = content_sha256(windows(subjects=4, trials=20, strength=3.0))
     declare(place, sha256=expected)
     assert main(["validate", "Waves"]) == 0

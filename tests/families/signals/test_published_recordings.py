@@ -46,9 +46,7 @@ def read(files: dict[str, Path], reader: dict[str, Any]) -> xr.DataArray:
     return found
 
 
-def test_which_tone_is_the_target_depends_on_the_stream_that_is_attended(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_the_target_tone_depends_on_the_attended_stream(repository: Path, tmp_path: Path) -> None:
     names = ["Fz", "Cz", "Pz", "vEOG", "hEOG"]
     onsets = [(RATE * (2 + 2 * n), ("S  2", "S  8", "S 32")[n % 3]) for n in range(12)]
     files = {}
@@ -78,7 +76,7 @@ def test_sixteen_movements_are_read_from_the_annotations_of_an_exported_recordin
     assert windows["label"].values.tolist() == MOVEMENTS
 
 
-def test_a_fact_that_no_recording_states_is_named(repository: Path, tmp_path: Path) -> None:
+def test_an_unknown_fact_in_a_description_is_named(repository: Path, tmp_path: Path) -> None:
     brainvision(tmp_path, "one", ["Fz"], noise(1), RATE, [(RATE * 2, "S  2")])
     reader = told(repository, "Kojima2024ReplicationA")
     reader["recordings"] = [{"file": "one.vhdr", "subject": "A"}]
@@ -90,12 +88,12 @@ def test_a_fact_that_no_recording_states_is_named(repository: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("said", ["{task}", "{event} {event}", "event"])
-def test_a_description_contains_the_event_once(said: str) -> None:
+def test_a_description_must_contain_the_event_exactly_once(said: str) -> None:
     with pytest.raises(ValueError, match=r"`describe` must contain \{event\} once"):
         Window(start=0.0, duration=1.0, labels={"a": "b"}, describe=said)
 
 
-def test_the_documents_count_what_can_be_fetched_and_read(repository: Path) -> None:
+def test_documented_counts_of_fetchable_and_readable_data_sets_are_correct(repository: Path) -> None:
     texts = [path.read_text() for path in sorted((repository / "specs" / "datasets").glob("*.yaml"))]
     specs = [spec for text in texts if "neuralbench2026" in (spec := yaml.safe_load(text)).get("cite", [])]
     closed = [spec["id"] for spec in specs if spec.get("unavailable")]

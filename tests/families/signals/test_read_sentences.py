@@ -66,7 +66,7 @@ def read(folder: Path, **changed: Any) -> Any:
     return component.function(files(folder), **component.bind({**TOLD, **changed})).assembly
 
 
-def test_sentences_are_those_of_the_list_and_no_window_reaches_into_the_next(folder: Path) -> None:
+def test_sentences_match_the_list_and_windows_end_before_the_next_sentence(folder: Path) -> None:
     windows = read(folder, leave_out=[f"{TASK}/ZDN"])
     said = list(
         zip(
@@ -103,7 +103,7 @@ def test_every_sentence_is_one_stimulus(folder: Path) -> None:
     assert table["text"].tolist() == table["stimulus_id"].tolist()
 
 
-def test_only_what_is_read_is_chosen(folder: Path) -> None:
+def test_only_required_files_are_selected(folder: Path) -> None:
     (folder / "embedding.nc").write_bytes(b"")
     (folder / "osfstorage/task1- SR/Preprocessed").mkdir()
     (folder / "osfstorage/task1- SR/Preprocessed/gip_ZAB_SR1_EEG.mat").write_bytes(b"")
@@ -177,7 +177,9 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), CASES)
-def test_what_does_not_fit_is_one_error(folder: Path, change: Callable[[Path], Any], words: str) -> None:
+def test_inconsistent_downloads_raise_one_error(
+    folder: Path, change: Callable[[Path], Any], words: str
+) -> None:
     change(folder)
     with pytest.raises(DataError, match=words):
         read(folder)
@@ -190,14 +192,16 @@ def test_a_task_without_subjects_and_overlapping_windows_are_refused(folder: Pat
         read(folder, window={"start": 0.0, "duration": 3.0, "stride": 1.0})
 
 
-def test_a_last_sentence_that_never_ended_is_left_out(folder: Path) -> None:
+def test_an_unfinished_last_sentence_is_left_out(folder: Path) -> None:
     open_ended = [*SECOND, (13.0, 1.0, False)]
     eeg(folder / "osfstorage", TASK, "ZAB", 2, noise(15.0, 1), open_ended, open_end=True)
     windows = read(folder, leave_out=[f"{TASK}/ZDN"])
     assert windows["onset"].values.tolist()[-1] == 9.0
 
 
-def test_many_windows_are_kept_beside_the_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_exceed_memory_are_stored_and_reused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     windows = read(folder)
     monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1)
     first = read(folder)

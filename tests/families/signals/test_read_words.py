@@ -97,7 +97,7 @@ def read(folder: Path, **changed: Any) -> Any:
     return component.function(files(folder), **component.bind({**TOLD, **changed}))
 
 
-def test_words_of_every_laboratory_have_their_onsets(folder: Path) -> None:
+def test_words_of_every_laboratory_have_correct_onsets(folder: Path) -> None:
     data = read(folder)
     windows = data.assembly
     subjects = ["BIRM_1", "BIRM_19", "BRIS_1", "EDIN_2", "KENT_3", "YORK_5"]
@@ -121,7 +121,7 @@ def test_words_of_every_laboratory_have_their_onsets(folder: Path) -> None:
     assert len(clusters) == 3 and len(set(clusters.values())) >= 2
 
 
-def test_channels_are_those_that_all_recordings_have_by_the_names_of_the_montage(folder: Path) -> None:
+def test_shared_channels_are_kept_with_the_names_of_the_montage(folder: Path) -> None:
     windows = read(folder).assembly
     # One cap has no Oz, others have further electrodes and eye channels; `Af3` and `FP1` are AF3 and Fp1.
     assert sorted(windows["channel_id"].values.tolist()) == sorted(set(SCALP) - {"Oz"})
@@ -138,7 +138,7 @@ def test_every_word_of_the_list_is_one_stimulus(folder: Path) -> None:
     assert "" not in set(table["stimulus_id"]) and "airplane5" in set(table["stimulus_id"])
 
 
-def test_only_what_is_read_is_chosen(folder: Path) -> None:
+def test_only_required_files_are_selected(folder: Path) -> None:
     component = get("reader", "read_words")
     assert component.reads is not None
     chosen = component.reads(list(files(folder)), component.bind(TOLD))
@@ -153,7 +153,7 @@ def test_only_what_is_read_is_chosen(folder: Path) -> None:
     )  # fmt: skip
 
 
-def test_samples_that_a_header_calls_otherwise_are_found_and_hashed(folder: Path) -> None:
+def test_samples_with_another_name_than_in_the_header_are_found_and_hashed(folder: Path) -> None:
     place = folder / "osfstorage" / RAW
     (place / "BIRM/birm01.eeg").rename(place / "BIRM/Birm01_second.eeg")
     (place / "KENT/kent0003.eeg").rename(place / "KENT/KENT0003.EEG")
@@ -172,7 +172,7 @@ def test_samples_that_a_header_calls_otherwise_are_found_and_hashed(folder: Path
         read(folder)
 
 
-def test_left_out_sentences_are_counted_and_too_many_refused(folder: Path) -> None:
+def test_left_out_sentences_are_counted_and_too_many_are_refused(folder: Path) -> None:
     lost = [pair for pair in triggers(TRIALS) if pair[0] != 6.5]  # one word's trigger
     record(folder / "osfstorage", "EDIN", 2, signal(TRIALS), lost)
     with pytest.raises(
@@ -187,7 +187,7 @@ def test_left_out_sentences_are_counted_and_too_many_refused(folder: Path) -> No
     assert set(mine["item"].values.tolist()) == {"4"} and set(mine["left_out"].values.tolist()) == {"1"}
 
 
-def test_many_windows_are_kept_in_the_store_with_what_was_left_out(
+def test_windows_that_exceed_memory_are_stored_with_the_counts_of_left_out_sentences(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = [pair for pair in triggers(TRIALS) if pair[0] != 6.5]
@@ -271,13 +271,15 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), CASES)
-def test_what_does_not_fit_is_one_error(folder: Path, change: Callable[[Path], Any], words: str) -> None:
+def test_inconsistent_downloads_raise_one_error(
+    folder: Path, change: Callable[[Path], Any], words: str
+) -> None:
     change(folder)
     with pytest.raises(DataError, match=words):
         read(folder)
 
 
-def test_a_sheet_or_column_that_is_missing_is_named(folder: Path) -> None:
+def test_a_missing_sheet_or_column_is_named(folder: Path) -> None:
     import io
 
     import openpyxl
@@ -296,7 +298,7 @@ def test_a_sheet_or_column_that_is_missing_is_named(folder: Path) -> None:
         read(folder)
 
 
-def test_what_tells_a_sentence_must_be_there_once() -> None:
+def test_a_sentence_is_identified_only_by_complete_and_unique_markers() -> None:
     one = Sentence("control", 2, "correct", ("The", "dog", "ran"))
     known = {("control", 2, "correct"): one}
 

@@ -44,7 +44,7 @@ def letters() -> TextReader:
     return TextReader(id="letters", regions=("language_system",), read=read)
 
 
-def test_a_passage_is_read_in_the_order_of_the_table() -> None:
+def test_a_passage_is_presented_in_the_order_of_the_table() -> None:
     shown = in_context(StimulusSet("story", STORY), "passage_label").table
     assert shown["context"].tolist() == ["sat down", "the cat", "the cat ran away", "sat down a dog"]
     assert shown["part"].tolist() == [0, 0, 1, 1]
@@ -105,7 +105,7 @@ def test_reading_times_are_compared_with_the_average_reader() -> None:
         metric(measurement.source, xr.concat([measurement.target, measurement.target[:1]], "presentation"))
 
 
-def test_halves_of_readers_by_the_peers_draws() -> None:
+def test_reader_consistency_reproduces_the_split_halves_of_brainscore() -> None:
     rng = np.random.default_rng(3)
     signal = rng.normal(size=40)
     people = xr.DataArray(
@@ -127,7 +127,7 @@ def test_halves_of_readers_by_the_peers_draws() -> None:
         reader_consistency(people[:, :1])
 
 
-def test_the_curve_over_subjects_finds_its_height() -> None:
+def test_the_fitted_curve_over_subjects_recovers_its_asymptote() -> None:
     sizes = range(2, 8)
     rng = np.random.default_rng(1)
     samples = [(float(_rise(np.asarray(n), 0.6, 2.5)) + rng.normal(0, 0.01, 40)).tolist() for n in sizes]
@@ -135,7 +135,7 @@ def test_the_curve_over_subjects_finds_its_height() -> None:
     assert np.isnan(_asymptote([*samples[:-1], []], sizes, 30, 0))
 
 
-def test_the_extrapolated_ceiling_exceeds_that_of_the_subjects_at_hand() -> None:
+def test_the_extrapolated_ceiling_exceeds_the_ceiling_of_the_recorded_subjects() -> None:
     rng = np.random.default_rng(2)
     shared = rng.normal(size=(80, 3))
     people = np.concatenate(
@@ -164,7 +164,7 @@ SUITE = {
 }  # fmt: skip
 
 
-def test_a_suite_is_read_region_by_region_and_all_criteria_must_hold(tmp_path: Path) -> None:
+def test_a_syntaxgym_item_counts_only_if_all_criteria_hold(tmp_path: Path) -> None:
     path = tmp_path / "agreement.json"
     path.write_text(json.dumps(SUITE), encoding="utf-8")
     data = syntax_suite({"agreement.json": path})
@@ -183,7 +183,7 @@ def test_a_suite_is_read_region_by_region_and_all_criteria_must_hold(tmp_path: P
         )
 
 
-def test_published_score_of_distilgpt2(mirror: Path, tmp_path: Path) -> None:
+def test_the_published_score_of_distilgpt2_is_reproduced(mirror: Path, tmp_path: Path) -> None:
     folder = mirror / "syntaxgym_distilgpt2"
     totals = json.loads((folder / "subordination_src-src_distilgpt2_region_totals.json").read_text("utf-8"))
     rows = [f"{n + 1}|{place},{value}" for n, item in enumerate(totals) for place, value in item.items()]
@@ -200,7 +200,7 @@ def test_published_score_of_distilgpt2(mirror: Path, tmp_path: Path) -> None:
         reading(short, syntax_suite(suite), give="reading_times", passage="sentence")
 
 
-def test_each_beginning_of_a_line_asks_for_its_next_word(tmp_path: Path) -> None:
+def test_each_prefix_of_a_line_is_scored_by_its_next_word(tmp_path: Path) -> None:
     path = tmp_path / "wiki.raw"
     path.write_text(" = Cats = \n the cat sat down . \n\n one\n", encoding="utf-8")
     table = next_words({"wiki.raw": path}).stimuli
@@ -247,7 +247,7 @@ class Subject:
         }
 
 
-def test_a_subject_of_brainscore_answers_alike_each_time_and_stays_as_it_was() -> None:
+def test_brainscore_subjects_are_reproducible_and_left_unchanged() -> None:
     wrapped = Subject()
     before = copy.deepcopy(vars(wrapped))
     model = models.brainscore(wrapped)

@@ -56,7 +56,7 @@ def test_overlapping_windows_stop_random_folds_unless_waived(recording):
     assert "gate waived: overlap" in waived.notes
 
 
-def test_a_harder_question_reproduces_its_figures(recording, reference):
+def test_position_decoding_reproduces_the_reference_figures(recording, reference):
     known = json.loads((reference / "neuralbench_oracle" / "oracle_extra.json").read_text())["position"]
     squares = recording.isel(presentation=np.flatnonzero(recording["label"].values == "square"))
     for decoder in ("covariance_logistic", "shrinkage_lda"):
@@ -84,7 +84,7 @@ def test_a_harder_question_reproduces_its_figures(recording, reference):
 @pytest.mark.parametrize(
     ("decoder", "name"), [("eegnet", "EEGNet"), ("shallow_fbcsp_net", "ShallowFBCSPNet")]
 )
-def test_networks_reproduce_the_figures_within_their_spread(recording, oracle, decoder, name):
+def test_networks_reproduce_the_reference_figures_within_their_spread(recording, oracle, decoder, name):
     known = [row["bal_acc"] for row in oracle if (row["split"], row["model"]) == ("blocked", name)]
     splits = {**BLOCKED, "validation": WATCHED}
     score = nl.decode(decoder, recording, "label", splits=splits, cluster="trial")

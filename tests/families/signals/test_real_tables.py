@@ -111,7 +111,7 @@ def folds(
             yield one[train], one[test]
 
 
-def test_three_protocols_give_the_scores_of_mne_and_pyriemann(folder: Path, tmp_path: Path) -> None:
+def test_three_protocols_reproduce_the_scores_of_mne_and_pyriemann(folder: Path, tmp_path: Path) -> None:
     from pyriemann.classification import MDM
     from pyriemann.estimation import Covariances
     from pyriemann.tangentspace import TangentSpace
@@ -146,7 +146,7 @@ def test_three_protocols_give_the_scores_of_mne_and_pyriemann(folder: Path, tmp_
             assert score.value == pytest.approx(np.mean(found), abs=1e-9), (name, rule)
 
 
-def test_events_that_come_later_for_one_person_are_found_in_a_real_recording(
+def test_the_audit_detects_shifted_events_of_one_subject_in_real_recordings(
     folder: Path, tmp_path: Path
 ) -> None:
     late = tmp_path / "late"

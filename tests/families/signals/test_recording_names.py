@@ -25,7 +25,7 @@ def found(naming: Naming, *names: str) -> dict[str, tuple[str, ...]]:
     return {e["file"]: (e["subject"], e["session"], e["run"], e["log"]) for e in entries}
 
 
-def test_days_number_the_sessions_even_those_in_which_nothing_is_read() -> None:
+def test_sessions_are_numbered_by_day_even_if_no_recording_is_read() -> None:
     names = (
         "rec/02_7/230110/empty.fif",
         "rec/02_7/230220/block1.fif",
@@ -36,7 +36,7 @@ def test_days_number_the_sessions_even_those_in_which_nothing_is_read() -> None:
     }
 
 
-def test_a_name_of_other_length_is_no_recording_and_one_without_a_log_is_left_out() -> None:
+def test_only_names_that_match_completely_and_have_a_log_are_read() -> None:
     names = (
         "rec/02_7/230110/block1-1.fif",
         "rec/02_7/230110/block12.fif",
@@ -47,7 +47,7 @@ def test_a_name_of_other_length_is_no_recording_and_one_without_a_log_is_left_ou
     assert resolved.entries == [] and resolved.left_out == {"rec/02_7/230110/block1.fif": "it has no log"}
 
 
-def test_an_exception_of_one_block_leaves_the_other_one(repository: Path) -> None:
+def test_an_exception_for_one_block_keeps_the_other_block(repository: Path) -> None:
     path = repository / "specs/datasets/Levy2026NoninvasiveEeg.yaml"
     naming = Naming.model_validate(yaml.safe_load(path.read_text())["reader"]["naming"])
     names = [f"EEG/EEG/009_DECOMEG_S1_9949_task{block}.vhdr" for block in (1, 2)]
@@ -57,7 +57,7 @@ def test_an_exception_of_one_block_leaves_the_other_one(repository: Path) -> Non
     assert resolved.left_out == {names[0]: "its log does not fit"}
 
 
-def test_the_case_of_letters_makes_no_other_recording() -> None:
+def test_names_match_without_regard_to_case() -> None:
     names = ("rec/02_7/230110/Block1.fif", "rec/02_7/230110/BLOCK2.fif", "logs/S2-session1_block1.mat")
     naming = PLAIN.model_copy(update={"rules": (Rule(file="*/block2.fif", leave_out="it is the second"),)})
     resolved = resolve(naming, names)
@@ -65,7 +65,7 @@ def test_the_case_of_letters_makes_no_other_recording() -> None:
     assert resolved.left_out == {names[1]: "it is the second"}
 
 
-def test_exceptions_see_the_values_set_by_earlier_ones() -> None:
+def test_exceptions_use_the_values_set_by_earlier_ones() -> None:
     rules = (
         Rule(file="02_*", said={"log": "S2-{block}*.mat"}),
         Rule(file="02_*", when={"session": "2"}, said={"session": "9"}),
@@ -97,7 +97,7 @@ def test_two_logs_or_two_recordings_of_one_block_are_refused() -> None:
         resolve(nameless, names)
 
 
-def test_a_rule_leaves_out_or_says_something_else() -> None:
+def test_a_rule_needs_either_leave_out_or_said() -> None:
     with pytest.raises(ValidationError, match="a rule needs either `leave_out` or `said`"):
         Rule(file="x")
     with pytest.raises(ValidationError, match="a rule needs either `leave_out` or `said`"):
@@ -126,7 +126,7 @@ def test_a_rule_leaves_out_or_says_something_else() -> None:
         )
     ],
 )  # fmt: skip
-def test_what_the_publication_leaves_out_is_left_out_by_the_specs(
+def test_specs_leave_out_the_recordings_that_the_publication_leaves_out(
     repository: Path, id: str, name: str
 ) -> None:
     fields = yaml.safe_load((repository / "specs/datasets" / f"{id}.yaml").read_text())["reader"]["naming"]

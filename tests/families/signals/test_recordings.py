@@ -48,7 +48,7 @@ ONE = (Recording(file="one_raw.fif", subject="S1"),)
 GO = Window(start=-0.25, duration=0.5, labels={"go": "left", "stop": "right"}, trial_starts_with="go")
 
 
-def test_windows_hold_the_samples_around_each_event_in_the_declared_unit(fif):
+def test_windows_contain_the_samples_around_each_event_in_the_declared_unit(fif):
     windows = mne_epochs(fif, recordings=ONE, window=GO).assembly
     assert windows.sizes == {"presentation": 9, "channel": 2, "sample": 32}
     np.testing.assert_allclose(windows.values[0, 0], np.arange(48, 80), atol=1e-3)
@@ -60,7 +60,7 @@ def test_windows_hold_the_samples_around_each_event_in_the_declared_unit(fif):
     assert windows["channel_id"].values.tolist() == ["Cz", "Pz"]
 
 
-def test_steps_are_done_in_their_order(fif):
+def test_preprocessing_steps_run_in_a_fixed_order(fif):
     steps = Preprocessing(baseline=(-0.25, 0.0), clamp=5.0)
     windows = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps).assembly
     before = (windows["time_bin_start"].values >= -250) & (windows["time_bin_start"].values <= 0)
@@ -80,7 +80,7 @@ def test_resampling_and_filters_change_rate_and_spectrum(fif):
     assert windows.values[:, 1].std() < 0.7
 
 
-def test_time_to_an_answer_becomes_a_coordinate(fif):
+def test_reaction_time_becomes_a_coordinate(fif):
     window = GO.model_copy(update={"until": {"reaction_time": "stop"}})
     windows = mne_epochs(fif, recordings=ONE, window=window).assembly
     times = windows["reaction_time"].values
@@ -88,7 +88,7 @@ def test_time_to_an_answer_becomes_a_coordinate(fif):
     assert np.isnan(times[-1])
 
 
-def test_windows_without_events(fif):
+def test_windows_without_events_cover_the_recording(fif):
     windows = mne_epochs(fif, recordings=ONE, window=Window(start=0, duration=2, stride=2)).assembly
     assert windows["onset"].values.tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
 
@@ -103,12 +103,12 @@ def test_windows_without_events(fif):
         (GO.model_copy(update={"duration": 99.0}), Preprocessing(), "no window of 99 s"),
     ],
 )
-def test_what_the_recording_lacks_is_named(fif, window, steps, words):
+def test_errors_name_what_the_recording_lacks(fif, window, steps, words):
     with pytest.raises(DataError, match=words):
         mne_epochs(fif, recordings=ONE, window=window, preprocessing=steps)
 
 
-def test_an_eye_channel_typed_as_brain_is_caught(fif):
+def test_an_eye_channel_typed_as_brain_signal_is_refused(fif):
     steps = Preprocessing(types={"EOG1": "eeg"})
     with pytest.raises(AssemblyError, match="EOG1 typed as brain signal") as caught:
         mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps)
@@ -121,7 +121,7 @@ def test_an_eye_channel_typed_as_brain_is_caught(fif):
         assert "EOG1" not in followed.assembly["channel_id"].values
 
 
-def test_a_file_that_is_no_recording_is_refused(tmp_path):
+def test_a_file_that_is_not_a_recording_is_refused(tmp_path):
     (tmp_path / "one_raw.fif").write_bytes(b"no")
     with pytest.raises(DataError, match="cannot be read as a recording by MNE"):
         mne_epochs({"one_raw.fif": tmp_path / "one_raw.fif"}, recordings=ONE, window=GO)
@@ -139,7 +139,7 @@ def bids_folder(root):
     return {p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file()}
 
 
-def test_bids_folders_say_who_and_what(tmp_path):
+def test_subjects_and_labels_are_read_from_bids_folders(tmp_path):
     files = bids_folder(tmp_path)
     windows = bids_epochs(files, task="go", window=GO).assembly
     assert set(windows["subject"].values) == {"01", "02"}
@@ -158,7 +158,7 @@ def test_bids_folders_say_who_and_what(tmp_path):
         bids_epochs({}, task="go", window=GO)
 
 
-def test_prepared_signals_with_their_split_file_and_clusters(tmp_path):
+def test_prepared_signals_are_read_with_their_split_file_and_clusters(tmp_path):
     assembly = windows()
     texts = np.tile(["the cat sat", "the cat sat down", "other words here", "stocks fell"], 10)
     events = np.array([f"E{i}" for i in range(40)])
@@ -176,7 +176,7 @@ def test_prepared_signals_with_their_split_file_and_clusters(tmp_path):
         prepared_signals(files, split_file="splits.csv")
 
 
-def test_the_real_recording_is_what_its_source_says(mirror):
+def test_the_real_recording_agrees_with_the_counts_of_its_source(mirror):
     expected = json.loads((mirror / "eeglab_sample" / "expected.json").read_text())
     path = mirror / "eeglab_sample" / "eeglab_data.set"
     windows = mne_epochs(
@@ -203,7 +203,7 @@ def test_the_real_recording_is_what_its_source_says(mirror):
         )
 
 
-def test_windows_outside_the_declared_stretch_are_left_out(fif):
+def test_windows_outside_the_declared_part_are_left_out(fif):
     window = Window(start=0, duration=2, stride=2, within=(4.0, 10.0))
     assert mne_epochs(fif, recordings=ONE, window=window).assembly["onset"].values.tolist() == [4, 6, 8]
 

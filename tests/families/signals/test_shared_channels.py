@@ -48,7 +48,7 @@ def test_channels_that_all_recordings_have_are_kept_by_name(tmp_path: Path) -> N
         np.testing.assert_allclose(found, truth, rtol=1e-6)
 
 
-def test_without_it_or_without_a_common_channel_the_recordings_are_refused(tmp_path: Path) -> None:
+def test_different_channels_are_refused_unless_some_are_shared_and_selected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="have different channels"):
         read(tmp_path, strip=["EEG "], drop=["EXG*"])
     with pytest.raises(
@@ -57,7 +57,7 @@ def test_without_it_or_without_a_common_channel_the_recordings_are_refused(tmp_p
         read(tmp_path, channels="shared")
 
 
-def test_in_a_folder_of_bids(tmp_path: Path) -> None:
+def test_shared_channels_are_kept_in_bids_folders(tmp_path: Path) -> None:
     pytest.importorskip("mne_bids")
     described(tmp_path, "two")
     for who, names in (("01", ["Fz", "Cz", "Pz"]), ("02", ["Cz", "Oz", "Fz"])):
@@ -71,7 +71,7 @@ def test_in_a_folder_of_bids(tmp_path: Path) -> None:
     assert "Oz (in 1 of 2), Pz (in 1 of 2)" in data.notes[-1]
 
 
-def test_a_reader_of_single_recordings_says_that_it_cannot() -> None:
+def test_readers_of_single_recordings_refuse_shared_channels() -> None:
     raw = mne.io.RawArray(
         np.random.default_rng(0).normal(0, 1e-5, (2, 1000)), mne.create_info(2, RATE, "eeg"), verbose=False
     )

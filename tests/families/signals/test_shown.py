@@ -75,27 +75,27 @@ def lengths(shown: Sense = "text") -> Embedder:
 
 
 @pytest.mark.parametrize("text", sorted(TEXTS))
-def test_a_table_of_texts_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+def test_an_invalid_table_of_texts_raises_a_one_line_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(RequestError, match=TEXTS[text]) as caught:
         source(tmp_path, text).shown("text")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", sorted(SOUNDS))
-def test_a_table_of_sounds_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+def test_an_invalid_table_of_sounds_raises_a_one_line_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(RequestError, match=SOUNDS[text]) as caught:
         source(tmp_path, text).shown("sound")
     assert "\n" not in str(caught.value)
 
 
-def test_words_are_kept_as_they_are_written(tmp_path: Path) -> None:
+def test_words_are_read_unchanged(tmp_path: Path) -> None:
     shown = source(tmp_path, "stimulus_id,text,context\n01,null,\n2,NA,to NA\n3,1.50,x\n").shown("text")
     assert [(one.stimulus_id, one.text, one.context) for one in shown] == [
         ("01", "null", None), ("2", "NA", "to NA"), ("3", "1.50", "x"),
     ]  # fmt: skip
 
 
-def test_files_need_a_folder(tmp_path: Path) -> None:
+def test_a_table_of_files_requires_a_folder(tmp_path: Path) -> None:
     text = "stimulus_id,filename,start,duration\na,a.wav,0.5,2\n"
     (one,) = source(tmp_path, text).shown("sound")
     assert (one.start, one.duration, one.file) == (0.5, 2.0, tmp_path / "files" / "a.wav")
@@ -103,7 +103,7 @@ def test_files_need_a_folder(tmp_path: Path) -> None:
         source(tmp_path, text, folder=False).shown("sound")
 
 
-def test_a_file_that_is_called_by_its_name_is_found_below_the_folder(tmp_path: Path) -> None:
+def test_a_file_given_by_name_alone_is_found_below_the_folder(tmp_path: Path) -> None:
     texts = source(tmp_path, "stimulus_id,filename\na,cat_01.jpg\n")
     for concept in ("cat", "dog"):
         (tmp_path / "files" / concept).mkdir()
@@ -151,7 +151,7 @@ def test_the_table_of_embeddings_records_its_settings(tmp_path: Path, repository
         (["--table", "t.csv", "--device", "toaster"], "unknown device 'toaster'"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
+def test_incompatible_options_are_refused(
     said: list[str], words: str, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "t.csv").write_text("stimulus_id,text\na,b\n")
@@ -183,7 +183,7 @@ def test_an_unwritable_output_is_refused_before_embedding(
     assert "cannot be written (Read-only file system): choose a writable folder" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_an_error_and_existing_embeddings_stay(
+def test_a_full_disk_raises_an_error_and_keeps_existing_embeddings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = xr.DataArray(np.ones((1, 2), np.float32), dims=("stimulus", "feature"))
@@ -202,7 +202,7 @@ def test_a_full_disk_is_an_error_and_existing_embeddings_stay(
     assert [path.name for path in tmp_path.iterdir()] == ["e.nc"]
 
 
-def test_means_of_stretches_by_hand() -> None:
+def test_section_means_equal_a_manual_computation() -> None:
     frames = np.arange(10.0)[:, None] * [1, 10]
     # 10 frames in 4 stretches: 3, 3, 2 and 2 of them.
     assert grouped_mean(frames, 4).tolist() == [1, 10, 4, 40, 6.5, 65, 8.5, 85]
@@ -210,7 +210,7 @@ def test_means_of_stretches_by_hand() -> None:
         grouped_mean(frames[:3], 4)
 
 
-def test_a_stretch_is_cut_on_the_raster() -> None:
+def test_sections_are_cut_at_whole_samples() -> None:
     frames, path = np.arange(20.0)[:, None], Path("a.wav")
     inside = Shown("a", path=path, start=0.52, duration=0.3)
     with pytest.raises(DataError, match=r"stimulus 'a' is 1\.9 to 2\.2 s of a\.wav, which lasts 2 s"):
@@ -221,7 +221,7 @@ def test_a_stretch_is_cut_on_the_raster() -> None:
     assert (window[:, 0].tolist(), whole) == ([0, 0, 0, 1], False)
 
 
-def test_a_recording_becomes_one_channel_at_the_rate_that_is_asked_for(tmp_path: Path) -> None:
+def test_sound_is_converted_to_one_channel_at_the_requested_rate(tmp_path: Path) -> None:
     import soundfile
 
     time = np.arange(44_100) / 44_100
@@ -239,7 +239,7 @@ def test_a_recording_becomes_one_channel_at_the_rate_that_is_asked_for(tmp_path:
         waveform(tmp_path / "c.wav", 16_000)
 
 
-def test_clips_of_a_film_end_at_equal_steps() -> None:
+def test_film_clips_end_at_equal_intervals() -> None:
     one = Shown("a", path=Path("a.mp4"))
     taken = moments(1.0, 2.0, clips_per_second=4, span=0.25, frames=64, film=one)
     assert taken.shape == (8, 64)
@@ -249,7 +249,7 @@ def test_clips_of_a_film_end_at_equal_steps() -> None:
     assert early.tolist() == [[0.0, 0.1]]
 
 
-def test_layers_at_two_thirds_are_those_of_the_published_rule(repository: Path) -> None:
+def test_layers_at_two_thirds_follow_the_published_rule(repository: Path) -> None:
     """Share × number of blocks, rounded down; the same one twice counts once."""
     shares = {
         "dinov2_giant": [0.6667], "gpt2": [0.6667], "vjepa2_vitg": [2 / 3], "wav2vec2_xlsr_53": [0.875, 0.917, 0.958, 1.0],
@@ -272,7 +272,7 @@ def place(tmp_path: Path, repository: Path) -> Path:
     return root
 
 
-def test_windows_that_were_cut_elsewhere_list_what_they_show(place: Path, tmp_path: Path) -> None:
+def test_prepared_windows_list_their_stimuli(place: Path, tmp_path: Path) -> None:
     spec = {
         "id": "Read", "version": 1, "title": "Words that are read", "license": "CC0-1.0", "access_steps": ["by hand"],
         "reader": {"name": "prepared_signals", "embeddings": {"embedding": "embedding.nc"}}, "unavailable": "by hand",
@@ -304,7 +304,7 @@ def test_windows_that_were_cut_elsewhere_list_what_they_show(place: Path, tmp_pa
         source_of_dataset(open_catalog(place), "Read")
 
 
-def test_weights_that_are_known_by_their_hash_alone_are_pinned_from_a_download(
+def test_weights_known_only_by_hash_are_pinned_from_a_download(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content = b"tensors"
@@ -345,7 +345,7 @@ def test_weights_that_are_known_by_their_hash_alone_are_pinned_from_a_download(
     assert "already pinned and in place" in capsys.readouterr().out
 
 
-def test_a_file_in_the_way_of_weights_is_not_replaced(place: Path, tmp_path: Path) -> None:
+def test_pinning_weights_does_not_replace_an_existing_file(place: Path, tmp_path: Path) -> None:
     from neuroledger.data.pin.downloads import Downloads
     from neuroledger.data.pin.pin import pin_weights
 
@@ -366,7 +366,7 @@ def test_a_file_in_the_way_of_weights_is_not_replaced(place: Path, tmp_path: Pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="confinement needs Linux")
-def test_an_image_or_a_film_that_crashes_its_decoder_is_one_error_about_it(
+def test_an_image_or_film_that_crashes_its_decoder_raises_one_error_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: Any) -> Any:

@@ -75,7 +75,7 @@ def windows(
     return data.assembly
 
 
-def test_a_separate_hypnogram_tiles_the_recording(folder: Path) -> None:
+def test_windows_of_a_separate_hypnogram_cover_the_recording(folder: Path) -> None:
     found = windows(folder)
     assert found["label"].values.tolist() == ["W"] * 4 + ["N1"] + ["N2"] * 3 + ["N3"]
     assert found["onset"].values.tolist() == [0, 30, 60, 90, 120, 150, 180, 210, 255]
@@ -84,7 +84,7 @@ def test_a_separate_hypnogram_tiles_the_recording(folder: Path) -> None:
     np.testing.assert_allclose(found.values[:, 0, 0], found["onset"].values, atol=0.01)
 
 
-def test_wake_far_from_sleep_is_left_out_and_time_to_sleep_is_counted(folder: Path) -> None:
+def test_wake_far_from_sleep_is_left_out_and_time_to_sleep_is_recorded(folder: Path) -> None:
     edges = Window.model_validate(NIGHT.model_dump() | {"edges": {"label": "W", "keep": 60.0}})
     assert windows(folder, edges)["onset"].values[:3].tolist() == [60, 90, 120]
     rule = RULE.model_copy(
@@ -101,7 +101,7 @@ def test_wake_far_from_sleep_is_left_out_and_time_to_sleep_is_counted(folder: Pa
         windows(folder, without, rule)
 
 
-def test_where_the_files_begin_at_other_times_annotations_are_moved(folder: Path) -> None:
+def test_annotations_are_shifted_if_the_files_start_at_different_times(folder: Path) -> None:
     edf_annotations(folder / "SC4001EC-Hypnogram.edf", SPANS[:1], started=("01.01.20", "22.01.00"))
     with pytest.raises(
         DataError, match="begins 60 s after its recording by the clock: declare under `annotations`"
@@ -142,13 +142,13 @@ def test_where_the_files_begin_at_other_times_annotations_are_moved(folder: Path
         ),
     ],
 )
-def test_what_is_wrong_with_the_pair_is_one_error(folder: Path, change: Any, message: str) -> None:
+def test_an_invalid_pair_of_files_raises_one_error(folder: Path, change: Any, message: str) -> None:
     change(folder)
     with pytest.raises(DataError, match=message):
         windows(folder)
 
 
-def test_what_reaches_beyond_the_recording_can_be_cut(folder: Path) -> None:
+def test_annotations_beyond_the_recording_can_be_cut(folder: Path) -> None:
     edf_annotations(
         folder / "SC4001EC-Hypnogram.edf", [(255, 60, "Sleep stage W"), (310, 60, "Sleep stage W")]
     )
@@ -156,7 +156,7 @@ def test_what_reaches_beyond_the_recording_can_be_cut(folder: Path) -> None:
     assert found["onset"].values.tolist() == [255]
 
 
-def test_names_are_compared_with_the_rule() -> None:
+def test_annotation_files_are_matched_by_the_declared_pattern() -> None:
     deep = AnnotationFile(recording="{split}/{subject}/{name}.edf", file="{split}/{subject}/{name}.rec")
     assert fields_in(deep, "edf/train/aaa/aaa_01.edf") == {
         "split": "train",
@@ -189,7 +189,7 @@ def test_names_are_compared_with_the_rule() -> None:
         ({"recording": "{name}.edf", "file": "{name}.csv", "columns": {"onset": 0}}, "apply to `format: table`"),
     ],
 )  # fmt: skip
-def test_rules_that_cannot_work_are_refused(rule: dict[str, Any], message: str) -> None:
+def test_invalid_declarations_of_annotation_files_are_refused(rule: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         AnnotationFile.model_validate(rule)
 
@@ -208,7 +208,7 @@ def test_rules_that_cannot_work_are_refused(rule: dict[str, Any], message: str) 
         ),
     ],
 )
-def test_windows_that_contradict_themselves_are_refused(window: dict[str, Any], message: str) -> None:
+def test_contradictory_windows_are_refused(window: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Window.model_validate({"start": 0, "duration": 1, **window})
 
@@ -238,7 +238,7 @@ TERM,0.0,300.0,bckg,1.0
 """
 
 
-def test_artefacts_on_any_channel_are_marks_of_the_windows_that_they_touch(folder: Path) -> None:
+def test_artefacts_on_any_channel_mark_the_windows_that_they_overlap(folder: Path) -> None:
     table(folder, TABLE)
     window = Window(
         start=-1, duration=3, stride=1, marks={"eyem": ("eyem",), "musc": ("musc",), "chew": ("chew",)}
@@ -283,7 +283,9 @@ def test_a_table_without_header_is_read_by_position(folder: Path) -> None:
         ("", r"PSG\.csv is empty"),
     ],
 )
-def test_lines_that_are_no_annotations_are_named(folder: Path, text: str, message: str) -> None:
+def test_invalid_annotation_tables_are_reported_with_file_and_line(
+    folder: Path, text: str, message: str
+) -> None:
     table(folder, text)
     with pytest.raises(DataError, match=message):
         windows(
@@ -291,7 +293,7 @@ def test_lines_that_are_no_annotations_are_named(folder: Path, text: str, messag
         )
 
 
-def test_labels_over_a_whole_recording_are_those_that_share_most_time() -> None:
+def test_windows_over_a_recording_take_the_label_with_the_longest_overlap() -> None:
     window = Window(
         start=0,
         duration=5,
@@ -305,7 +307,7 @@ def test_labels_over_a_whole_recording_are_those_that_share_most_time() -> None:
     assert laid.extra["label"] == ["background", "seizure", "other", "background", "seizure", "background"]
 
 
-def test_channels_are_chosen_by_name_and_a_filter_above_the_recording_is_refused(folder: Path) -> None:
+def test_channels_are_selected_by_name_and_filters_beyond_the_rate_are_refused(folder: Path) -> None:
     with pytest.raises(DataError, match="has no channel Oz; it has Fpz-Cz, Pz-Oz, EOG horizontal"):
         windows(folder, steps=Preprocessing(strip=("EEG ",), channels=("Oz",)))
     with pytest.raises(DataError, match="100 samples per second, and nothing above 50 Hz"):
@@ -317,7 +319,9 @@ def test_channels_are_chosen_by_name_and_a_filter_above_the_recording_is_refused
 
 
 @pytest.mark.parametrize("dated", [False, True])
-def test_annotations_count_from_the_first_sample_with_a_date_and_without(tmp_path: Path, dated: bool) -> None:
+def test_annotation_times_start_at_the_first_sample_with_or_without_a_date(
+    tmp_path: Path, dated: bool
+) -> None:
     info = mne.create_info(["Cz"], 100.0, "eeg")
     raw = mne.io.RawArray(np.arange(1000.0)[None] * 1e-6, info, first_samp=500, verbose="ERROR")
     if dated:

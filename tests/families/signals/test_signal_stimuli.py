@@ -107,9 +107,7 @@ def read(root: Path, fields: Mapping[str, Any]) -> Dataset:
 
 
 @pytest.mark.parametrize("id", sorted(TABLES))
-def test_published_layouts_are_read_by_the_specs_of_the_repository(
-    repository: Path, tmp_path: Path, id: str
-) -> None:
+def test_specs_of_the_repository_read_published_layouts(repository: Path, tmp_path: Path, id: str) -> None:
     root = tmp_path / "ds"
     bids(root, TABLES[id])
     embedded(root / "embedding.nc", [stimulus for stimulus, _ in FOUND[id]])
@@ -123,7 +121,7 @@ def test_published_layouts_are_read_by_the_specs_of_the_repository(
     assert data.extras["embedding"].shape == (len(FOUND[id]), 4)
 
 
-def test_numbers_of_images_are_read_without_catch_trials(repository: Path, tmp_path: Path) -> None:
+def test_image_numbers_are_read_without_catch_trials(repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "events.tsv"
     lines = ["onset\tduration\ttrial_type\tvalue", "2.85\t0.5\texp\t24812.0", "20.6\t0.5\tcatch\tN/A"]
     path.write_text("\n".join([*lines, "23.7\t0.5\ttest\t6312.0"]) + "\n")
@@ -133,7 +131,7 @@ def test_numbers_of_images_are_read_without_catch_trials(repository: Path, tmp_p
     assert laid.extra == {"split": ["train", "test"]}
 
 
-def test_a_recording_that_is_no_bids_names_stimuli_in_its_annotations(tmp_path: Path) -> None:
+def test_annotations_name_stimuli_in_recordings_outside_bids(tmp_path: Path) -> None:
     import mne
 
     values = np.random.default_rng(0).standard_normal((2, 64 * 20)) * 1e-5
@@ -159,7 +157,7 @@ def test_a_recording_that_is_no_bids_names_stimuli_in_its_annotations(tmp_path: 
     assert data.extras["clip"]["stimulus_id"].values.tolist() == ["dog.png", "cat.png", "never.png"]
 
 
-def test_markers_that_share_their_moment_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
+def test_markers_with_the_same_onset_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
     import mne
 
     values = np.random.default_rng(0).standard_normal((2, 64 * 20)) * 1e-5
@@ -187,7 +185,7 @@ def test_markers_that_share_their_moment_are_refused_or_left_out_and_counted(tmp
         Events(**fields, coordinates={"events_left_out": "description"})  # type: ignore[arg-type]
 
 
-def test_a_value_that_is_not_foreseen_and_a_time_that_is_none_are_refused() -> None:
+def test_undeclared_values_and_invalid_onsets_are_refused() -> None:
     events = Events(stimulus="name", coordinates={"split": Cell(column="kind", values={"a": "train"})})
     with pytest.raises(DataError, match="event 1: kind is 'b', not one of a"):
         show(events, [{"onset": "1", "name": "x", "kind": "b"}], "f")

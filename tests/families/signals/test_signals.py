@@ -10,7 +10,7 @@ from neuroledger.spec.kinds import Pretraining
 from tests.families.decoding.decoding_cases import windows
 
 
-def test_extents_are_those_of_the_windows():
+def test_extents_are_the_starts_and_ends_of_windows():
     assembly = windows(subjects=1, trials=2, samples=8, rate=16.0, gap=2.0)
     starts, ends = extents(assembly)
     np.testing.assert_allclose(starts, [0.0, 2.0])
@@ -33,12 +33,12 @@ def test_extents_are_those_of_the_windows():
         (lambda a: a.isel(sample=0), "dimensions"),
     ],
 )
-def test_a_broken_rule_is_named(change, words):
+def test_a_violated_convention_is_named(change, words):
     with pytest.raises(AssemblyError, match=words):
         check(change(windows()))
 
 
-def test_digests_follow_content_and_nothing_else():
+def test_hashes_depend_only_on_content():
     assembly = windows()
     same = assembly.assign_coords(subject=("presentation", ["X"] * assembly.sizes["presentation"]))
     assert digests(assembly) == digests(same)
@@ -49,13 +49,13 @@ def test_digests_follow_content_and_nothing_else():
     ] == [3]
 
 
-def test_recordings_are_known_by_content_in_any_order():
+def test_recordings_are_identified_by_content_in_any_order():
     assembly = windows()
     assert recording_digests(assembly) == recording_digests(assembly.isel(presentation=slice(None, None, -1)))
     assert len(set(recording_digests(assembly).values())) == 4
 
 
-def test_pretraining_overlap_by_name_and_by_content():
+def test_pretraining_overlap_is_detected_by_name_and_by_content():
     assert overlap_notes(["Other"], "Mine") == ()
     assert "pretrained on Mine" in overlap_notes(["Mine"], "Mine.motor")[0]
     assert overlap_notes(["Mi"], "Mine") == ()

@@ -53,9 +53,7 @@ def of_neuromag(folder: Path) -> Path:
 
 @pytest.mark.parametrize("write", [of_biosemi, of_neuromag])
 @pytest.mark.parametrize("steps", [Preprocessing(), STEPS, STEPS.model_copy(update={"drop": ("Fz",)})])
-def test_windows_are_those_of_mne_around_the_codes(
-    tmp_path: Path, write: object, steps: Preprocessing
-) -> None:
+def test_windows_around_codes_match_mne(tmp_path: Path, write: object, steps: Preprocessing) -> None:
     path: Path = write(tmp_path)  # type: ignore[operator]
     windows = mne_epochs(
         {path.name: path},
@@ -82,13 +80,13 @@ def test_windows_are_those_of_mne_around_the_codes(
     np.testing.assert_allclose(windows.values, epochs.get_data() * 1e6, atol=1e-3)
 
 
-def test_objects_of_mne_give_the_same_windows(tmp_path: Path) -> None:
+def test_mne_objects_give_the_same_windows(tmp_path: Path) -> None:
     raw = mne.io.read_raw(of_neuromag(tmp_path), preload=True, verbose="ERROR")
     found = windows({"anna": raw}, window=WINDOW, preprocessing=STEPS)
     assert found["label"].values.tolist() == ["left", "right"] * 10
 
 
-def test_annotations_that_mean_something_go_before_codes(tmp_path: Path) -> None:
+def test_annotations_take_precedence_over_codes_unless_they_mark_bad_data(tmp_path: Path) -> None:
     raw = mne.io.read_raw(of_neuromag(tmp_path), preload=True, verbose="ERROR")
     raw.set_annotations(mne.Annotations([5.0, 9.0], 0.0, ["1", "2"], orig_time=raw.annotations.orig_time))
     found = windows({"anna": raw}, window=WINDOW, preprocessing=STEPS)
@@ -97,7 +95,7 @@ def test_annotations_that_mean_something_go_before_codes(tmp_path: Path) -> None
     assert windows({"anna": raw}, window=WINDOW, preprocessing=STEPS).sizes["presentation"] == 20
 
 
-def test_events_of_a_bids_folder_are_listed_as_its_tables_call_them(place: Path, tmp_path: Path) -> None:
+def test_events_of_a_bids_folder_are_listed_by_the_names_in_its_tables(place: Path, tmp_path: Path) -> None:
     """mne-bids reads the table: what the recording itself calls its markers is not what `--event` must say."""
     mne_bids = pytest.importorskip("mne_bids")
     brainvision(tmp_path, "one", CHANNELS, noise(), RATE, [(at, f"S  {code}") for at, code in EVENTS])
@@ -113,7 +111,7 @@ def test_events_of_a_bids_folder_are_listed_as_its_tables_call_them(place: Path,
         pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "tree", bids=True, task="rest"))
 
 
-def test_codes_count_where_the_annotations_name_none_of_the_declared_events(tmp_path: Path) -> None:
+def test_codes_are_used_if_no_annotation_is_a_declared_event(tmp_path: Path) -> None:
     path = of_neuromag(tmp_path)
     raw = mne.io.read_raw(path, preload=True, verbose="ERROR")
     raw.set_annotations(mne.Annotations([1.0, 2.0], 0.0, ["photodiode", "BAD jump"], raw.info["meas_date"]))

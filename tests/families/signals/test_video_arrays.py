@@ -107,7 +107,7 @@ def place(tmp_path: Path, repository: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_clips_are_retrieved_by_commands_alone(place: Path, tmp_path: Path) -> None:
+def test_clip_retrieval_works_through_the_command_line(place: Path, tmp_path: Path) -> None:
     files = pinned(place, ID, downloads(tmp_path / "SEED-DV"))
     assert files == {
         *(f"EEG/sub{n}.npy" for n in range(1, 21)), "EEG/sub1_session2.npy", "channel_62_pos.locs",
@@ -165,7 +165,7 @@ def block(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_clip_begins_where_the_authors_cut_it_and_the_last_one_ends_with_the_block(block: Path) -> None:
+def test_clips_start_at_the_published_times_and_the_last_ends_with_the_block(block: Path) -> None:
     values = read(block).values[:, 0]
     starts = values[:, 0].round().astype(int)
     authors = [3 * RATE + 13 * RATE * group + 2 * RATE * clip for group in range(40) for clip in range(5)]
@@ -245,12 +245,12 @@ def spoilt(block: Path, what: str) -> dict[str, object]:
         ("unknown", r"EEG/sub1.npy, block 1, event 6: label is '2', not one of 1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_error(block: Path, what: str, words: str) -> None:
+def test_invalid_downloads_raise_one_error(block: Path, what: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         read(block, **spoilt(block, what))
 
 
-def test_a_file_that_the_spec_names_must_be_there(place: Path, tmp_path: Path) -> None:
+def test_files_named_in_the_spec_must_be_present(place: Path, tmp_path: Path) -> None:
     folder = downloads(tmp_path / "SEED-DV", people=1)
     (folder / "channel_62_pos.locs").unlink()
     with pytest.raises(RequestError, match=r"lacks 1 files that the spec names: channel_62_pos.locs"):

@@ -41,7 +41,7 @@ def files_of(folder):
 PARTS = {"train": ("100",), "test": ("101",), "aside": ("102",)}
 
 
-def test_what_was_packed_is_unpacked(tmp_path):
+def test_packed_samples_and_annotations_are_decoded(tmp_path):
     rng = np.random.default_rng(0)
     leads = {name: rng.integers(-2047, 2048, 101).tolist() for name in ("MLII", "V1", "V2")}
     marks = [(0, "+"), (5, "N"), (1029, "A"), (70_000, "V"), (70_003, "/")]
@@ -55,7 +55,7 @@ def test_what_was_packed_is_unpacked(tmp_path):
     assert list(zip(read.samples.tolist(), read.symbols.tolist(), strict=True)) == marks
 
 
-def test_a_stated_resolution_is_no_annotation(folder):
+def test_a_stated_time_resolution_is_not_an_annotation(folder):
     (folder / "100.atr").write_bytes(annotations([(5, "N"), (90, "V")], "360"))
     read = read_annotations(folder / "100.atr")
     assert (read.samples.tolist(), read.symbols.tolist(), read.rate) == ([5, 90], ["N", "V"], 360.0)
@@ -64,7 +64,7 @@ def test_a_stated_resolution_is_no_annotation(folder):
         wfdb_beats(files_of(folder), parts=PARTS)
 
 
-def test_sixteen_bits_and_a_baseline_of_its_own(tmp_path):
+def test_sixteen_bit_samples_and_a_separate_baseline_are_read(tmp_path):
     values = np.array([[3, -5], [32767, 1], [-32768, 0]], dtype="<i2")
     values.tofile(tmp_path / "r.dat")
     (tmp_path / "r.hea").write_text("r 2 250/1000(0) 3 12:00:00\nr.dat 16 10(3)/mV 16 0 3 2 0 II\nr.dat 16\n")
@@ -73,7 +73,7 @@ def test_sixteen_bits_and_a_baseline_of_its_own(tmp_path):
     np.testing.assert_allclose(read_lead(tmp_path / "r.dat", header, 1), [-0.025, 0.005, 0.0])
 
 
-def test_beats_begin_at_their_peak_and_last_1_2_median_intervals(folder):
+def test_beats_start_at_their_peak_and_last_1_2_median_intervals(folder):
     found = wfdb_beats(files_of(folder), parts=PARTS).assembly
     beats = len(AT) - 1
     assert found.shape == (3 * beats, 1, 187)
@@ -92,7 +92,7 @@ def test_beats_begin_at_their_peak_and_last_1_2_median_intervals(folder):
     assert found.values.min() == 0 and found.values.max() <= 1
 
 
-def test_the_range_is_that_of_ten_seconds_or_of_the_beat(folder):
+def test_beats_are_scaled_by_the_range_of_ten_seconds_or_of_the_beat(folder):
     stretch = wfdb_beats(files_of(folder), parts=PARTS).assembly.values[:, 0]
     own = wfdb_beats(files_of(folder), parts=PARTS, normalise="beat").assembly.values[:, 0]
     np.testing.assert_allclose(own.max(axis=1), 1)
@@ -102,7 +102,7 @@ def test_the_range_is_that_of_ten_seconds_or_of_the_beat(folder):
     np.testing.assert_allclose(shorter[:, :31], stretch[:, :31], atol=1e-6)
 
 
-def test_one_record_is_divided_in_time_and_people_are_kept_apart(folder):
+def test_one_record_is_split_in_time_and_no_subject_is_in_both_parts(folder):
     one = {name: path for name, path in files_of(folder).items() if name.startswith("100")}
     found = wfdb_beats(one, until=0.4, classes={"normal": "N", "abnormal": "V"}).assembly
     train = found["split"].values == "train"
@@ -128,7 +128,7 @@ def test_one_record_is_divided_in_time_and_people_are_kept_apart(folder):
         ({"until": 0.5, "leads": ("MLII",)}, "has the leads V5, V2, none of MLII"),
     ],
 )
-def test_what_is_asked_for_must_be_there(folder, options, words):
+def test_invalid_options_are_refused(folder, options, words):
     with pytest.raises(DataError, match=words):
         wfdb_beats(files_of(folder), **options)
 
@@ -169,13 +169,13 @@ def test_damaged_files_are_named(folder, name, content, words):
         wfdb_beats(files_of(folder), parts=PARTS)
 
 
-def test_a_missing_partner_is_named(folder):
+def test_a_missing_companion_file_is_named(folder):
     for lost in ("100.dat", "100.atr"):
         with pytest.raises(DataError, match=f"100.hea needs {lost}, which is not among the files"):
             wfdb_beats({n: p for n, p in files_of(folder).items() if n != lost}, parts=PARTS)
 
 
-def test_a_lead_without_values_in_places_is_refused(tmp_path):
+def test_a_lead_with_missing_samples_is_refused(tmp_path):
     values = [1024] * 4000
     values[100] = -2048
     record(tmp_path, "1", {"MLII": values}, [(200, "N"), (500, "N"), (800, "N")])
@@ -183,7 +183,7 @@ def test_a_lead_without_values_in_places_is_refused(tmp_path):
         wfdb_beats(files_of(tmp_path), until=0.5)
 
 
-def test_the_real_record_is_what_its_source_says(mirror):
+def test_the_real_record_agrees_with_its_published_description(mirror):
     folder = mirror / "mitdb_100"
     expected = json.loads((folder / "expected.json").read_text())
     header = read_header(folder / "100.hea")

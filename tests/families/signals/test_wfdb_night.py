@@ -20,7 +20,7 @@ def files(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(folder.iterdir())}
 
 
-def test_a_night_of_physionet_has_stages_and_spans(tmp_path: Path) -> None:
+def test_a_physionet_night_has_stages_and_spans(tmp_path: Path) -> None:
     count = 120 * 200
     values = {"F3-M2": np.arange(count) % 1000, "SaO2": np.full(count, 7)}
     night(tmp_path / "tr03-0005.hea", values, 200)
@@ -72,7 +72,7 @@ def test_a_night_of_physionet_has_stages_and_spans(tmp_path: Path) -> None:
         mne_epochs(files(tmp_path), recordings=one, window=aroused, preprocessing=steps, annotations=plain)
 
 
-def test_a_night_that_was_damaged_on_its_way_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_download_of_a_night_is_refused(tmp_path: Path) -> None:
     night(tmp_path / "tr03-0005.hea", {"F3-M2": np.arange(6000.0) % 1000}, 200)
     signals = tmp_path / "tr03-0005.mat"
     content = bytearray(signals.read_bytes())

@@ -40,7 +40,7 @@ def without(place: Path, *pairs: tuple[str, str]) -> None:
     path.write_text(text)
 
 
-def test_names_of_files_are_not_taken_for_people(place: Path, tmp_path: Path) -> None:
+def test_file_names_are_not_used_as_subjects(place: Path, tmp_path: Path) -> None:
     folder = folder_of_edf(tmp_path / "download", "left.edf", "right.edf", "rest.edf")
     path = place / "specs" / "datasets" / "Rest.yaml"
     before = path.read_text()
@@ -72,7 +72,7 @@ def test_a_declared_pattern_gives_subjects_and_labels(place: Path, tmp_path: Pat
     assert known == {(f"{person:02d}", label) for person in range(6) for label in ("rest", "task")}
 
 
-def test_the_pattern_may_come_from_the_command_and_stays_in_the_spec(place: Path, tmp_path: Path) -> None:
+def test_a_pattern_from_the_command_is_stored_in_the_spec(place: Path, tmp_path: Path) -> None:
     folder = folder_of_edf(
         tmp_path / "download", *(f"S{person}_{label}.edf" for person in range(6) for label in "ab")
     )
@@ -83,7 +83,7 @@ def test_the_pattern_may_come_from_the_command_and_stays_in_the_spec(place: Path
     assert again.after == done.after
 
 
-def test_equal_bytes_of_two_people_are_an_error_with_both_names(place: Path, tmp_path: Path) -> None:
+def test_identical_files_of_two_subjects_raise_an_error_that_names_both(place: Path, tmp_path: Path) -> None:
     folder = folder_of_edf(
         tmp_path / "download", *(f"S{person}_{label}.edf" for person in range(6) for label in "ab")
     )
@@ -108,7 +108,7 @@ def test_all_problems_of_a_folder_are_reported_at_once(place: Path, tmp_path: Pa
         assert problem in said, problem
 
 
-def test_other_files_of_mne_are_no_recordings_and_samples_may_end_in_dat(tmp_path: Path) -> None:
+def test_other_mne_files_are_not_recordings_and_samples_can_have_the_suffix_dat(tmp_path: Path) -> None:
     names = ["sub-1_task-x_meg.fif", "sub-1_task-x_meg-eve.fif", "sub-1_task-x_epo.fif", "sub-2_eeg.vhdr", "sub-2_eeg.dat",
              "sub-2_eeg.vmrk"]  # fmt: skip
     recordings = recordings_in(tmp_path, names)
@@ -135,7 +135,7 @@ def stimulated(codes: dict[int, int], annotations: tuple[str, ...] = (), first: 
 
 
 @pytest.mark.parametrize("first", [0, 1000])
-def test_codes_of_a_stimulus_channel_are_events_where_there_are_no_annotations(first: int) -> None:
+def test_stimulus_channel_codes_are_events_if_there_are_no_annotations(first: int) -> None:
     codes = {64: 1, 128: 2, 320: 1}
     expected = [(1.0, "1"), (2.0, "2"), (5.0, "1")]
     assert [(span.onset, span.description) for span in own_spans(stimulated(codes, first=first))] == expected
@@ -145,7 +145,7 @@ def test_codes_of_a_stimulus_channel_are_events_where_there_are_no_annotations(f
     assert [span.description for span in annotated] == ["go"]
 
 
-def test_codes_survive_a_fif_file(tmp_path: Path) -> None:
+def test_codes_are_preserved_in_a_fif_file(tmp_path: Path) -> None:
     import mne
 
     path = tmp_path / "x_raw.fif"
@@ -154,7 +154,7 @@ def test_codes_survive_a_fif_file(tmp_path: Path) -> None:
     assert [(span.onset, span.description) for span in spans] == [(1.0, "1"), (2.0, "40000")]
 
 
-def test_windows_in_the_store_are_mapped_by_the_caller_and_stay_while_they_are_used(
+def test_stored_windows_are_memory_mapped_and_not_evicted_while_in_use(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"S{person}_{label}.edf" for person in range(6) for label in "ab"]

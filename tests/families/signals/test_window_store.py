@@ -83,7 +83,7 @@ def places(files):
 
 
 @pytest.mark.parametrize("parts", [PARTS, PARTS[:2], PARTS[::-1], PARTS[1:2] + PARTS[4:]])
-def test_what_is_kept_is_what_join_gives(files, parts):
+def test_stored_windows_equal_joined_windows(files, parts):
     expected = join(parts)
     for _ in range(2):
         found = keep(files, iter(parts))
@@ -94,7 +94,7 @@ def test_what_is_kept_is_what_join_gives(files, parts):
         assert found.encoding["content_sha256"] == content_sha256(found) == content_sha256(expected)
 
 
-def test_parts_are_made_once_and_anew_when_anything_they_are_made_of_changes(files, monkeypatch):
+def test_parts_are_computed_once_and_again_when_an_input_changes(files, monkeypatch):
     begun = []
 
     def parts():
@@ -117,7 +117,7 @@ def test_parts_are_made_once_and_anew_when_anything_they_are_made_of_changes(fil
         stored(parts())
 
 
-def test_what_was_changed_on_the_disk_is_noticed_and_made_again(files):
+def test_a_changed_entry_is_detected_and_computed_again(files):
     expected = keep(files).copy(deep=True)
     (place,) = places(files)
     with (place / "values.bin").open("r+b") as file:
@@ -135,7 +135,7 @@ def test_what_was_changed_on_the_disk_is_noticed_and_made_again(files):
     xr.testing.assert_identical(keep(files, [pytest.fail]), expected)
 
 
-def test_what_fails_or_is_killed_leaves_nothing_and_is_cleared_away(files, monkeypatch):
+def test_an_interrupted_write_leaves_no_files(files, monkeypatch):
     def parts():
         yield PARTS[1]
         raise KeyboardInterrupt
@@ -146,7 +146,7 @@ def test_what_fails_or_is_killed_leaves_nothing_and_is_cleared_away(files, monke
     assert not [path for path in files["a.csv"].parents[2].rglob("*") if path.suffix in {".bin", ".tmp"}]
 
 
-def test_windows_that_came_with_the_data_are_ignored(files):
+def test_entries_in_the_folder_of_the_data_set_are_ignored(files):
     """What lies in the data set's own folder may come with a pull request."""
     expected = keep(files).copy(deep=True)
     (place,) = places(files)
@@ -167,7 +167,7 @@ def test_windows_that_came_with_the_data_are_ignored(files):
 
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 28])
-def test_a_recording_that_cannot_be_read_is_no_full_disk(files, in_memory, monkeypatch):
+def test_an_unreadable_recording_is_not_reported_as_a_full_disk(files, in_memory, monkeypatch):
     monkeypatch.setattr(window_store, "IN_MEMORY", in_memory)
 
     def parts():
@@ -178,7 +178,7 @@ def test_a_recording_that_cannot_be_read_is_no_full_disk(files, in_memory, monke
         keep(files, parts())
 
 
-def test_of_threads_at_once_one_makes_the_windows(files):
+def test_only_one_of_several_threads_computes_the_windows(files):
     begun = []
 
     def parts():
@@ -216,7 +216,9 @@ def test_of_threads_at_once_one_makes_the_windows(files):
     ],
 )
 @pytest.mark.parametrize("in_memory", [0, 1 << 28])
-def test_recordings_that_do_not_agree_are_refused_the_same_way(files, other, words, in_memory, monkeypatch):
+def test_inconsistent_recordings_are_refused_in_memory_and_on_disk(
+    files, other, words, in_memory, monkeypatch
+):
     monkeypatch.setattr(window_store, "IN_MEMORY", in_memory)
     with pytest.raises(DataError, match=words):
         keep(files, [part("one", 4), None, other])
@@ -224,14 +226,14 @@ def test_recordings_that_do_not_agree_are_refused_the_same_way(files, other, wor
         keep(files, [None, None])
 
 
-def test_few_windows_stay_in_memory_and_leave_no_file(files, monkeypatch):
+def test_few_windows_stay_in_memory_and_write_no_file(files, monkeypatch):
     monkeypatch.setattr(window_store, "IN_MEMORY", 1 << 28)
     xr.testing.assert_identical(keep(files), join(PARTS))
     assert [path.name for path in files["a.csv"].parent.iterdir()] == ["a.csv"]
     assert not (files["a.csv"].parents[2] / ".cache").exists()
 
 
-def test_windows_that_fit_into_memory_are_kept_too_and_not_made_again(files, monkeypatch):
+def test_windows_that_fit_into_memory_are_stored_and_not_computed_again(files, monkeypatch):
     monkeypatch.setattr(window_store, "IN_MEMORY", 1 << 28)
     monkeypatch.setattr(window_store, "TINY", 0)
     first = keep(files, iter(PARTS))
@@ -260,7 +262,7 @@ def test_a_full_disk_is_reported_after_the_first_part(files, monkeypatch):
     assert made == [0] and not places(files)
 
 
-def test_windows_are_kept_in_the_store_of_the_repository_that_is_read(files, tmp_path):
+def test_windows_are_stored_in_the_store_of_their_repository(files, tmp_path):
     with store_at(tmp_path / "mine"):
         keep(files)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == [".cache"]
@@ -303,7 +305,7 @@ def test_prepared_signals_larger_than_memory_are_read_in_blocks(tmp_path, monkey
     assert not found.values.flags.writeable and (tmp_path / ".cache" / "neuroledger" / "windows").is_dir()
 
 
-def test_neighbours_are_selected_without_a_copy_and_others_where_memory_has_room(files, monkeypatch):
+def test_adjacent_rows_are_selected_as_a_view_and_others_only_if_memory_suffices(files, monkeypatch):
     found = keep(files)
     inner = select(found, {"recording": "three"})
     assert np.shares_memory(inner.values, found.values) and inner.sizes["presentation"] == 5
