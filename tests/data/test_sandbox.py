@@ -515,6 +515,41 @@ def test_libraries_that_a_child_imported_are_imported_before_the_next_one(
     assert run(lambda: 3) == 3 and sorted(imported) == ["first", "second"]
 
 
+def test_libraries_behind_a_link_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a checkout can be a link to the one of another checkout."""
+    checkout, elsewhere, work = (
+        tmp_path / "checkout",
+        tmp_path / "environment" / "libraries",
+        tmp_path / "work",
+    )
+    for folder in (checkout, elsewhere, work):
+        folder.mkdir(parents=True)
+    (elsewhere / "library.py").write_text("ANSWER = 7\n")
+    (checkout / "environment").symlink_to(elsewhere.parent)
+    monkeypatch.chdir(work)
+    folders = [str(checkout), str(checkout / "environment" / "libraries")]
+    monkeypatch.setattr(sys, "path", [*folders, *sys.path])
+
+    def imported() -> int:
+        return int(__import__("library").ANSWER)
+
+    assert run(imported) == 7
+
+
+def test_a_link_to_a_folder_around_the_working_directory_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "home" / "work"
+    work.mkdir(parents=True)
+    (tmp_path / "home" / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    monkeypatch.chdir(work)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "link"), *sys.path])
+    if landlock():
+        with pytest.raises(DataError, match="PermissionError"):
+            run((tmp_path / "home" / "secret").read_text)
+
+
 def test_a_path_is_below_a_folder_where_it_resolves_to(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")

@@ -409,22 +409,22 @@ def _refuse_sockets(libc: ctypes.CDLL) -> None:
 
 def _library_folders() -> tuple[str, ...]:
     """Folders of installed code, without the working directory and its parents, which may be in sys.path too."""
-    working_directory = os.getcwd()  # noqa: PTH109 # compared with the entries of sys.path, which are text
-    return _installed_folders(working_directory, tuple(sys.path), len(sys.modules))
+    inside = f"{os.getcwd()}{os.sep}"  # noqa: PTH109 # compared with the entries of sys.path, which are text
+    return _installed_folders(inside, tuple(sys.path), len(sys.modules))
 
 
 @lru_cache(maxsize=8)
-def _installed_folders(working_directory: str, path: tuple[str, ...], modules: int) -> tuple[str, ...]:
-    """Cached by its arguments, because reading the modules copies their pages in a child."""
-    inside = f"{working_directory}{os.sep}"
-    installed = [entry for entry in path if entry and not inside.startswith(f"{entry}{os.sep}")]
+def _installed_folders(inside: str, path: tuple[str, ...], modules: int) -> tuple[str, ...]:
+    """Without links, which can lead out of a folder. Cached, because reading the modules copies pages in a child."""
+    real = map(os.path.realpath, filter(None, path))
+    installed = [entry for entry in real if not inside.startswith(f"{entry}{os.sep}")]
     packages = [
         file.removesuffix("/__init__.py")
         for name, module in list(sys.modules.items())
         if "." not in name and (file := getattr(module, "__file__", None) or "").endswith("/__init__.py")
     ]
     folders: list[str] = []
-    for folder in sorted({sys.prefix, sys.base_prefix, sys.exec_prefix, *installed, *packages}):
+    for folder in sorted({*map(os.path.realpath, (sys.prefix, sys.base_prefix, *packages)), *installed}):
         if not folders or not folder.startswith(f"{folders[-1]}{os.sep}"):
             folders.append(folder)
     return tuple(folders)
