@@ -44,6 +44,7 @@ class Service(http.server.BaseHTTPRequestHandler):
     private: ClassVar[set[str]] = set()
     seen: ClassVar[list[tuple[str, bool]]] = []
     breaks: ClassVar[int] = 0
+    token: ClassVar[str | None] = None
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -79,6 +80,10 @@ class Service(http.server.BaseHTTPRequestHandler):
         )
         if said is None or said[1] != KEY or said[3] != REGION:
             return False
+        if self.token and (
+            "x-amz-security-token" not in said[4] or self.headers["x-amz-security-token"] != self.token
+        ):
+            return False
         pairs = sorted(parse_qsl(parts.query, keep_blank_values=True))
         query = "&".join(f"{quote(a, safe='-_.~')}={quote(b, safe='-_.~')}" for a, b in pairs)
         headers = "".join(f"{name}:{self.headers[name].strip()}\n" for name in said[4].split(";"))
@@ -105,11 +110,13 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         "PROFILE",
         "REGION",
         "DEFAULT_REGION",
+        "ENDPOINT_URL_S3",
     ):
         monkeypatch.delenv(f"AWS_{name}", raising=False)
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     Service.objects, Service.private, Service.seen, Service.breaks = {}, {"closed"}, [], 0
+    Service.token = None
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{running.server_address[1]}"
@@ -127,21 +134,32 @@ def pin(url: str, content: bytes = CONTENT, **fields: Any) -> SourceFile:
     return SourceFile(url=url, size=len(content), sha256=hashlib.sha256(content).hexdigest(), **fields)
 
 
-def test_the_signature_is_the_one_that_the_service_publishes_as_an_example() -> None:
+PUBLISHED = {
+    ("/test.txt", "bytes=0-9"): "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+    ("/?lifecycle", None): "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+    ("?lifecycle", None): "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+    ("/?max-keys=2&prefix=J", None): "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+    ("/?prefix=J&max-keys=2", None): "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+}
+
+
+@pytest.mark.parametrize(("path", "wanted"), PUBLISHED)
+def test_signatures_are_those_that_the_service_publishes_as_examples(path: str, wanted: str | None) -> None:
     given = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None)
     found = signed(
-        "https://examplebucket.s3.amazonaws.com/test.txt", {"Range": "bytes=0-9"}, given, "us-east-1",
+        f"https://examplebucket.s3.amazonaws.com{path}", {"Range": wanted} if wanted else {}, given, "us-east-1",
         now=datetime(2013, 5, 24, tzinfo=UTC),
     )  # fmt: skip
-    assert found["Authorization"].endswith(
-        "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
+    assert found["Authorization"] == (
+        "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, SignedHeaders=host;"
+        f"{'range;' if wanted else ''}x-amz-content-sha256;x-amz-date, Signature={PUBLISHED[path, wanted]}"
     )
+    assert found.get("Range") == wanted and found["x-amz-date"] == "20130524T000000Z"
 
 
 def test_addresses_regions_and_who_is_trusted_with_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    monkeypatch.delenv("AWS_REGION", raising=False)
-    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    for name in ("ENDPOINT_URL", "ENDPOINT_URL_S3", "REGION", "DEFAULT_REGION"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
     assert address_of("s3://b/k a", "v") == "https://b.s3.amazonaws.com/k%20a?versionId=v"
     assert region_of("https://b.s3.eu-central-1.amazonaws.com/k") == "eu-central-1"
     assert region_of("https://b.s3.amazonaws.com/k", "ap-south-1") == "ap-south-1"
@@ -155,6 +173,19 @@ def test_addresses_regions_and_who_is_trusted_with_a_signature(monkeypatch: pyte
         assert region_of(stranger) is None
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://minio.lab")
     assert region_of(address_of("s3://b/k")) == "us-east-1"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    assert region_of("https://minio.lab/b/k") == "eu-north-1"
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    assert region_of("https://minio.lab/b/k") == "eu-west-3"
+    assert region_of("https://b.s3.dualstack.ap-south-1.amazonaws.com/k") == "ap-south-1"
+    assert region_of("https://minio.lab/b/k", "us-gov-east-1") == "us-gov-east-1"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://objects.lab/")
+    assert address_of("s3://b/f/k") == "https://objects.lab/b/f/k"
+    assert (
+        region_of("https://objects.lab/b/f/k") == "eu-west-3" and region_of("https://minio.lab/b/k") is None
+    )
+    assert address_of("s3://b/k", endpoint="https://minio.lab/") == "https://minio.lab/b/k"
+    assert address_of("https://example.org/s3://b", "v&1") == "https://example.org/s3://b?versionId=v%261"
 
 
 def test_credentials_come_from_variables_or_from_a_profile(
@@ -168,16 +199,52 @@ def test_credentials_come_from_variables_or_from_a_profile(
     assert credentials() == Credentials("A", "B", None)
     monkeypatch.setenv("AWS_PROFILE", "lab")
     assert credentials() == Credentials("C", "D%", "E")
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    assert credentials() is None
+    (tmp_path / "credentials").write_bytes(b"[nobody]\n\xff")
+    assert credentials() is None, (
+        "a damaged file of credentials does not prevent the download of public objects"
+    )
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    assert credentials() is None, "a key without its secret cannot sign"
     own(monkeypatch)
     assert credentials() == Credentials(KEY, SECRET, None)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of today")
+    assert credentials() == Credentials(KEY, SECRET, "of today")
+
+
+def test_without_a_named_file_credentials_are_those_in_the_home_folder(
+    service: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AWS_SHARED_CREDENTIALS_FILE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert credentials() is None
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        "[default]\naws_access_key_id = A\naws_secret_access_key = B\n"
+    )
+    assert credentials() == Credentials("A", "B", None)
+
+
+def test_a_temporary_key_is_signed_with_its_session_token(
+    service: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Service.objects, Service.token = {"closed/a.bin": CONTENT}, "of today"
+    own(monkeypatch)
+    closed = {"a.bin": pin("s3://closed/a.bin", region=REGION)}
+    with pytest.raises(UnavailableError, match="403"):
+        fetch_files(tmp_path, tmp_path / "out", closed)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of today")
+    fetch_files(tmp_path, tmp_path / "out", closed)
+    assert (tmp_path / "out" / "a.bin").read_bytes() == CONTENT
 
 
 def test_public_objects_need_no_account_and_private_ones_do(
     service: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    Service.objects = {"open/a+b.bin": CONTENT, "closed/c.bin@v1": CONTENT}
+    Service.objects = {"open/a+b.bin": CONTENT, "closed/c.bin@v/1 ~": CONTENT}
     fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a+b.bin")})
-    closed = {"c.bin": pin("s3://closed/c.bin", version_id="v1", region=REGION)}
+    closed = {"c.bin": pin("s3://closed/c.bin", version_id="v/1 ~", region=REGION)}
     with pytest.raises(
         UnavailableError, match=r"403.*set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     ):

@@ -60,12 +60,22 @@ def test_a_citation_needs_an_entry(tmp_path: Path) -> None:
         (ENTRY + "\n" + ENTRY, 3, "the key 'known' occurs twice"),
         ("@article{open, title = {x}\n" + ENTRY, 1, "not a BibTeX entry: '@article{open, title = {x}'"),
         (ENTRY + "@article{title = {x}}\n", 2, "not a BibTeX entry: '@article{title ='"),
+        ("@article{open,\n  title = {x}\n" + ENTRY, 1, "not a BibTeX entry: '@article{open,'"),
     ],
 )
 def test_a_broken_bibliography_is_named_with_its_line(
     tmp_path: Path, broken: str, line: int, words: str
 ) -> None:
     assert said(tmp_path, bibliography=broken) == [("specs/references.bib", line, words)]
+
+
+def test_every_problem_of_a_bibliography_is_reported_at_once(tmp_path: Path) -> None:
+    found = said(tmp_path, bibliography=f"{ENTRY}{ENTRY}@misc{{open\n{ENTRY}")
+    assert {(line, words) for _, line, words in found} == {
+        (2, "the key 'known' occurs twice"),
+        (3, "not a BibTeX entry: '@misc{open'"),
+        (4, "the key 'known' occurs twice"),
+    }
 
 
 def test_an_entry_keeps_its_fields_and_its_text(tmp_path: Path) -> None:
