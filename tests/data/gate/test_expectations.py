@@ -21,7 +21,7 @@ from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError,
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.gx_suites import answers
 from neuroledger.data.gate.gx_tables import Facts
-from neuroledger.data.gate.run_expectations import _has_images
+from neuroledger.data.gate.run_expectations import REMEDIES, _has_images
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError
 from neuroledger.spec.expectations import Expectation, Expectations
@@ -251,6 +251,10 @@ def test_every_word_of_the_vocabulary_is_tried_here() -> None:
 def test_expectations_that_would_check_nothing_are_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         TypeAdapter(Expectations).validate_python({"stimuli": [wrong]})
+
+
+def test_advice_is_only_given_for_words_of_the_vocabulary() -> None:
+    assert set(REMEDIES) < VOCABULARY
 
 
 def test_every_word_and_field_is_in_the_manual(repository: Path) -> None:

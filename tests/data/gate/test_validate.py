@@ -239,7 +239,91 @@ def test_an_expectation_that_the_values_cannot_answer_is_a_finding(
 def test_declaring_nothing_is_not_passing(tiny: Tiny) -> None:
     report = validate(tiny.pin({"stimuli": EXPECTATIONS["stimuli"]}), "tiny")
     assert found(report) == ["data.undeclared: nothing is declared of the assembly"]
+    assert report.findings[0].where == "specs/datasets/tiny.yaml, expectations.assembly"
+    assert report.findings[0].fix.endswith("under `expectations: {assembly: […]}`")
     assert not report.success
+
+
+def test_the_report_says_what_was_checked_of_what_and_by_whose_declaration(tiny: Tiny) -> None:
+    stimuli = [
+        *EXPECTATIONS["stimuli"],
+        {"check": "row_count", "low": 2, "where": {"object_name": ["face", "car"]}, "why": "two of each"},
+        {"check": "distinct", "column": "object_name", "count": 2, "severity": "warning"},
+    ]
+    assembly = [
+        *EXPECTATIONS["assembly"],
+        {"check": "row_count", "count": 8, "where": {"repetition": [0, 2]}},
+        {"check": "coords", "coords": {"neuroid": ["neuroid_id", "region"]}},
+        {"check": "values_between", "low": -100, "high": 100.5},
+        {"check": "values_finite", "missing": 0},
+    ]
+    report = validate(tiny.pin({"stimuli": stimuli, "assembly": assembly}), "tiny")
+    assert report.success
+    assert [(one.part, one.check, one.about, one.says) for one in report.checks] == [
+        ("stimuli", "unique", "stimulus table, stimulus_id", ""),
+        ("stimuli", "equal_set", "stimulus table, object_name", "values face, car"),
+        ("stimuli", "files_decode", "stimulus files", "mode L; size 8, 8"),
+        ("stimuli", "files_match_sha256", "stimulus files, sha256", ""),
+        (
+            "stimuli",
+            "row_count",
+            "stimulus table where object_name = face or car",
+            "where object_name: face, car; low 2",
+        ),
+        ("stimuli", "distinct", "stimulus table, object_name", "count 2"),
+        ("assembly", "dims", "assembly values", "dims presentation, neuroid"),
+        ("assembly", "shape", "assembly dimensions", "sizes presentation: 12, neuroid: 2 to 5"),
+        ("assembly", "repetitions", "presentations by stimulus", "count 3"),
+        ("assembly", "aligned", "assembly along presentation", "complete yes"),
+        (
+            "assembly",
+            "row_count",
+            "assembly along presentation where repetition = 0 or 2",
+            "where repetition: 0, 2; count 8",
+        ),
+        ("assembly", "coords", "assembly coordinates", "coords neuroid: neuroid_id, region"),
+        ("assembly", "values_between", "range of assembly values", "low -100; high 100.5"),
+        ("assembly", "values_finite", "assembly values", ""),
+    ]
+    assert all(one.declared for one in report.checks)
+    assert [one.check for one in report.checks if one.severity == "warning"] == ["distinct"]
+
+
+def test_expectations_that_a_spec_does_not_declare_hold_for_every_data_set(tiny: Tiny) -> None:
+    declared = {"stimuli": EXPECTATIONS["stimuli"][:1], "assembly": EXPECTATIONS["assembly"][:1]}
+    report = validate(tiny.pin(declared), "tiny")
+    assert [(one.part, one.check, one.says) for one in report.checks if not one.declared] == [
+        ("stimuli", "files_exist", ""),
+        ("assembly", "values_finite", ""),
+        ("assembly", "aligned", ""),
+    ]
+    tiny.write(assembly=missing_value().assign_coords(foreign_stimulus().coords))
+    wrong = validate(tiny.pin(declared), "tiny").findings
+    assert [finding.where for finding in wrong] == [
+        "data set tiny, assembly values",
+        "data set tiny, assembly along presentation",
+    ]
+
+
+def test_a_violated_expectation_says_where_it_is_declared_why_and_what_to_do(tiny: Tiny) -> None:
+    wrong = {"check": "distinct", "column": "object_name", "count": 7, "why": "the paper lists seven"}
+    unknown = {"check": "units", "units": "Hz"}
+    expectations = {
+        "stimuli": [*EXPECTATIONS["stimuli"], wrong],
+        "assembly": [*EXPECTATIONS["assembly"], unknown],
+    }
+    first, second = validate(tiny.pin(expectations), "tiny").findings
+    assert (first.code, first.where, first.what, first.fix) == (
+        "expectation.distinct",
+        "data set tiny, stimulus table, object_name (expectations.stimuli[4])",
+        "'object_name': 2 different values, 7 declared (the paper lists seven)",
+        "correct the values; if the data are right, correct `distinct` in specs/datasets/tiny.yaml",
+    )
+    assert second.where.endswith("(expectations.assembly[4])")
+    assert second.fix == (
+        "convert the values, and set the attribute units; if the data are right, correct `units` in "
+        "specs/datasets/tiny.yaml"
+    )
 
 
 def test_a_warning_is_reported_and_blocks_nothing(tiny: Tiny) -> None:

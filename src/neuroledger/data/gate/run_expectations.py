@@ -159,15 +159,14 @@ def _declaration(expectation: say.Check) -> str:
     plain = expectation.model_dump(
         mode="json", exclude_defaults=True, exclude={"check", "column", "severity", "why"}
     )
-    return "; ".join(f"{name.replace('_', ' ')} {_words(value)}" for name, value in plain.items())
+    return "; ".join(f"{name} {_words(value, ranges=name == 'sizes')}" for name, value in plain.items())
 
 
-def _words(value: Any, *, inside: bool = False) -> str:
+def _words(value: Any, *, ranges: bool) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_words(inner, inside=True)}" for name, inner in value.items())
-    if isinstance(value, list):  # two integers inside a mapping are a range
-        span = inside and len(value) == 2 and all(isinstance(each, int) for each in value)
-        return (" to " if span else ", ").join(map(str, value))
+        return ", ".join(f"{name}: {_words(inner, ranges=ranges)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return (" to " if ranges else ", ").join(map(str, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
