@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.distance import pdist, squareform
 
 import neuroledger as nl
 from neuroledger.errors import MetricError
@@ -88,3 +90,67 @@ def test_the_peers_constant_stays_in_compat():
     found = nl.metric("cka", compat="brainscore")(assembly(small), assembly(small)).value
     assert found == pytest.approx(peer, abs=1e-9)
     assert nl.metric("cka")(assembly(small), assembly(small)).value == pytest.approx(1.0, abs=1e-12)
+
+
+REPETITIONS, NEUROIDS = 4, 12
+SUBJECTS = {"subject": ("neuroid", np.repeat(["a", "b", "c"], 4))}
+CEILINGS = [
+    ("internal_consistency", {}),
+    ("internal_consistency_spearman", {}),
+    ("internal_consistency_kendall", {}),
+    ("signal_reliability", {}),
+    ("predictor_consistency", {}),
+    ("rdm_consistency", {"distance": "squared_euclidean", "comparison": "pearson"}),
+    ("rsa_ceiling", {}),
+    ("rsa_ceiling", {"distance": "squared_euclidean", "comparison": "pearson"}),
+    ("cka_subjects", {}),
+]
+
+
+def trials() -> xr.DataArray:
+    rng = np.random.default_rng(1)
+    Y = rng.standard_normal((40, 5)) @ rng.standard_normal((5, NEUROIDS))
+    rows = np.tile(np.arange(40), REPETITIONS)
+    values = Y[rows] + 0.7 * rng.standard_normal((len(rows), NEUROIDS))
+    repetition = np.repeat(np.arange(REPETITIONS), 40)
+    repeated = assembly(values, repetition=repetition).assign_coords(SUBJECTS)
+    return repeated.assign_coords(stimulus_id=("presentation", [f"s{row:04d}" for row in rows]))
+
+
+TRIALS = trials()
+
+
+@pytest.mark.parametrize(("name", "fields"), CEILINGS)
+def test_no_ceiling_depends_on_the_units_of_the_responses(name, fields):
+    ceiling = nl.ceiling(name, **fields)
+    expected = ceiling(TRIALS)
+    for exponent in (-300, -150, -100, -13, -1, 1, 13, 45, 80, 150, 300):
+        found = ceiling(TRIALS * 10.0**exponent)
+        assert found.value == pytest.approx(expected.value, abs=1e-9), exponent
+        ends = [expected.low, expected.high]
+        assert [found.low, found.high] == pytest.approx(ends, abs=1e-9, nan_ok=True), exponent
+
+
+@pytest.mark.parametrize("noise", ["none", "univariate", "multivariate"])
+def test_cross_validated_distances_depend_on_neither_units_nor_offsets(noise):
+    source, metric = assembly(X), nl.metric("crossnobis", noise=noise)
+    expected = metric(source, TRIALS).value
+    for exponent in (-300, -150, -80, -13, 13, 80, 150, 300):
+        assert metric(source, TRIALS * 10.0**exponent).value == pytest.approx(expected, abs=1e-9), exponent
+    for offset in (1e2, 1e5, 1e8):
+        shifted = TRIALS + offset * np.linspace(-1, 1, NEUROIDS)
+        # Adding the offset itself rounds the responses.
+        assert metric(source, shifted).value == pytest.approx(expected, abs=1e-15 * offset + 1e-9), offset
+
+
+@pytest.mark.parametrize("comparison", ["pearson", "cosine", "spearman"])
+def test_dissimilarities_of_any_size_are_compared(comparison):
+    metric = nl.metric("rdm", distance="squared_euclidean", comparison=comparison)
+    expected = metric(assembly(X), assembly(Y)).value
+    for exponent in (-60, -45, 45, 60):
+        units = 10.0**exponent
+        assert metric(assembly(X * units), assembly(Y * units)).value == pytest.approx(expected, abs=1e-9)
+    ids = {"stimulus_id": ("stimulus", assembly(X)["stimulus_id"].values)}
+    stated = xr.DataArray(squareform(pdist(Y, "sqeuclidean")), dims=("stimulus", "stimulus_b"), coords=ids)
+    for exponent in (-200, -155, 155, 200):
+        assert metric(assembly(X), stated * 10.0**exponent).value == pytest.approx(expected, abs=1e-9)

@@ -16,6 +16,7 @@ from neuroledger.data.factorize import encode
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.influence import corrected_influence, halves_influence
+from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.resampling import Cells
@@ -232,7 +233,7 @@ def _parts(values: Array, layout: _Layout) -> Iterator[Array]:
     width = max(1, TOGETHER // (len(layout.halves) * len(layout.rows)))
     for start in range(0, values.shape[1], width):
         # Gathering rows of a column-major array would cost a cache miss per value.
-        yield _levelled(_by_rows(values[:, start : start + width]))
+        yield _levelled(moderate_columns(_by_rows(values[:, start : start + width])))
 
 
 def _by_rows(values: Array) -> Array:

@@ -15,6 +15,7 @@ from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.influence import corrected_influence
+from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.resampling import Cells
@@ -67,7 +68,7 @@ def predictor_consistency(
             )
     if set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}")
-    values = assembly.transpose("presentation", "neuroid").values
+    values = moderate_columns(assembly.transpose("presentation", "neuroid").values)
     stimulus = encode(assembly[by].values).codes
     repetition = encode(assembly["repetition"].values).codes
     order = np.argsort(stimulus, kind="stable")

@@ -23,6 +23,7 @@ from neuroledger.families.alignment.similarity.rdm import (
     dissimilarities,
     mean_ranks,
 )
+from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.workspace import Workspace
 
@@ -76,6 +77,7 @@ def rsa_ceiling(
         raise CeilingError("one subject cannot be compared with others: an RSA ceiling needs at least two")
     if rdms[0].size < FEWEST_PAIRS:
         raise CeilingError("an RSA ceiling needs at least 4 stimuli")
+    rdms = moderate(rdms)
     if not np.isfinite(rdms).all():
         raise CeilingError(
             "a subject's RDM has missing entries: some stimuli evoke no pattern there; drop them"
@@ -128,7 +130,7 @@ def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> t
         return list(labels), np.stack([condensed(matrix) for matrix in stacked])
     if set(assembly.dims) != {"presentation", "neuroid"} or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("an RSA ceiling needs (presentation, neuroid) with `subject` on the neuroids")
-    X = assembly.transpose("presentation", "neuroid").values
+    X = moderate(assembly.transpose("presentation", "neuroid").values)
     X = np.where(np.isfinite(X).all(axis=0), X, np.nan)
     rdms = []
     for subject in subjects:

@@ -10,6 +10,7 @@ import xarray as xr
 from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
+from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.resampling import Cells
 
@@ -50,7 +51,7 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
         )
     assembly = assembly.transpose(*dims)
     shape = assembly.shape[1:]
-    values = np.asarray(assembly.values, dtype=np.float64).reshape(len(assembly), -1)
+    values = moderate_columns(np.asarray(assembly.values, dtype=np.float64).reshape(len(assembly), -1))
     coded = encode(assembly["stimulus_id"].values)
     if len(coded.labels) == len(values):
         raise CeilingError(

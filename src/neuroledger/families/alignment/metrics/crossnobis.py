@@ -12,6 +12,7 @@ from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import rdm
 from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
+from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
 from neuroledger.stats.workspace import Workspace
 
@@ -21,7 +22,7 @@ Floats = NDArray[np.float64]
 Noise = Literal["none", "univariate", "multivariate"]
 
 
-@metric("crossnobis", version=2, trials=True)
+@metric("crossnobis", version=3, trials=True)
 def crossnobis(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -62,6 +63,9 @@ def crossnobis(
         raise MetricError(
             "crossnobis needs complete responses; drop neuroids or presentations with missing ones"
         )
+    # Neither offsets nor units matter to the agreement; in squares, both would cost digits.
+    values = moderate(values)
+    values = moderate(values - values.mean(axis=0))
     stimuli, folds = encode(target["stimulus_id"].values), encode(target[fold].values)
     patterns = _patterns(values, stimuli.codes, folds.codes)
     if noise != "none":

@@ -28,6 +28,7 @@ from neuroledger.families.alignment.similarity.rdm import (
     patterned,
     prepared,
 )
+from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
 from neuroledger.stats.splits import Split
@@ -71,17 +72,14 @@ class _Side(NamedTuple):
         """Condensed dissimilarities among ``rows``, one array per subject."""
         if self.rdms is None:
             side_gram = cast(Gram, self.gram)
-            return [
-                dissimilarities(
-                    side_gram if len(rows) == len(side_gram.K) else side_gram.subset(rows), distance
-                )
-            ]
+            part = side_gram if len(rows) == len(side_gram.K) else side_gram.subset(rows)
+            return [moderate(dissimilarities(part, distance))]
         values = [condensed(entries[np.ix_(rows, rows)]) for entries in self.rdms]
         if not all(np.isfinite(entries).all() for entries in values):
             raise MetricError(
                 "an RDM has missing entries for stimuli that have others; complete it or drop them"
             )
-        return values
+        return [moderate(entries) for entries in values]
 
     def prepared(self, distance: Distance, comparison: Comparison) -> list[Floats]:
         """All dissimilarities, prepared for comparison; cached, because every layer is compared with the same brain data."""
