@@ -10,6 +10,8 @@ import pytest
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import axis, packed
 from neuroledger.report.site import _bytes, _command, _counted, _json, _plain, _prose, _record_text
+from neuroledger.spec.base import Component
+from neuroledger.spec.kinds import Aggregation
 from neuroledger.spec.suites import Group
 from tests.report.ledger import record
 
@@ -97,6 +99,11 @@ def test_a_component_is_one_line() -> None:
     )
     assert _plain({"name": "ridge", "seed": None}) == "ridge" and _plain({"a": 1.0, "b": {}}) == "a: 1, b: "
     assert _plain("text") == "text" and _plain(1e-7) == "1e-07"
+    assert _plain(Component(name="ridge", alphas=[1, 2.5])) == "ridge (alphas: [1, 2.5])"
+    assert (
+        _plain(Aggregation.model_validate({"over": "neuroid", "with": "median"}))
+        == "over: neuroid, with: median"
+    )
 
 
 def test_data_in_a_page_cannot_end_its_element() -> None:

@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 
 from neuroledger.data.gate.validate import validate
+from neuroledger.engine.record import Record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell
@@ -160,6 +161,26 @@ def test_commands_in_texts_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
     assert "not here: run <code>get it</code>" in shown
 
 
+@pytest.mark.parametrize(
+    ("author", "shown"),
+    [
+        ("Jones, Judson P. and Palmer, Larry A.", "Jones and Palmer (2020). A word"),
+        ("Judson P. Jones and Larry A. Palmer", "Jones and Palmer (2020). A word"),
+        ("{De Valois}, Russell and {Op de Beeck},\n Hans", "De Valois and Op de Beeck (2020). A word"),
+        ("One, A. and Two, B. and Three, C.", "One et al. (2020). A word"),
+        ("One, A. and\n   Two,  B.", "One and Two (2020). A word"),
+        ("Yik, Jason and others", "Yik et al. (2020). A word"),
+        ("{The NeuroAI contributors}", "The NeuroAI contributors (2020). A word"),
+        ("{Arm Limited} and Mark, Roger G.", "Arm Limited and Mark (2020). A word"),
+    ],
+)
+def test_a_reference_is_shown_with_the_names_of_its_authors(lab: Lab, author: str, shown: str) -> None:
+    entry = f"@article{{known, author = {{{author}}}, title = {{A  {{word}}}}, year = 2020}}\n"
+    (lab.root / "specs" / "references.bib").write_text(entry, encoding="utf-8")
+    build_site(lab.open(), "lab", lab.root / "site")
+    assert shown in (lab.root / "site" / "references.html").read_text()
+
+
 def test_a_build_is_reproducible_and_removes_old_pages(site: Path, lab: Lab) -> None:
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     build_site(lab.open(), "lab", site)
@@ -296,6 +317,30 @@ def test_the_history_of_a_score_is_in_its_commits(lab: Lab) -> None:
     shown = pages(lab.root / "site")
     assert "+0.1" in shown[f"records/{RIDGE}/ant.html"] and "+0.1" in shown[f"benchmarks/{RIDGE}.html"]
     assert history(lab.root.parent / "elsewhere") == {}
+
+
+def test_costs_are_drawn_of_models_whose_cost_was_measured_completely(lab: Lab) -> None:
+    def costly(model: str, value: float, macs: dict[str, Any], **others: dict[str, Any]) -> Record:
+        return record(model, RIDGE, value, scores={"ridge": score(value), "macs": macs, **others})
+
+    def cost(value: float | None, **fields: Any) -> dict[str, Any]:
+        return (
+            score(0.5, None, scale="count", direction="lower", id="macs", ceiling=None)
+            | {"value": value}
+            | fields
+        )
+
+    keep(
+        lab.open(),
+        costly("ant", 0.9, cost(1000.0), energy=cost(5.0)), costly("bee", 0.8, cost(40_000.0), energy=cost(5.0)),
+        costly("cat", 0.7, cost(None, status="failed")), costly("dog", 0.6, cost(10.0, status="partial")),
+        costly("noise", 0.0, cost(2000.0), accuracy=score(0.3)),
+    )  # fmt: skip
+    build_site(lab.open(), "lab", lab.root / "site")
+    page = pages(lab.root / "site")[f"benchmarks/{RIDGE}.html"]
+    drawn = re.findall(r"<title>(\w+: [\d.]+ at [^<]+)</title>", page)
+    assert sorted(drawn) == ["ant: 0.900 at 1,000", "bee: 0.800 at 4e+04", "noise: 0.000 at 2,000"]
+    assert re.findall(r"Score against ([^:]*):", page) == ["macs"], "equal costs, and scores, are no figure"
 
 
 def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(

@@ -32,6 +32,7 @@ __all__ = ["Page", "Picture", "World", "gather", "packed", "pages", "thumbnails"
 
 MAX_COSTS = 3  # figures of score against cost on the page of a benchmark
 MAX_CHANGES = 40  # latest changes of scores on the page of a benchmark
+FAMILY = r"\{[^{}]*\}$|[^,]+(?=,)|\S*$"  # {Institution}; Family, Given; Given Family
 
 
 class Page(NamedTuple):
@@ -333,28 +334,28 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
 def _costs(
     column: Column, lines: Sequence[tuple[Row, Cell]], records: Sequence[Record]
 ) -> list[tuple[str, Markup]]:
-    """Return one figure for each cost that was measured in the same pass as the score."""
-    scores = {record.model: record.scores for record in records}
-    costs = dict.fromkeys(
-        metric
+    """Return one figure for each cost that was measured in the same pass as the score; partial costs are too low."""
+    costs = {
+        (metric, record.model): plain["value"]
         for record in records
         for metric, plain in list(record.scores.items())[1:]
-        if plain["direction"] == "lower" and plain["value"] is not None
-    )
+        if plain["direction"] == "lower" and plain.get("status", "scored") == "scored"
+        if plain["value"] is not None
+    }
     figures = []
-    for cost in list(costs)[:MAX_COSTS]:
+    for cost in list(dict.fromkeys(metric for metric, _ in costs))[:MAX_COSTS]:
         points = [
             Point(
-                scores[row.model][cost]["value"],
+                costs[cost, row.model],
                 cell.value,
-                f"{row.model}: {cell.value:.3f} at {scores[row.model][cost]['value']:,.4g}",
+                f"{row.model}: {cell.value:.3f} at {costs[cost, row.model]:,.4g}",
                 row.model,
                 cell.low,
                 cell.high,
                 row.role != "model",
             )
             for row, cell in lines
-            if cell.value is not None and cost in scores.get(row.model, {})
+            if cell.value is not None and (cost, row.model) in costs
         ]
         if len(points) > 1 and len({point.x for point in points}) > 1:
             label = cost.replace("_", " ")
@@ -396,13 +397,10 @@ def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
     for key in dict.fromkeys(keys):
         if key in world.references:
             fields = world.references[key].fields
-            authors = fields.get("author", "").replace("\n", " ").split(" and ")
-            first = authors[0].split(",")[0] if "," in authors[0] else authors[0].split(" ")[-1]
-            names = (
-                f"{first} et al."
-                if len(authors) > 2
-                else " and ".join([first, *[a.split(",")[0] for a in authors[1:]]])
-            )
+            authors = " ".join(fields.get("author", "").split()).split(" and ")
+            families = [re.findall(FAMILY, author)[0] for author in authors]
+            several = len(authors) > 2 or authors[-1] == "others"
+            names = f"{families[0]} et al." if several else " and ".join(families)
             line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
             line = re.sub(r"[{}\\]", "", line)
             references.append({"key": key, "line": line, "text": world.references[key].text})
