@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,14 @@ def test_two_files_of_one_repository_never_share_an_id(lab: Lab) -> None:
     below = lab.root / "specs" / "models" / "deeper" / "mine.yaml"
     below.parent.mkdir()
     below.write_bytes(path.read_bytes())
-    with pytest.raises(SpecError, match="id 'mine' is already taken by specs/models/"):
+    with pytest.raises(SpecError) as caught:
         lab.open()
+    (problem,) = caught.value.findings
+    assert (problem.where, problem.what) == (
+        "specs/models/mine.yaml",
+        "id 'mine' is already taken by specs/models/deeper/mine.yaml",
+    )
+    assert problem.fix == "give one of them another id"
 
 
 def test_a_registered_function_without_a_spec_is_no_metric_and_the_error_says_why(lab: Lab) -> None:
@@ -124,6 +131,11 @@ def test_references_of_a_spec_are_listed_with_their_location(lab: Lab) -> None:
         ("suites", "lab", ("includes", 0)),
     ]  # fmt: skip
     assert of("models", "pixels4") == of("datasets", "lab") == []
+    committed = {"builder": {"name": "noise"}, "commit": {"on": "lab.V4-ridge", "layers": ["a"]}}
+    lab.spec("models", "committed", **committed)
+    assert of("models", "committed") == [("benchmarks", "lab.V4-ridge", ("commit", "on"))]
+    lab.spec("models", "committed", builder={"name": "noise"}, commit={"seed": 1})
+    assert of("models", "committed") == []
 
 
 def test_citations_of_shipped_definitions_are_known_everywhere(bare: Path) -> None:
@@ -220,6 +232,28 @@ def test_a_catalogue_lists_its_files_and_knows_where_they_come_from(lab: Lab, re
     assert catalog.shown(Path("/elsewhere/x.yaml")) == "/elsewhere/x.yaml"
     assert catalog.bibliographies[0] == lab.root / "specs" / "references.bib"
     assert catalog.bibliographies[-1] == repository / "specs" / "references.bib"
+
+
+def test_what_a_data_set_is_about_is_read_once_and_without_its_tables(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = "".join(f'{{"name": "{n}.edf", "size": {n}, "sha256": "{n:064}"}}\n' for n in (1, 2))
+    digest = hashlib.sha256(table.encode()).hexdigest()
+    (bare / "specs" / "datasets").mkdir()
+    (bare / "specs" / "datasets" / "long.yaml").write_text(
+        "id: long\nversion: 1\ntitle: Very many\nlicense: CC0-1.0\naccess_steps: [by hand]\nreader: {name: netcdf}\n"
+        f"lists: {{files: {{table: long.jsonl, sha256: {digest}, rows: 2}}}}\n"
+    )
+    here = open_catalog(bare)
+    described = here.about("long")
+    assert described.title == "Very many" and not described.files, "the table is missing, and not read"
+    monkeypatch.setattr(catalog, "read_spec", None)
+    assert here.about("long") is described
+    monkeypatch.undo()
+    with pytest.raises(SpecError, match=r"long\.jsonl"):
+        here.dataset("long")
+    (bare / "specs" / "datasets" / "long.jsonl").write_text(table)
+    assert sorted(here.dataset("long").files) == ["1.edf", "2.edf"]
 
 
 def test_a_copy_of_a_catalogue_has_another_spec_and_the_original_does_not(lab: Lab) -> None:

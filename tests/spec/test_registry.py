@@ -170,10 +170,13 @@ def test_a_family_offers_its_package_and_all_modules_of_the_kinds_folder(
             path.mkdir()
             (path / "__init__.py").write_text("")
     (tmp_path / "single_x.py").write_text("")
-    for module in (*modules, "single_x"):
+    (tmp_path / "family_x" / "models.py").write_text("")
+    for module in (*modules, "family_x.models", "single_x"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     registry._import_family(Family("x", "family_x"), "metric")
     assert {name for name in modules if name in sys.modules} == set(modules[:4])
+    registry._import_family(Family("x", "family_x"), "builder")
+    assert "family_x.models" in sys.modules, "a kind may be one module"
     registry._import_family(Family("x", "family_x"), "paradigm")
     registry._import_family(Family("x", "single_x"), "metric")
     assert "single_x" in sys.modules and "family_x.readers" not in sys.modules
