@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from filelock import FileLock
 
 from neuroledger.data import fetch as fetching
 from neuroledger.data.fetch import fetch_files
@@ -358,6 +359,104 @@ def test_a_transfer_survives_interruptions_while_it_moves(
     assert path.read_bytes() == CONTENT
     assert len(server.requests) > 10
     server.close()
+
+
+@pytest.mark.parametrize(
+    ("header", "waits"),
+    [
+        (b"", [2, 4, 8, 16]),
+        (b"Retry-After: 7\r\n", [7, 7, 8, 16]),
+        (b"Retry-After: 3600\r\n", [60, 60, 60, 60]),
+    ],
+)
+def test_a_busy_server_is_asked_five_times_with_growing_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes, waits: list[float]
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(fetching.time, "sleep", waited.append)
+    server = Raw(b"HTTP/1.1 503 Busy\r\n" + header + b"Content-Length: 0\r\n\r\n")
+    serve(monkeypatch, server.url)
+    with pytest.raises(UnavailableError, match="HTTP 503"):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert waited == waits and len(server.requests) == 5
+    monkeypatch.setattr(fetching, "GRACE_S", 1)
+    with pytest.raises(UnavailableError, match="HTTP 503"):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin(content=b"x")})
+    assert len(server.requests) == 6, "it does not wait beyond the time that a transfer may take"
+    server.close()
+
+
+def test_a_part_that_is_too_long_is_begun_again_and_a_whole_one_is_only_verified(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(monkeypatch, server)
+    part = tmp_path / ".cache" / "downloads" / f"{pin().sha256}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT + b"more")
+    fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert Server.ranges == [None]
+    part.write_bytes(CONTENT)
+    fetch_files(tmp_path, tmp_path / "other", {"a.bin": pin()})
+    assert Server.ranges == [None] and (tmp_path / "other" / "a.bin").read_bytes() == CONTENT
+
+
+def test_progress_counts_the_bytes_that_arrived_also_before_an_interruption(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(monkeypatch, server)
+    Server.breaks = 1
+    seen: list[tuple[str, int, int]] = []
+    fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}, progress=lambda *one: seen.append(one))
+    counts = [received for _, received, _ in seen]
+    assert {(name, total) for name, _, total in seen} == {("a.bin", len(CONTENT))}
+    assert counts == sorted(counts) and counts[0] > 0 and counts[-1] == len(CONTENT)
+
+
+def test_requests_go_through_the_proxy_of_the_environment_except_where_it_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Raw(WHOLE)
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/a.bin"))
+    serve(monkeypatch, "http://data.example.org/a.bin")
+    fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert proxy.requests[0].startswith("GET http://data.example.org/a.bin HTTP/1.1\r\n")
+    direct = Raw(WHOLE)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    serve(monkeypatch, direct.url)
+    (tmp_path / "data" / "a.bin").unlink()
+    fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    assert len(proxy.requests) == len(direct.requests) == 1
+    assert "Accept-Encoding: identity" in direct.requests[0], "bytes are pinned as they are stored"
+    proxy.close()
+    direct.close()
+
+
+def test_a_redirect_is_followed_to_another_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = (b"HTTP/1.1 %d Moved\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n" % (code, code)
+             for code in (301, 302, 303, 307, 308))  # fmt: skip
+    server = Raw(*moved, WHOLE)
+    serve(monkeypatch, server.url)
+    fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+    asked = [request.split()[1] for request in server.requests]
+    assert asked == ["/a.bin", "/301", "/302", "/303", "/307", "/308"]
+    server.close()
+
+
+def test_a_file_that_another_process_fetches_for_too_long_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(monkeypatch, "http://127.0.0.1:9/a.bin")
+    monkeypatch.setattr(fetching, "GRACE_S", 0.2)
+    (tmp_path / ".cache" / "locks").mkdir(parents=True)
+    short = pin(content=b"x")
+    with (
+        FileLock(tmp_path / ".cache" / "locks" / f"{short.sha256}.lock"),
+        pytest.raises(UnavailableError, match=r"^a\.bin is being fetched by another process, .* in 0 s: end"),
+    ):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": short})
+    assert not (tmp_path / "data" / "a.bin").exists()
 
 
 def test_ranges_that_lie_are_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

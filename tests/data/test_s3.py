@@ -45,6 +45,8 @@ class Service(http.server.BaseHTTPRequestHandler):
     seen: ClassVar[list[tuple[str, bool]]] = []
     breaks: ClassVar[int] = 0
     token: ClassVar[str | None] = None
+    refusal: ClassVar[int] = 403
+    region: ClassVar[str | None] = None
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -54,7 +56,11 @@ class Service(http.server.BaseHTTPRequestHandler):
         type(self).seen.append((path, allowed))
         bucket = path.split("/")[0]
         if allowed is False and "Authorization" in self.headers:
-            self.send_error(403, "SignatureDoesNotMatch")
+            self.send_response(self.refusal, "SignatureDoesNotMatch")
+            if self.region:
+                self.send_header("x-amz-bucket-region", self.region)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         if bucket in self.private and not allowed:
             self.send_error(403, "AccessDenied")
@@ -116,7 +122,7 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     Service.objects, Service.private, Service.seen, Service.breaks = {}, {"closed"}, [], 0
-    Service.token = None
+    Service.token, Service.refusal, Service.region = None, 403, None
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{running.server_address[1]}"
@@ -266,6 +272,16 @@ def test_credentials_without_a_right_to_a_public_object_do_not_hide_it(
     own(monkeypatch, "of another account")
     fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", region=REGION)})
     assert [allowed for _, allowed in Service.seen] == [False, False]
+
+
+@pytest.mark.parametrize("refusal", [301, 307, 400, 403])
+def test_a_request_is_signed_again_for_the_region_that_the_service_names(
+    service: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusal: int
+) -> None:
+    Service.objects, Service.refusal, Service.region = {"closed/a.bin": CONTENT}, refusal, REGION
+    own(monkeypatch)
+    fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://closed/a.bin")})
+    assert Service.seen == [("closed/a.bin", False), ("closed/a.bin", True)]
 
 
 def test_a_spec_can_name_an_endpoint_but_gets_no_signature_for_it(
