@@ -400,6 +400,88 @@ def test_a_part_that_is_too_long_is_begun_again_and_a_whole_one_is_only_verified
     assert Server.ranges == [None] and (tmp_path / "other" / "a.bin").read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("known", ["pinned", "sha1", "address"])
+def test_every_interrupted_download_is_resumed_with_its_own_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    contents = {f"{name}.bin": name.encode() * 2000 for name in ("a", "b")}
+
+    def answer(connection: socket.socket) -> None:
+        content = contents[server.requests[-1].split()[1].lstrip("/")]
+        begin = int(re.search(r"bytes=(\d+)-", server.requests[-1] + "bytes=0-")[1])  # type: ignore[index]
+        status = b"206 Partial" if begin else b"200 OK"
+        connection.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, 2000 - begin))
+        connection.sendall(content[begin:] if begin else content[:500])
+
+    def fetch(name: str, content: bytes) -> None:
+        url, size, sha1 = f"https://example.org/{name}", 2000, hashlib.sha1(content).hexdigest()
+        if known == "pinned":
+            fetch_files(tmp_path, tmp_path / "data", {name: pin(url, content)})
+        else:
+            said = Stated(url=url, size=size, sha1=sha1 if known == "sha1" else None)
+            fetching.fetch_stated(tmp_path, tmp_path / "data", {name: said})
+
+    server = Raw(answer)
+    base = server.url.removesuffix("a.bin")
+    monkeypatch.setattr(fetching, "_resolve_url", lambda said: base + said.url.rpartition("/")[2])
+    monkeypatch.setattr(fetching, "ATTEMPTS", 1)
+    for name, content in contents.items():
+        with pytest.raises(UnavailableError):
+            fetch(name, content)
+    for name, content in contents.items():
+        fetch(name, content)
+        assert (tmp_path / "data" / name).read_bytes() == content
+    assert ["Range: bytes=500-" in request for request in server.requests] == [False, False, True, True]
+    server.close()
+
+
+def test_files_in_the_mirror_and_at_addresses_are_fetched_together(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    for name in ("a.bin", "c.bin"):
+        (mirror / name).write_bytes(name.encode())
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    serve(monkeypatch, server)
+    stated = {"a.bin": Stated(), "b.bin": Stated(url="https://example.org/b.bin"), "c.bin": Stated()}
+    fetching.fetch_stated(tmp_path, tmp_path / "down", stated)
+    found = {path.name: path.read_bytes() for path in (tmp_path / "down").iterdir()}
+    assert found == {"a.bin": b"a.bin", "b.bin": CONTENT, "c.bin": b"c.bin"}
+
+
+@pytest.mark.parametrize(("status", "there"), [(1, True), (0, False)])
+def test_a_pull_of_dvc_succeeds_if_it_says_so_and_the_file_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, there: bool
+) -> None:
+    (tmp_path / "x.nc.dvc").write_text("outs:\n- path: x.nc\n")
+    if there:
+        (tmp_path / "x.nc").write_bytes(b"an old one")
+    done = subprocess.CompletedProcess(["dvc"], status, "", "")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(UnavailableError, match=r"`dvc pull x\.nc\.dvc` failed: no message"):
+        fetching._pull(tmp_path, tmp_path / "x.nc", force=False)
+
+
+def test_a_file_without_an_address_is_asked_for_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand = SourceFile(size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+    with pytest.raises(UnavailableError, match=r"^a\.bin has no address: follow the data set's access_steps"):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": by_hand})
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    words = (
+        r"^a\.bin has no address \(no file with these bytes in the mirror .*mirror\): follow the data set's"
+    )
+    with pytest.raises(UnavailableError, match=words):
+        fetch_files(tmp_path, tmp_path / "data", {"a.bin": by_hand})
+    (mirror / "named otherwise").write_bytes(CONTENT)
+    (path,) = fetch_files(tmp_path, tmp_path / "data", {"a.bin": by_hand})
+    assert path.read_bytes() == CONTENT
+
+
 def test_progress_counts_the_bytes_that_arrived_also_before_an_interruption(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
