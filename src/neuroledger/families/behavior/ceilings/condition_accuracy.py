@@ -15,7 +15,7 @@ from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.agreement.accuracies import table_of_people, tabulate
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
-from neuroledger.families.behavior.tasks.discrimination import pearson
+from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.spread import reweighted
 
@@ -43,7 +43,7 @@ def condition_accuracy(
     Raises
     ------
     CeilingError
-        There are fewer than two subjects or conditions, or accuracies do not vary.
+        There are fewer than two subjects or three conditions, or accuracies do not vary.
 
     Notes
     -----
@@ -52,8 +52,8 @@ def condition_accuracy(
     table = table_of_people(assembly, variables, error=CeilingError)
     accuracies = tabulate(table.correct, table)
     n, cells = accuracies.shape
-    if n < 2 or cells < 2:
-        raise CeilingError(f"{n} subjects and {cells} conditions: at least two of each are needed")
+    if n < 2 or cells < FEWEST:
+        raise CeilingError(f"{n} subjects and {cells} conditions: at least 2 and {FEWEST} are needed")
     present = ~np.isnan(accuracies)
     filled = np.where(present, accuracies, 0.0)
     count = present.sum(axis=0) - present
@@ -82,12 +82,12 @@ def condition_accuracy_halves(
     Raises
     ------
     CeilingError
-        There are fewer than two trials or conditions, or accuracies do not vary.
+        There are fewer than two trials or three conditions, or accuracies do not vary.
     """
     table = table_of_people(assembly, variables, error=CeilingError)
     size = table.correct.size
-    if size < 2 or table.cells < 2:
-        raise CeilingError(f"{size} trials and {table.cells} conditions: at least two of each are needed")
+    if size < 2 or table.cells < FEWEST:
+        raise CeilingError(f"{size} trials and {table.cells} conditions: at least 2 and {FEWEST} are needed")
     orders = [rng.permutation(size) for _ in range(draws)]
     cells = np.eye(table.cells)[table.cell]
 

@@ -8,7 +8,14 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.tasks.discrimination import halves, of_new_images, pattern, pearson
+from neuroledger.families.behavior.tasks.discrimination import (
+    FREE,
+    halves,
+    independent,
+    of_new_images,
+    pattern,
+    pearson,
+)
 from neuroledger.families.behavior.tasks.trials import read_trials
 from neuroledger.spec.registry import ceiling
 
@@ -55,7 +62,8 @@ def discrimination(
             for rates in half_rates
         )
         known = ~(np.isnan(first) | np.isnan(second))
-        scores.append(pearson(first[known], second[known]))
+        enough = independent(known, trials.truth, normalise=normalise and level == "image") >= FREE
+        scores.append(pearson(first[known], second[known]) if enough else np.nan)
         pairs.append(half_rates)
     if np.isnan(scores).any():
         raise CeilingError("the halves share too few images to be correlated; more trials are needed")

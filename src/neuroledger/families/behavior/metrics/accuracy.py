@@ -81,6 +81,8 @@ def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> An
     if right.size == 0 or answers.size == 0:
         raise MetricError("there are no answers to compare")
     ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    if ids is not None and right.size != ids.size:
+        raise MetricError(f"the target has {right.size} answers for {ids.size} stimuli; give one for each")
     model_ids = coordinate(source, "stimulus_id")
     if ids is None or model_ids is None:
         if answers.size != right.size:

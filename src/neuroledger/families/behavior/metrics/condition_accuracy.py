@@ -21,7 +21,7 @@ from neuroledger.families.behavior.agreement.accuracies import (
 )
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.agreement.error_agreement import correctness
-from neuroledger.families.behavior.tasks.discrimination import pearson
+from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
 from neuroledger.spec.registry import metric
 from neuroledger.stats.spread import Influence, reweighted
 
@@ -58,7 +58,7 @@ def condition_accuracy(
     Raises
     ------
     MetricError
-        There are fewer than two conditions, accuracies do not differ between conditions, or a condition of people is not
+        There are fewer than three conditions, accuracies do not differ between conditions, or a condition of people is not
         in ``match`` or matches no stimulus of the model.
 
     Notes
@@ -71,8 +71,8 @@ def condition_accuracy(
             raise MetricError("`match` compares with all people: set `people: pooled`")
         return _matched(source, target, table, variables, match)
     model = model_on_trials(source, target)
-    if table.cells < 2:
-        raise MetricError(f"{' × '.join(variables)} has one condition; a correlation needs at least two")
+    if table.cells < FEWEST:
+        raise MetricError(_too_few(variables, table.cells))
     if people == "pooled":
         count = np.bincount(table.cell, minlength=table.cells)
         profiles = [
@@ -94,10 +94,21 @@ def condition_accuracy(
     )
     flat = int(np.isnan(values).sum())
     if flat == values.size:
-        raise MetricError("accuracies do not differ between conditions for any person: no correlation")
+        raise MetricError(
+            f"for no person do accuracies differ between conditions, of at least {FEWEST}: no correlation"
+        )
     out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
-    out.attrs["notes"] = [f"{flat} people whose accuracies do not vary were left out"] if flat else []
+    out.attrs["notes"] = (
+        [f"{flat} people whose accuracies do not vary over {FEWEST} conditions were left out"] if flat else []
+    )
     return out
+
+
+def _too_few(variables: tuple[str, ...], count: int) -> str:
+    return (
+        f"{' × '.join(variables)} has {count} condition{'s' * (count != 1)}; a correlation needs at least {FEWEST}, because "
+        "that of two is always 1 or -1"
+    )
 
 
 def _matched(
@@ -111,6 +122,8 @@ def _matched(
     columns = [as_text(coordinate(target, name)) for name in variables]
     names = np.asarray(["|".join(row) for row in zip(*(values.tolist() for values in columns), strict=True)])
     conditions = encode(names)
+    if len(conditions.labels) < FEWEST:
+        raise MetricError(_too_few(variables, len(conditions.labels)))
     right = np.asarray(correctness(source), dtype=np.float64)
     rows = []
     for name in map(str, conditions.labels):

@@ -54,6 +54,8 @@ def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> xr.DataA
     counts = [confusions(a, t, labels) for a, t in ((people, truth), (model, model_truth))]
     value = pearson(off_diagonal(counts[0]), off_diagonal(counts[1]))
     if np.isnan(value):
-        raise MetricError("one side confuses every pair of objects equally often (or never): no correlation")
+        raise MetricError(
+            "one side confuses every pair of objects equally often (or never), or there are only two objects: no correlation"
+        )
     sides = [Trials.of(side, labels) for side in (target, source)]
     return xr.DataArray(value, attrs={"influence": lambda: of_new_trials(sides)})

@@ -12,7 +12,9 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.tasks.discrimination import (
+    FREE,
     halves,
+    independent,
     of_new_images,
     pattern,
     pearson,
@@ -81,12 +83,16 @@ def discrimination(
         known = ~np.isnan(people)
         undefined += int((known & np.isnan(model)).sum())
         known &= ~np.isnan(model)
-        scores.append(pearson(model[known], people[known]))
+        enough = independent(known, trials.truth, normalise=normalise and level == "image") >= FREE
+        scores.append(pearson(model[known], people[known]) if enough else np.nan)
         pairs.append((rates, people_rates))
     if undefined:
         notes.append(f"{undefined} cells where the model's d-prime is undefined were left out")
     if np.isnan(scores).any():
-        raise MetricError("a pattern of d-primes is constant or has fewer than two values: no correlation")
+        raise MetricError(
+            "a pattern of d-primes is constant, or fewer than two of its values vary independently of the means that are "
+            "subtracted: no correlation; show more images or objects"
+        )
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
     out.attrs["n"] = {"stimuli": len(trials.images)}
     out.attrs["notes"] = notes

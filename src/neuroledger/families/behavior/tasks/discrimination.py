@@ -15,12 +15,15 @@ from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = [
+    "FEWEST",
+    "FREE",
     "cells",
     "collapse",
     "counts_of_cells",
     "group_mean",
     "halves",
     "image_dprimes",
+    "independent",
     "object_dprimes",
     "pattern",
     "pearson",
@@ -32,6 +35,9 @@ __all__ = [
 ]
 
 LIMIT = 5.0  # d-prime of a perfect observer
+FREE = 2  # smallest number of values of a pattern that vary independently
+FEWEST = 3  # smallest number of values with a correlation
+ROUNDING = 1e-12  # share of the largest value below which differences are rounding
 KEPT = 1_000_000  # largest number of trials whose shuffles are cached
 
 
@@ -166,12 +172,25 @@ def collapse(values: Floats) -> Floats:
 
 
 def pearson(x: Floats, y: Floats) -> float:
-    """Return the Pearson correlation of two flat arrays without missing values; NaN if one of them is constant."""
-    if x.size < 2:
+    """Return the Pearson correlation of two flat arrays without missing values.
+
+    NaN below 3 values, whose correlation is always 1 or -1, or if the values of an array differ by rounding only.
+    """
+    if x.size < FEWEST or _alike(x) or _alike(y):
         return float("nan")
     x, y = x - x.mean(), y - y.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(np.clip(x @ y / scale, -1.0, 1.0)) if scale > 0 else float("nan")
+    return float(np.clip(x @ y / float(np.sqrt((x @ x) * (y @ y))), -1.0, 1.0))
+
+
+def _alike(values: Floats) -> bool:
+    return float(np.ptp(values)) <= ROUNDING * float(np.abs(values).max())
+
+
+def independent(known: Array, truth: Indices, *, normalise: bool) -> int:
+    """Return how many of the ``known`` d-primes (image or object × column) vary independently of the subtracted means."""
+    if not normalise:
+        return int(known.sum()) - 1
+    return int(known.sum()) - sum(int(known[truth == group].any(axis=0).sum()) for group in np.unique(truth))
 
 
 def of_new_images(

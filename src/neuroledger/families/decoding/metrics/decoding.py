@@ -9,10 +9,12 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Measure, Rows
 from neuroledger.families.decoding.protocols.decoder import TRAINED, TrainingAnswers
 from neuroledger.families.rare_outcomes import unseen
+from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.spread import Influence, Items, from_left_out, moved
 
@@ -25,7 +27,8 @@ FEW_CLUSTERS = 6
 # score: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME
 # if chance is unknown. The constants were determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
-LABELLED = ("accuracy", "balanced_accuracy", "macro_f1", "auroc")
+SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
+LABELLED = (*SINGLE_LABEL, "macro_f1")
 
 
 @metric("decoding", version=6, input="predictions")
@@ -217,7 +220,7 @@ def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], cluster
     added = np.zeros(len(names))
     if measure not in ("accuracy", "balanced_accuracy") or rows.truth.ndim > 1:
         return added
-    truth = rows.truth.astype(str)
+    truth = as_text(rows.truth)
     hit = (rows.labels == truth).astype(float)
     kind = truth if measure == "balanced_accuracy" else np.full(len(truth), "")
     seeds = {seed for seed, _ in cells}
@@ -291,15 +294,18 @@ def _units(
     source: xr.DataArray, target: xr.DataArray, unit: str, cluster: str, measure: str
 ) -> tuple[Rows, Array, Array, Array]:
     """The scored units, with the seed, split and cluster of each."""
+    require_same_rows(source, target)
     count = target.sizes["presentation"]
-    if source.sizes.get("presentation") != count:
-        raise MetricError(f"{source.sizes.get('presentation')} predictions for {count} presentations")
     answer, truth = np.asarray(source.values), np.asarray(target.values)
     if answer.dtype.kind in "fc" and not np.isfinite(answer).all():
         raise MetricError(
             f"{int((~np.isfinite(answer)).sum())} predictions are not finite: the model diverged"
         )
-    choices = np.asarray(source["choice"].values).astype(str) if "choice" in source.dims else None
+    if truth.ndim > 1 and measure in SINGLE_LABEL:
+        raise MetricError(
+            f"{measure} needs one true label for each row, and the truth has {truth.shape[1]}; macro_f1 scores several"
+        )
+    choices = as_text(source["choice"].values) if "choice" in source.dims else None
     subject, stimulus = _along(target, "subject", count), _along(target, "stimulus_id", count)
     seeds, splits = _along(source, "seed", count, 0), _along(source, "split", count, 0)
     clusters = _along(target if cluster in target.coords else source, cluster, count)
@@ -309,7 +315,7 @@ def _units(
     _, first, group = np.unique(groups, axis=0, return_index=True, return_inverse=True)
     group = group.ravel()
     if measure in LABELLED and truth.ndim == 1:
-        truth = truth.astype(str)
+        truth = as_text(truth)
         if (truth != truth[first][group]).any():
             raise MetricError(f"the truth varies within a {unit}: score windows, or choose another unit")
         truth = truth[first]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuroledger.data.arrays import Array, Booleans, Floats
+from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.training.text_reading import edit_distance
 
@@ -19,6 +20,8 @@ Measure = Callable[[Floats], float]
 
 # Variation below this share of the range of numbers, or of the size of predictions, is rounding.
 _NARROW, _ROUNDING = 1e-12, 1e-14
+# The correlation of two rows is always 1 or -1.
+FEWEST_CORRELATED = 3
 
 
 @dataclass(frozen=True)
@@ -47,20 +50,20 @@ class Rows:
     def labels(self) -> Array:
         """The predicted label of each row: the prediction itself, or the choice with the highest score."""
         if self.choices is None:
-            return self.answer.astype(str)
-        return np.asarray(self.choices[np.argmax(self.answer, axis=1)].astype(str))
+            return as_text(self.answer)
+        return np.asarray(as_text(self.choices)[np.argmax(self.answer, axis=1)])
 
 
 def accuracy(rows: Rows) -> Measure:
     r"""Share of rows whose predicted label is the true one: :math:`\sum w_i [\hat y_i = y_i] / \sum w_i`."""
-    hit = (rows.labels == rows.truth.astype(str)).astype(float)
+    hit = (rows.labels == as_text(rows.truth)).astype(float)
     return lambda weights: _mean(hit, weights)
 
 
 def balanced_accuracy(rows: Rows) -> Measure:
     r"""Mean recall over the classes that occur: :math:`\frac{1}{K} \sum_k P(\hat y = k \mid y = k)` [brodersen2010]."""
-    hit = (rows.labels == rows.truth.astype(str)).astype(float)
-    names, codes = np.unique(rows.truth.astype(str), return_inverse=True)
+    hit = (rows.labels == as_text(rows.truth)).astype(float)
+    names, codes = np.unique(as_text(rows.truth), return_inverse=True)
 
     def score(weights: Floats) -> float:
         total = np.bincount(codes, weights, len(names))
@@ -100,9 +103,10 @@ def auroc(rows: Rows) -> Measure:
         raise MetricError(
             "the area under the curve needs a score for each choice; this model answers with labels only"
         )
-    truth = rows.truth.astype(str)
+    truth = as_text(rows.truth)
     columns = range(len(rows.choices)) if len(rows.choices) > 2 else [len(rows.choices) - 1]
-    curves = [_area(rows.answer[:, k].astype(float), truth == str(rows.choices[k])) for k in columns]
+    choices = as_text(rows.choices)
+    curves = [_area(rows.answer[:, k].astype(float), truth == choices[k]) for k in columns]
 
     def score(weights: Floats) -> float:
         areas = np.array([curve(weights) for curve in curves])
@@ -112,8 +116,19 @@ def auroc(rows: Rows) -> Measure:
 
 
 def pearson_r(rows: Rows) -> Measure:
-    """Pearson correlation of predictions and true values, mean over columns; undefined if either is constant."""
+    """Pearson correlation of predictions and true values, mean over columns; undefined if either is constant.
+
+    Raises
+    ------
+    MetricError
+        There are fewer than 3 rows.
+    """
     truth, answer = _columns(rows)
+    if len(truth) < FEWEST_CORRELATED:
+        raise MetricError(
+            f"a correlation of {len(truth)} predictions is always 1 or -1; at least {FEWEST_CORRELATED} are needed: test "
+            "more at once (fewer folds, or `pool`)"
+        )
     truth = truth - truth[:1]
     narrow = _NARROW * np.abs(truth).max(axis=0)
 
@@ -297,7 +312,7 @@ def _indicators(rows: Rows) -> tuple[Array, Array]:
     """True and predicted membership (row, class)."""
     if rows.truth.ndim == 2:
         return rows.truth > 0, rows.answer > 0.5
-    truth, predicted = rows.truth.astype(str), rows.labels
+    truth, predicted = as_text(rows.truth), rows.labels
     names = np.union1d(truth, predicted)
     return truth[:, None] == names, predicted[:, None] == names
 

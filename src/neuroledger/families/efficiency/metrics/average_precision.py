@@ -8,8 +8,10 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
+from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.rare_outcomes import ADDED
+from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
 from neuroledger.stats.spread import from_left_out
@@ -43,12 +45,11 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
     if "choice" not in source.dims:
         raise MetricError("average precision needs scores (presentation, choice), not labels")
     scores = np.asarray(source.transpose("presentation", "choice").values, dtype=np.float64)
-    truth = np.asarray(target.values).astype(str)
-    if len(scores) != len(truth):
-        raise MetricError(f"{len(scores)} predictions for {len(truth)} presentations")
+    truth = as_text(target.values)
+    require_same_rows(source, target)
     if not np.isfinite(scores).all():
         raise MetricError(f"{int((~np.isfinite(scores)).sum())} scores are not finite: the model diverged")
-    classes = np.asarray(source["choice"].values).astype(str)
+    classes = as_text(source["choice"].values)
     present = np.isin(classes, truth)
     if not present.any():
         raise MetricError("none of the choices is ever the truth")

@@ -10,6 +10,7 @@ import xarray as xr
 
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
+from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 
 __all__ = ["optimality_gap", "to_solution"]
@@ -30,6 +31,7 @@ def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
         raise MetricError(
             f"costs found {source.shape} and known {target.shape}: one for each problem is needed"
         )
+    require_same_rows(source, target)
     costs, best_known = source.values.astype(np.float64), target.values.astype(np.float64)
     if not np.isfinite(costs).all() or not np.isfinite(best_known).all() or (best_known == 0).any():
         raise MetricError("costs must be finite, and known costs must not be 0")

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
+from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 
 __all__ = ["prediction_error"]
@@ -59,6 +60,8 @@ def prediction_error(
         raise MetricError(
             f"predictions {predicted.shape} for a truth {true.shape}: the shapes must be the same"
         )
+    if isinstance(source, xr.DataArray) and isinstance(target, xr.DataArray):
+        require_same_rows(source, target)
     selected = np.ones(len(true), dtype=bool)
     if horizon is not None and within is not None:
         selected = _along(target, horizon).astype(np.float64) <= within + 1e-9

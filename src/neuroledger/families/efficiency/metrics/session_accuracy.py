@@ -7,7 +7,9 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 
 __all__ = ["session_accuracy"]
@@ -35,16 +37,17 @@ def session_accuracy(
     MetricError
         Rows do not match, a coordinate is missing, or no row is left.
     """
-    if "choice" not in source.dims or source.sizes["presentation"] != target.sizes["presentation"]:
+    if "choice" not in source.dims:
         raise MetricError("session accuracy needs scores (presentation, choice) for the rows of the truth")
+    require_same_rows(source, target)
     missing = [name for name in ("session", "introduced") if name not in target.coords]
     if missing:
         raise MetricError(f"the truth has no coordinate {missing[0]!r}: the task is not incremental learning")
     scores = source.transpose("presentation", "choice").values
     if np.isnan(scores).any():
         raise MetricError(f"{int(np.isnan(scores).sum())} scores are not finite: the model diverged")
-    choices = source["choice"].values.astype(str)
-    right = choices[scores.argmax(axis=1)] == target.values.astype(str)
+    choices = as_text(source["choice"].values)
+    right = choices[scores.argmax(axis=1)] == as_text(target.values)
     session, introduced = target["session"].values.astype(int), target["introduced"].values.astype(int)
     selected = np.ones(len(right), dtype=bool)
     if of == "base":
