@@ -373,7 +373,7 @@ def test_a_busy_server_is_asked_five_times_with_growing_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes, waits: list[float]
 ) -> None:
     waited: list[float] = []
-    monkeypatch.setattr(fetching.time, "sleep", waited.append)
+    monkeypatch.setattr("neuroledger.data.fetch.time.sleep", waited.append)
     server = Raw(b"HTTP/1.1 503 Busy\r\n" + header + b"Content-Length: 0\r\n\r\n")
     serve(monkeypatch, server.url)
     with pytest.raises(UnavailableError, match="HTTP 503"):
@@ -406,9 +406,11 @@ def test_every_interrupted_download_is_resumed_with_its_own_bytes(
 ) -> None:
     contents = {f"{name}.bin": name.encode() * 2000 for name in ("a", "b")}
 
+    host: Raw
+
     def answer(connection: socket.socket) -> None:
-        content = contents[server.requests[-1].split()[1].lstrip("/")]
-        begin = int(re.search(r"bytes=(\d+)-", server.requests[-1] + "bytes=0-")[1])  # type: ignore[index]
+        content = contents[host.requests[-1].split()[1].lstrip("/")]
+        begin = int(re.search(r"bytes=(\d+)-", host.requests[-1] + "bytes=0-")[1])  # type: ignore[index]
         status = b"206 Partial" if begin else b"200 OK"
         connection.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, 2000 - begin))
         connection.sendall(content[begin:] if begin else content[:500])
@@ -421,8 +423,8 @@ def test_every_interrupted_download_is_resumed_with_its_own_bytes(
             said = Stated(url=url, size=size, sha1=sha1 if known == "sha1" else None)
             fetching.fetch_stated(tmp_path, tmp_path / "data", {name: said})
 
-    server = Raw(answer)
-    base = server.url.removesuffix("a.bin")
+    host = Raw(answer)
+    base = host.url.removesuffix("a.bin")
     monkeypatch.setattr(fetching, "_resolve_url", lambda said: base + said.url.rpartition("/")[2])
     monkeypatch.setattr(fetching, "ATTEMPTS", 1)
     for name, content in contents.items():
@@ -431,8 +433,8 @@ def test_every_interrupted_download_is_resumed_with_its_own_bytes(
     for name, content in contents.items():
         fetch(name, content)
         assert (tmp_path / "data" / name).read_bytes() == content
-    assert ["Range: bytes=500-" in request for request in server.requests] == [False, False, True, True]
-    server.close()
+    assert ["Range: bytes=500-" in request for request in host.requests] == [False, False, True, True]
+    host.close()
 
 
 def test_files_in_the_mirror_and_at_addresses_are_fetched_together(
