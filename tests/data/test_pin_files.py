@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import zipfile
@@ -13,12 +14,14 @@ import numpy as np
 import pytest
 
 from neuroledger.cli import main
+from neuroledger.data.gate.validate import validate
 from neuroledger.data.load import load_dataset
-from neuroledger.data.pin.pin import Downloads, pin
+from neuroledger.data.pin.pin import Downloads, fetch_and_pin, pin
 from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.load import read_spec
+from tests.engine.tiny_repository import image
 
 SPEC = """\
 # yaml-language-server: $schema=../schema/dataset.json
@@ -300,3 +303,86 @@ def test_a_dry_run_writes_no_table(place: Path, folder: Path) -> None:
     assert pin(open_catalog(place), "Cells", Downloads(folder=folder), dry_run=True).files == 452
     assert untouched(place, path)
     assert not (place / "specs" / "datasets" / "Cells.files.jsonl").exists()
+
+
+# Fetched and pinned at once
+
+
+def pictures(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "images" / "all.zip", "w") as archive:
+        for number in range(4):
+            archive.writestr(f"{number}.png", image(number))
+
+
+def test_what_a_spec_names_is_fetched_pinned_and_described(
+    place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stated = "expectations:\n  stimuli: [{check: unique, column: stimulus_id}]\n"
+    shape = "  assembly: [{check: shape, sizes: {neuroid: 6}}]\n"
+    path = write(place, folder, ("images/*.zip", "images/all.zip"), (stated, ""), (shape, ""))
+    pictures(folder)
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(folder))
+    seen: list[str] = []
+    done = fetch_and_pin(open_catalog(place), "Cells", progress=lambda name, *_: seen.append(name))
+    assert (done.files, done.placed) == (2, 2)
+    spec = open_catalog(place).dataset("Cells")
+    assert sorted(spec.files) == ["images/all.zip", "responses.npy"] and spec.unavailable is None
+    checks = [one.check for one in (*spec.expectations.stimuli, *spec.expectations.assembly)]
+    assert {"unique", "shape", "repetitions"} <= set(checks), "expectations are those that the files meet"
+    assert validate(open_catalog(place), "Cells").success
+    assert not (place / ".cache" / "downloads" / "Cells").exists()
+    text = path.read_text()
+    assert fetch_and_pin(open_catalog(place), "Cells").placed == 0 and path.read_text() == text
+
+
+def test_expectations_that_a_spec_has_are_kept_when_it_is_fetched(
+    place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place, folder, ("images/*.zip", "images/all.zip"))
+    pictures(folder)
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(folder))
+    before = open_catalog(place).dataset("Cells").expectations
+    fetch_and_pin(open_catalog(place), "Cells")
+    assert open_catalog(place).dataset("Cells").expectations == before
+
+
+def test_files_that_cannot_be_fetched_are_to_be_downloaded_and_pinned(place: Path, folder: Path) -> None:
+    path = write(place, folder)
+    with pytest.raises(RequestError) as caught:
+        fetch_and_pin(open_catalog(place), "Cells")
+    assert str(caught.value) == (
+        "data set 'Cells' cannot be fetched, 'images/*.zip' stands for many files: download them, then run "
+        "`neuroledger pin Cells --from FOLDER`"
+    )
+    path.write_text(SPEC.replace(SPEC[SPEC.index("downloads:") : SPEC.index("reader:")], ""))
+    with pytest.raises(RequestError, match="cannot be fetched, its spec names no `downloads`: download them"):
+        fetch_and_pin(open_catalog(place), "Cells")
+    assert untouched(place, path)
+
+
+def test_benchmarks_that_stay_unavailable_are_remarked(place: Path, folder: Path) -> None:
+    write(place, folder)
+    (place / "specs" / "benchmarks").mkdir()
+    for id, dataset, more in (
+        ("closed", "Cells", "unavailable: nobody knows the regions\n"),
+        ("open", "Cells", ""),
+        ("other", "Others", "unavailable: no data\n"),
+    ):
+        (place / "specs" / "benchmarks" / f"{id}.yaml").write_text(
+            f"id: {id}\nversion: 1\ntitle: A benchmark\nparent: V4\ndataset: {dataset}\n"
+            f"paradigm: {{name: recording, region: V4}}\nmetric: pls\nnormalise: none\n{more}"
+        )
+    done = pin(open_catalog(place), "Cells", Downloads(folder=folder))
+    assert done.remarks == ("benchmark closed stays unavailable: nobody knows the regions",)
+
+
+def test_of_many_unmet_expectations_the_first_five_are_reported(place: Path, folder: Path) -> None:
+    unmet = ", ".join(f"{{check: shape, sizes: {{neuroid: {number}}}}}" for number in range(10, 17))
+    path = write(place, folder, ("{check: shape, sizes: {neuroid: 6}}", unmet))
+    with pytest.raises(
+        DataError, match="was read from the downloads, with 7 errors; nothing was written"
+    ) as caught:
+        pin(open_catalog(place), "Cells", Downloads(folder=folder))
+    shown = re.findall(r"length of 'neuroid': (\d+) declared", str(caught.value))
+    assert shown == ["10", "11", "12", "13", "14"] and str(caught.value).endswith("\n  … and 2 more")
+    assert untouched(place, path)

@@ -38,6 +38,7 @@ from neuroledger.store.files import write_text
 __all__ = ["Downloads", "Pinned", "fetch_and_pin", "pin", "pin_weights"]
 
 SHOWN = 5
+SOURCE = {"url", "version_id", "endpoint", "region", "sha1"}  # fields of a statement that a pin keeps
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,7 @@ def _pin_entries(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) 
         elif old is not None and old.sha256 == digest:
             pin = old.model_dump(exclude_defaults=True, exclude={"size", "sha256"}) | pin
         elif stated is not None and stated.url is not None:
-            included = {"url", "version_id", "endpoint", "region", "sha1"}
-            pin = stated.model_dump(exclude_none=True, include=included) | pin
+            pin = stated.model_dump(exclude_none=True, include=SOURCE) | pin
         pins[place] = pin
     return pins
 
@@ -241,9 +241,10 @@ def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: boo
         if not source.is_file():
             raise RequestError(f"{downloads.folder} lacks {name}; download it from {stated.url}")
         compare(source, stated)
-        prefix = downloads.url_prefix
-        url = stated.url if prefix is None else f"{prefix.rstrip('/')}/{name}"
-        pins[name] = {"url": url, "size": source.stat().st_size, "sha256": sha256_of_file(source)}
+        kept = stated.model_dump(exclude_none=True, include=SOURCE)
+        if downloads.url_prefix is not None:
+            kept = {"url": f"{downloads.url_prefix.rstrip('/')}/{name}"}
+        pins[name] = {**kept, "size": source.stat().st_size, "sha256": sha256_of_file(source)}
     before = path.read_text(encoding="utf-8")
     text = without(with_entries(before, ("weights",), pins, before="downloads"), "unavailable")
     document = parse(text, catalog.shown(path))
