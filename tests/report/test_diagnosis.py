@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from neuroledger.cli import main
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report.diagnosis import from_csv, from_published, from_records
+from neuroledger.stats.diagnosis import diagnose
 from tests.engine.lab import Lab
 from tests.report.ledger import record
 
@@ -32,6 +34,25 @@ def test_a_table_distinguishes_failed_from_never_run(tmp_path: Path) -> None:
     assert table.states.loc["cornet", "brain-rdm"] == "failed"
     assert table.values.loc["resnet", "brain-pls"] == 0.5
     assert table.attributes["brain-rdm"] == {"metric": "rdm"}
+
+
+@pytest.mark.parametrize("cell", ["inf", "-inf", "1e400", "nan", "diverged", "-"])
+def test_a_score_that_is_not_finite_is_a_failure(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "scores.csv"
+    rows = [f"m{i},{i},{(3 * i) % 7}" for i in range(7)]
+    path.write_text("\n".join(["model,a,b", *rows, f"m7,7,{cell}"]))
+    table = from_csv(path)
+    assert table.states.loc["m7"].tolist() == ["scored", "failed"]
+    result = diagnose(table)
+    assert result.coverage.loc["b"].tolist() == [7, 1, 0]
+    assert [pair.models for pair in result.pairs] == [7]
+    assert all(np.isfinite(value) for value in result.adjusted.values())
+
+
+def test_benchmarks_without_a_label_share_no_attribute(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("model,a,b,c\n#region,IT,,\nx,1,2,3\ny,2,3,1\nz,3,1,2")
+    assert dict(from_csv(path).attributes) == {"a": {"region": "IT"}, "b": {}, "c": {}}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from neuroledger.errors import AssemblyError, DataError
 from neuroledger.store.files import replacing
 
 __all__ = [
-    "average_repetitions", "check", "content_sha256", "read", "read_blocks", "rows_of", "select", "write",
+    "among", "average_repetitions", "check", "content_sha256", "read", "read_blocks", "rows_of", "select", "write",
 ]  # fmt: skip
 
 # The coordinate that identifies the items of a dimension.
@@ -190,11 +190,11 @@ def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str =
                 f"{name}: cannot select by {coordinate!r}, which has {values.ndim} dimensions, not 1"
             )
         if isinstance(condition, Mapping) and set(condition) == {"not"}:
-            keep = ~_among(values.values, _as_list(condition["not"]), f"{name}: select {coordinate}: not")
+            keep = ~among(values.values, _as_list(condition["not"]), f"{name}: select {coordinate}: not")
         elif isinstance(condition, Mapping):
             keep = _within(values.values, condition, coordinate)
         else:
-            keep = _among(values.values, _as_list(condition), f"{name}: select {coordinate}")
+            keep = among(values.values, _as_list(condition), f"{name}: select {coordinate}")
         if not keep.any():
             raise AssemblyError(
                 f"{name}: nothing has {coordinate} = {condition!r}; {_describe_values(values.values)}"
@@ -221,7 +221,7 @@ def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
     return keep
 
 
-def _among(values: Array, allowed: Sequence[Any], where: str) -> Array:
+def among(values: Array, allowed: Sequence[Any], where: str) -> Array:
     """Mask of the values that are among ``allowed``; an allowed value that does not occur is an error with near misses.
 
     Numbers are compared as numbers, even if one side writes them as text: ``"3.0"`` equals 3.

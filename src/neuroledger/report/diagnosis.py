@@ -67,7 +67,7 @@ def from_published(catalog: Catalog, suite: str) -> Table:
 def from_csv(path: Path) -> Table:
     """Return the table in a CSV file with a row for each model and a column for each benchmark.
 
-    The first column names the models. A number is a score, an empty cell was never run, and any other text is a failure.
+    The first column names the models. A finite number is a score, an empty cell was never run, any other text is a failure.
     A row whose first cell begins with ``#`` gives an attribute of each benchmark (``#metric``, ``#region``, …).
 
     Raises
@@ -95,6 +95,7 @@ def from_csv(path: Path) -> Table:
             raise DataError(f"{path} names the {kind} {duplicates[0]!r} twice")
     cells = pd.DataFrame([row[1:] for row in models], index=names, columns=benchmarks)
     values = pd.DataFrame({name: pd.to_numeric(cells[name], errors="coerce") for name in benchmarks})
+    values = values.where(np.isfinite(values.astype(float)))
     empty = np.array([[cell.strip() == "" for cell in row[1:]] for row in models])
     states = pd.DataFrame(
         np.where(values.notna(), "scored", np.where(empty, "never run", "failed")),
@@ -105,7 +106,8 @@ def from_csv(path: Path) -> Table:
     for row in rows[1:]:
         if row[0].startswith("#"):
             for name, label in zip(benchmarks, row[1:], strict=True):
-                attributes[name][row[0][1:].strip()] = label
+                if label.strip():  # benchmarks without a label have nothing in common
+                    attributes[name][row[0][1:].strip()] = label
     return Table(values, values * math.nan, states, attributes)
 
 

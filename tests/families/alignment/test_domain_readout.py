@@ -146,7 +146,15 @@ def test_stimuli_are_shown_domain_by_domain_and_others_are_not() -> None:
     ("changes", "says"),
     [
         ({"domains": {"photo": {"colour": "red"}}}, "have no column 'colour'; correct the domain 'photo'"),
-        ({"domains": {"oil": {"style": "oil"}}}, "no stimulus of 'set' is in the domain 'oil'"),
+        (
+            {"domains": {"old": {"style": "Photo"}}},
+            r"domain 'old': style: no row has 'Photo' \(did you mean 'photo'",
+        ),
+        ({"domains": {"old": {"style": ["photo", "oil"]}}}, "no row has 'oil'; the values are"),
+        (
+            {"domains": {"none": {"style": "photo", "stimulus_id": "sketch2"}}},
+            "no stimulus of 'set' is in the domain 'none'",
+        ),
         (
             {"domains": {"one": {"style": "photo"}, "two": {"object": "cat"}}},
             "is in the domains 'one' and 'two'",

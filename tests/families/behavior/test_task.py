@@ -106,13 +106,26 @@ def test_fitting_on_tested_stimuli_is_refused():
         task(model, data, decide="probabilities", fitting={"split": "test"})
 
 
+def test_conditions_that_name_an_absent_value_are_refused_with_a_near_miss():
+    model, data = laboratory()
+    for fitting in ({"split": "trian"}, {"split": ["train", "trian"]}):
+        with pytest.raises(DataError, match=r"fitting split: no row has 'trian' \(did you mean 'train'\?\)"):
+            task(model, data, decide="probabilities", fitting=fitting)
+    contrast = data.stimuli.table.assign(contrast=[3.0] * 12 + [1.5] * 8)
+    numbered = replace(data, stimuli=StimulusSet("images", contrast))
+    for wanted in (1.5, [1.5], "1.5"):
+        task(model, numbered, decide="probabilities", fitting={"contrast": wanted}, test={"contrast": 3})
+    with pytest.raises(DataError, match="test contrast: no row has '4'"):
+        task(model, numbered, decide="probabilities", fitting={"contrast": 1.5}, test={"contrast": [3, 4]})
+
+
 @pytest.mark.parametrize(
     ("fitting", "word"),
     [
         (None, "need `fitting`"),
         ("others", "no stimulus set 'others'"),
         ({"splits": "a"}, "no column"),
-        ({"split": "a"}, "no stimulus"),
+        ({"split": "train", "stimulus_id": "image00"}, "no stimulus of"),
     ],
 )
 def test_a_readout_needs_something_to_fit(fitting, word):

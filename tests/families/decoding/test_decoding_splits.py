@@ -96,6 +96,14 @@ def test_the_last_share_of_each_recording():
     np.testing.assert_array_equal(purged.train, [*range(7), *range(10, 17)])
 
 
+def test_named_sessions_must_occur():
+    assembly = windows(sessions=2)
+    (fold,) = drawn(assembly, name="within_subject", column="session", values=[1])
+    assert set(assembly["session"].values[fold.test]) == {"1"}
+    with pytest.raises(DataError, match="splits: session: no row has '2'; the values are 0, 1"):
+        drawn(assembly, name="within_subject", column="session", values=["1", "2"])
+
+
 def test_declared_parts_come_from_the_data():
     assembly = windows()
     (fold,) = drawn(assembly, name="declared", column="subject", test=["S1"])

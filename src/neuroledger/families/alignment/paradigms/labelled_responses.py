@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.assembly import among
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.screen import spanning
 from neuroledger.data.stimuli import StimulusSet
@@ -105,8 +106,9 @@ def _select_domains(stimuli: StimulusSet, domains: Mapping[str, Rows]) -> tuple[
                 raise DataError(
                     f"stimuli {stimuli.id!r} have no column {column!r}; correct the domain {name!r}"
                 )
-            values = [str(value) for value in (condition if isinstance(condition, list) else [condition])]
-            inside &= stimuli.table[column].astype(str).isin(values).to_numpy()
+            values = condition if isinstance(condition, list) else [condition]
+            where = f"stimuli {stimuli.id!r}: domain {name!r}: {column}"
+            inside &= among(stimuli.table[column].to_numpy(), values, where)
         if not inside.any():
             raise DataError(f"no stimulus of {stimuli.id!r} is in the domain {name!r} ({conditions})")
         shared = np.flatnonzero(inside & (domain_numbers >= 0))

@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.assembly import among
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode, locate
 from neuroledger.data.normalise_input import as_text
@@ -335,8 +336,9 @@ def _matching(stimuli: StimulusSet, conditions: Rows, purpose: str) -> StimulusS
             other = stimuli.table[accepted.differs_from].astype(str)
             keep &= (stimuli.table[column].astype(str) != other).to_numpy()
             continue
-        values = [str(value) for value in (accepted if isinstance(accepted, list) else [accepted])]
-        keep &= stimuli.table[column].astype(str).isin(values).to_numpy()
+        values = accepted if isinstance(accepted, list) else [accepted]
+        where = f"stimuli {stimuli.id!r}: {purpose} {column}"
+        keep &= among(stimuli.table[column].to_numpy(), values, where)
     if not keep.any():
         raise RequestError(f"no stimulus of {stimuli.id!r} fits the {purpose} conditions {conditions}")
     return stimuli.select([id for id, matches in zip(stimuli.ids, keep, strict=True) if matches])

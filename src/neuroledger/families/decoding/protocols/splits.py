@@ -10,6 +10,7 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from neuroledger.data.arrays import Array, Booleans, Indices
+from neuroledger.data.assembly import among
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.signals import extents
 from neuroledger.spec.base import Frozen, Sha256
@@ -350,9 +351,7 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
             "splits 'within_subject': give the share of time to `test`, or the `values` of a column"
         )
     if rule.values:
-        return [
-            _train_and_test(np.isin(_column(assembly, rule.column), [str(value) for value in rule.values]))
-        ]
+        return [_train_and_test(among(_column(assembly, rule.column), rule.values, f"splits: {rule.column}"))]
     onset, recordings = assembly["onset"].values.astype(float), _column(assembly, "recording")
     test, train = np.zeros(len(onset), bool), np.zeros(len(onset), bool)
     for recording in np.unique(recordings):
