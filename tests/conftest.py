@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from neuroledger.data.gate.validate import validate
 from neuroledger.spec import registry
@@ -15,6 +16,10 @@ from neuroledger.store.store import store_at
 from tests.engine.lab import Lab, build
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+# A busy machine is no failure: by default, an example of more than 200 ms and inputs of more than a second are.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

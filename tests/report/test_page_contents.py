@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from neuroledger.data.gate.validate import validate
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
-from neuroledger.report.pages import axis, packed
+from neuroledger.report.pages import Page, axis, gather, packed, pages
 from neuroledger.report.site import _bytes, _command, _counted, _json, _plain, _prose, _record_text
 from neuroledger.spec.base import Component
 from neuroledger.spec.kinds import Aggregation
 from neuroledger.spec.suites import Group
-from tests.report.ledger import record
+from tests.engine.lab import Lab
+from tests.report.ledger import CONTROLS, record
 
 
 def column(id: str, **fields: Any) -> Column:
@@ -122,3 +124,87 @@ def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
     plain = json.loads(_record_text(given))
     assert list(plain) == ["environment", "error", "inputs", "record", "request", "status"]
     assert plain["request"] == {"seed": 7} and plain["inputs"]["model"] == {"id": "ant"}
+
+
+def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound(lab: Lab) -> None:
+    def permuted(value: float | None, *, passed: bool = True) -> dict[str, Any]:
+        return {
+            "role": "negative",
+            "value": value,
+            "bound": 0.1,
+            "passed": passed,
+            "says": f"permuted {value}",
+        }
+
+    def shown(*controls: dict[str, Any]) -> list[str]:
+        names = ("ant", "bee", "cat", "dog")
+        records = [
+            record(name, "lab.V4-ridge", 0.5, controls={"noise": CONTROLS["noise"], "permuted": control})
+            for name, control in zip(names, controls, strict=False)
+        ]
+        world = gather(lab.open(), "lab", [*records, record("dog", "lab.V4-ridge", 0.5)])
+        page = next(one for one in pages(world) if one.path == "benchmarks/lab.V4-ridge.html")
+        assert isinstance(page, Page)
+        return [f"{name}: {control['says']}" for name, control in page.context["controls"]]
+
+    positive, noise = "pixels4: 0.970, must be at least 0.8", "noise: 0.010, must be at most 0.1"
+    assert shown() == [noise, positive]
+    assert shown(permuted(0.01), permuted(0.05), permuted(None)) == [
+        noise,
+        "permuted: permuted 0.05",
+        positive,
+    ]
+    found = shown(permuted(0.01), permuted(None, passed=False), permuted(0.05))
+    assert found == [noise, "permuted: permuted None", positive], "one that failed comes first"
+
+
+def test_the_numbers_above_a_board_count_models_scores_failures_data_sets_and_controls(lab: Lab) -> None:
+    failed = CONTROLS["noise"] | {"passed": False}
+    records = [
+        record("ant", "lab.V4-ridge", 0.9), record("bee", "lab.V4-ridge", None, controls={}),
+        record("ant", "lab.V4-pls", 0.8, controls={"noise": failed}), record("noise", "lab.V4-ridge", 0.0, controls={}),
+    ]  # fmt: skip
+    world = gather(lab.open(), "lab", records)
+    index = next(one for one in pages(world) if one.path == "index.html")
+    assert isinstance(index, Page)
+    ((_, data),) = index.context["data"]
+    assert data["numbers"] == [
+        ("models", "4"), ("benchmarks", "2"), ("scores", "3"), ("failed or partial", "1"),
+        ("data sets validated", "0 of 1"), ("control checks passed", "2 of 3"),
+    ]  # fmt: skip
+
+
+def test_lists_name_the_state_of_benchmarks_models_and_data_sets(lab: Lab) -> None:
+    lab.benchmark("lab.V4-closed", unavailable="withdrawn")
+    lab.spec("models", "gone", unavailable="its weights are lost")
+    closed: dict[str, Any] = {"license": "CC0-1.0", "access_steps": ["ask"], "files": {}}
+    lab.spec("datasets", "asked", **closed, unavailable="on request")
+    pins = {name: {"size": 1, "sha256": "0" * 64} for name in ("a.mat",)}
+    lab.spec("datasets", "odd", **closed | {"files": pins}, unread="no reader has its format")
+    validate(lab.open(), "lab")
+    records = [record("ant", "lab.V4-ridge", 0.9), record("bee", "lab.V4-ridge", None)]
+    world = gather(lab.open(), "lab", records)
+    lists = {
+        one.path: one.context["items"]
+        for one in pages(world)
+        if isinstance(one, Page) and "items" in one.context
+    }
+    states = {
+        path: {item["id"]: (item["state"], item["tone"]) for item in items} for path, items in lists.items()
+    }
+    assert states["benchmarks.html"] == {
+        "lab.V4-closed": ("unavailable", "warn"), "lab.V4-pls": ("no record", ""), "lab.V4-ridge": ("1 score", "good"),
+    }  # fmt: skip
+    assert states["datasets.html"] == {
+        "asked": ("unavailable", "warn"), "lab": ("valid", "good"), "odd": ("unread", "warn")
+    }  # fmt: skip
+    models = states["models.html"]
+    assert (models["ant"], models["bee"]) == (("1 score", "good"), ("no record", ""))
+    assert models["gone"] == ("unavailable", "warn") and "noise" not in models, (
+        "only own models, or with records"
+    )
+    (lab.data / "stimuli.zip").write_bytes(b"no longer a zip")
+    validate(lab.open(), "lab")
+    listed = next(one for one in pages(gather(lab.open(), "lab", [])) if one.path == "datasets.html")
+    assert isinstance(listed, Page)
+    assert {item["id"]: item["state"] for item in listed.context["items"]}["lab"] == "invalid"

@@ -179,7 +179,7 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
             context | _source(world, "benchmarks", column.id),
         )
         scored = sum(cell.status == "scored" for _, cell in lines)
-        state, tone = (f"{scored} scores", "good") if scored else ("no record", "")
+        state, tone = (f"{scored} score{'s' * (scored > 1)}", "good") if scored else ("no record", "")
         state, tone = ("unavailable", "warn") if column.unavailable else (state, tone)
         cells = [spec.parent, spec.dataset]
         items.append(_item(column.id, spec.title, cells, state, tone, simulated=column.simulated))
@@ -205,7 +205,7 @@ def _model_pages(world: World) -> Iterator[Page]:
         context = {"spec": spec, "blocks": _blocks(world, row), "cited": _cited(world, spec.cite)}
         yield Page(f"models/{id}.html", "model.html.j2", context | _source(world, "models", id))
         scored = sum(record.status == "scored" for record in records)
-        state, tone = (f"{scored} scores", "good") if scored else ("no record", "")
+        state, tone = (f"{scored} score{'s' * (scored > 1)}", "good") if scored else ("no record", "")
         state, tone = ("unavailable", "warn") if spec.unavailable else (state, tone)
         cells = [
             spec.builder.name if spec.builder else "",
