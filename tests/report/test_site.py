@@ -200,14 +200,33 @@ def test_a_folder_with_other_files_is_refused(lab: Lab) -> None:
         build_site(lab.open(), "lab", lab.root / "dvc.yaml")
 
 
+@pytest.mark.parametrize("manifest", ["", "{", '{"mine.txt": 1}', '"mine.txt"', "null", "\udcff"])
+def test_a_folder_whose_manifest_is_of_something_else_is_refused(
+    lab: Lab, tmp_path: Path, manifest: str
+) -> None:
+    (tmp_path / "pages.json").write_text(manifest, encoding="utf-8", errors="surrogateescape")
+    (tmp_path / "mine.txt").write_text("kept")
+    with pytest.raises(RequestError, match="contains files that are not part of a site"):
+        build_site(lab.open(), "lab", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["mine.txt", "pages.json"]
+
+
 def test_a_manifest_cannot_remove_files_outside_the_site(lab: Lab, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    victim = tmp_path / "victim.txt"
-    victim.write_text("here")
-    (out / "pages.json").write_text(f'["../victim.txt", "{victim}"]')
-    build_site(lab.open(), "lab", out)
-    assert victim.read_text() == "here"
+    out, beside = tmp_path / "out", tmp_path / "beside"
+    for folder in (out / "folder", beside):
+        folder.mkdir(parents=True)
+    (out / "link").symlink_to(beside)
+    victims = [tmp_path / "victim.txt", beside / "victim.txt", out / "folder" / "victim.txt"]
+    for victim in victims:
+        victim.write_text("here")
+    (out / "old.html").write_text("of an earlier build")
+    names = ["../victim.txt", str(victims[0]), "link/victim.txt", "folder", "", ".", "gone.html", "old.html"]
+    (out / "pages.json").write_text(json.dumps(names))
+    written = build_site(lab.open(), "lab", out)
+    assert [victim.read_text() for victim in victims] == ["here"] * 3
+    assert not (out / "old.html").exists() and out / "index.html" in written
+    held = {str(path.relative_to(out)) for path in written}
+    assert held == set(json.loads((out / "pages.json").read_text()))
 
 
 def test_failures_ranks_and_controls_are_on_the_pages(site: Path) -> None:

@@ -89,14 +89,14 @@ def _previous_files(out: Path) -> set[str]:
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; give a folder for the site")
     sweep(out)
-    manifest = out / MANIFEST
-    if manifest.is_file():
-        names = json.loads(manifest.read_text(encoding="utf-8"))
-        return {
-            str(name)
-            for name in names
-            if ".." not in Path(str(name)).parts and not Path(str(name)).is_absolute()
-        }
+    try:
+        names = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        names = None
+    if isinstance(names, list):
+        inside = out.resolve()
+        paths = {str(name): (out / str(name)).resolve() for name in names}
+        return {name for name, path in paths.items() if inside in path.parents and not path.is_dir()}
     if out.is_dir() and any(out.iterdir()):
         raise RequestError(f"{out} contains files that are not part of a site; give an empty or new folder")
     return set()
