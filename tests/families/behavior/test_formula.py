@@ -75,6 +75,41 @@ def test_a_place_without_a_value_is_refused():
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(1;%match_sing%) / ((2;%match_sing%) - (2;%match_sing%)) > 1", "divides by .* for item number 1"),
+        ("(1;%match_sing%) / 0 > 1", "divides by '0'"),
+        ("log(0 - (6;%match_sing%)) < 1", r"'log\(0 - \(6;%match_sing%\)\)' is undefined for item number 1"),
+        ("not sqrt(0 - (6;%match_sing%)) > 1", "is undefined"),
+    ],
+)
+def test_an_undefined_number_has_no_truth_value(text, reason):
+    data = surprisal()
+    with pytest.raises(MetricError, match=reason):
+        nl.metric("formula", formulas=[text])(data, data)
+
+
+def test_a_missing_value_is_neither_smaller_nor_larger():
+    data = surprisal()
+    row = int(np.flatnonzero((data["item"].values == 3) & (data["condition"].values == "match_sing"))[0])
+    missing = data.copy()
+    missing[row] = np.nan
+    place = f"({int(data['region'][row])};%match_sing%)"
+    for text in (f"{place} < 1", f"not {place} < 1", "(*;%match_sing%) > 0", f"{place} + 1"):
+        with pytest.raises(MetricError, match="is undefined for item number 4"):
+            nl.metric("formula", formulas=[text])(missing, missing)
+    with pytest.raises(
+        MetricError, match="item number 4 has 2 regions in condition 'match_sing', others have 3"
+    ):
+        nl.metric("formula", formulas=["(*;%match_sing%) > 0"])(data.drop_isel(presentation=row), data)
+
+
+def test_messages_quote_places_as_they_are_written():
+    with pytest.raises(MetricError, match=r"'\(6;%a%\) // 2' is not part of the language"):
+        parse("(6;%a%) // 2 > 1")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "__import__('os').system('true')",
@@ -83,6 +118,9 @@ def test_a_place_without_a_value_is_refused():
         "[x for x in (6;%a%)]",
         "place_0 + 1",
         "place_1 > (6;%a%)",
+        "place_0 > (6;%a%)",
+        "(6;%a%) > " + "9" * 500,
+        "(6;%a%) > 1e999",
         "(6;%a%) ** 9999",
         "(6;%a%) << 3",
         "'a' + (6;%a%)",

@@ -54,7 +54,8 @@ def formula(
     Raises
     ------
     MetricError
-        A formula names a region or condition that does not exist, or an item has no value or several values for it.
+        A formula names a region or condition that does not exist, an item has no value or several values for it, or a part
+        of a formula is undefined for an item.
     """
     del target
     columns = {name: coordinate(source, name) for name in (item, condition, region)}
@@ -103,5 +104,10 @@ def _places(
             )
         if not counts.all():
             raise MetricError(f"{int((counts == 0).sum())} items have no value in condition {name!r}")
+        if counts.min() < counts.max():
+            raise MetricError(
+                f"item number {int(counts.argmin()) + 1} has {counts.min()} regions in condition {name!r}, others have "
+                f"{counts.max()}: a sum over all regions needs the same regions of every item"
+            )
         values[where, name] = np.bincount(item[rows], weights=numbers[rows], minlength=count)
     return values

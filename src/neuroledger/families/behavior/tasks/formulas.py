@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -19,8 +19,11 @@ __all__ = ["Formula", "parse"]
 
 # A place in the notation of SyntaxGym: (region;%condition%), with * for all regions of an item.
 PLACE = re.compile(r"\(\s*([\w.-]+|\*)\s*;\s*%([^%]+)%\s*\)")
+# The names that stand for places in the parsed text.
+NAMED = re.compile(r"place_(\d+)")
 LONGEST = 2000
 DEEPEST = 40
+LARGEST = 1e300
 
 BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
@@ -66,9 +69,16 @@ class Formula:
     _tree: ast.expr
 
     def __call__(self, values: Mapping[tuple[str, str], Array]) -> Array:
-        """Return the value for each item, from the values of the places ``(item,)``; comparisons with NaN are false."""
+        """Return the value for each item, from the values of the places ``(item,)``.
+
+        Raises
+        ------
+        MetricError
+            A place has no values, or a part of the formula is undefined for an item (a division by 0, the logarithm of a
+            negative number, a missing value).
+        """
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            return np.asarray(_value(self._tree, self.places, values))
+            return np.asarray(_value(self._tree, self, values))
 
 
 def parse(text: str) -> Formula:
@@ -92,6 +102,8 @@ def parse(text: str) -> Formula:
             places.append(parsed)
         return f" place_{places.index(parsed)} "
 
+    if internal := NAMED.search(PLACE.sub(" ", text)):
+        raise MetricError(f"formula {text!r}: {internal[0]!r} is not part of the language")
     plain = PLACE.sub(place, text)
     if stray := re.search(r"[;%]", plain):
         raise MetricError(
@@ -105,13 +117,20 @@ def parse(text: str) -> Formula:
         raise MetricError(
             f"formula {text!r} is not written correctly: {getattr(error, 'msg', error)}"
         ) from None
-    logical = _kind(tree, text, len(places), 0)
+    logical = _kind(tree, text, places, 0)
     if not places:
         raise MetricError(f"formula {text!r} names no place; places are written (region;%condition%)")
     return Formula(text, tuple(places), logical, tree)
 
 
-def _kind(node: ast.expr, text: str, places: int, depth: int) -> bool:
+def _shown(node: ast.expr, places: Sequence[tuple[str, str]]) -> str:
+    """Return a part of a formula as it is written, with its places."""
+    return NAMED.sub(
+        lambda name: f"({places[int(name[1])][0]};%{places[int(name[1])][1]}%)", ast.unparse(node)
+    )
+
+
+def _kind(node: ast.expr, text: str, places: Sequence[tuple[str, str]], depth: int) -> bool:
     """Return whether a node is logical (true or false); refuse a node that is not part of the language."""
     if depth > DEEPEST:
         raise MetricError(f"formula {text!r} is nested deeper than {DEEPEST} levels")
@@ -119,14 +138,16 @@ def _kind(node: ast.expr, text: str, places: int, depth: int) -> bool:
     def require(operand: ast.expr, *, logical: bool) -> None:
         if _kind(operand, text, places, depth + 1) != logical:
             expected = "a comparison" if logical else "a number"
-            raise MetricError(f"formula {text!r}: {ast.unparse(operand)!r} must be {expected}")
+            raise MetricError(f"formula {text!r}: {_shown(operand, places)!r} must be {expected}")
 
     match node:
         case ast.Constant(value=bool()):
             pass
-        case ast.Constant(value=int() | float()):
+        case ast.Constant(value=int() | float() as number):
+            if not -LARGEST <= number <= LARGEST:
+                raise MetricError(f"formula {text!r} contains a number beyond {LARGEST:g}")
             return False
-        case ast.Name(id=name) if re.fullmatch(r"place_\d+", name) and int(name[6:]) < places:
+        case ast.Name(id=name) if NAMED.fullmatch(name):
             return False
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             require(operand, logical=False)
@@ -157,19 +178,31 @@ def _kind(node: ast.expr, text: str, places: int, depth: int) -> bool:
         case _:
             pass
     raise MetricError(
-        f"formula {text!r}: {ast.unparse(node)!r} is not part of the language (numbers, + - * /, comparisons, and, or, not, "
-        f"{', '.join(FUNCTIONS)}, places)"
+        f"formula {text!r}: {_shown(node, places)!r} is not part of the language (numbers, + - * /, comparisons, and, or, "
+        f"not, {', '.join(FUNCTIONS)}, places)"
     )
 
 
-def _value(
-    node: ast.expr, places: tuple[tuple[str, str], ...], values: Mapping[tuple[str, str], Array]
-) -> Any:
+def _value(node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]) -> Any:
+    """Return the value of a node for each item; a value that is not defined is an error."""
+    result = _computed(node, formula, values)
+    if (undefined := np.isnan(result)).any():
+        raise MetricError(
+            f"formula {formula.text!r}: {_shown(node, formula.places)!r} is undefined for item number "
+            f"{int(np.argmax(undefined)) + 1}"
+        )
+    return result
+
+
+def _computed(node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]) -> Any:
+    def value(part: ast.expr) -> Any:
+        return _value(part, formula, values)
+
     match node:
-        case ast.Constant(value=number):
-            return number
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
         case ast.Name(id=name):
-            place = places[int(name[6:])]
+            place = formula.places[int(name[6:])]
             if place not in values:
                 available = {f"({region};%{condition}%)": None for region, condition in values}
                 near = difflib.get_close_matches(f"({place[0]};%{place[1]}%)", list(available), 2, 0.5)
@@ -181,20 +214,27 @@ def _value(
                 raise MetricError(f"no value for ({place[0]};%{place[1]}%): {hint}")
             return values[place]
         case ast.UnaryOp(op=op, operand=operand):
-            result = _value(operand, places, values)
+            result = value(operand)
             if isinstance(op, ast.Not):
                 return np.logical_not(result)
             return -result if isinstance(op, ast.USub) else result
         case ast.BinOp(left=left, op=op, right=right):
-            return BINARY[type(op)](_value(left, places, values), _value(right, places, values))
+            first, second = value(left), value(right)
+            if isinstance(op, ast.Div) and np.any(second == 0):
+                raise MetricError(
+                    f"formula {formula.text!r} divides by {_shown(right, formula.places)!r}, which is 0 for item number "
+                    f"{int(np.argmax(np.atleast_1d(second) == 0)) + 1}"
+                )
+            return BINARY[type(op)](first, second)
         case ast.Compare(left=left, ops=ops, comparators=others):
-            chain = [_value(part, places, values) for part in (left, *others)]
+            chain = [value(part) for part in (left, *others)]
             pairs = zip(ops, chain[:-1], chain[1:], strict=True)
             return reduce(np.logical_and, [COMPARED[type(op)](a, b) for op, a, b in pairs])
         case ast.BoolOp(op=op, values=parts):
-            result = [_value(part, places, values) for part in parts]
-            return reduce(np.logical_and if isinstance(op, ast.And) else np.logical_or, result)
+            return reduce(
+                np.logical_and if isinstance(op, ast.And) else np.logical_or, [value(part) for part in parts]
+            )
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return FUNCTIONS[name][1](*(_value(argument, places, values) for argument in arguments))
+            return FUNCTIONS[name][1](*(value(argument) for argument in arguments))
         case _:
             raise MetricError("a node that `parse` refuses")
