@@ -122,6 +122,16 @@ def test_invalid_incremental_learning_is_refused():
         session_accuracy(labelled.source, labelled.target)
 
 
+def test_session_accuracy_refuses_nan_but_accepts_minus_infinity():
+    measurement = inference(prototypes(id="p"), classes(), task="incremental", increments=(("d",), ("e",)))
+    scores = measurement.source.copy(deep=True)
+    assert np.isneginf(scores.values).any()
+    session_accuracy(scores, measurement.target)
+    scores.values[:2, 0] = np.nan
+    with pytest.raises(MetricError, match=r"^2 scores are NaN: the model diverged"):
+        session_accuracy(scores, measurement.target)
+
+
 def test_several_outputs_are_regressed_at_once_and_r2_is_their_mean():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(90, 5, 2))

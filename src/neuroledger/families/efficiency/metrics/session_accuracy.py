@@ -35,7 +35,7 @@ def session_accuracy(
     Raises
     ------
     MetricError
-        Rows do not match, a coordinate is missing, or no row is left.
+        Rows do not match, a coordinate is missing, a score is NaN, or no row is left.
     """
     if "choice" not in source.dims:
         raise MetricError("session accuracy needs scores (presentation, choice) for the rows of the truth")
@@ -45,7 +45,7 @@ def session_accuracy(
         raise MetricError(f"the truth has no coordinate {missing[0]!r}: the task is not incremental learning")
     scores = source.transpose("presentation", "choice").values
     if np.isnan(scores).any():
-        raise MetricError(f"{int(np.isnan(scores).sum())} scores are not finite: the model diverged")
+        raise MetricError(f"{int(np.isnan(scores).sum())} scores are NaN: the model diverged")
     choices = as_text(source["choice"].values)
     right = choices[scores.argmax(axis=1)] == as_text(target.values)
     session, introduced = target["session"].values.astype(int), target["introduced"].values.astype(int)
