@@ -38,39 +38,39 @@ from tests.parity.stored_reader import features_of, time_of, word_of
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6
 SINGLE = 1e-6  # for files in single precision, which the peer averages in single precision
-# For whole numbers: equal dissimilarities are ordered by rounding at the peer, and are ties here.
+# For integers: equal dissimilarities are ordered by rounding in Brain-Score, and are ties here.
 TIED = 1e-6
 # Larger tolerances by prefix of the key, with the reason.
 TOLERANCES = {
-    "Ferguson2024": (1e-5, "rounded numbers of sympy hold few digits"),
-    "Zerbe2026": (1e-6, "the files and what is averaged from them are of single precision"),
-    "Pereira2018": (1e-7, "the correlation adds 1e-8 to the norms that it divides by"),
+    "Ferguson2024": (1e-5, "sympy rounds its numbers to few digits"),
+    "Zerbe2026": (1e-6, "the files and their averages have single precision"),
+    "Pereira2018": (1e-7, "the correlation adds 1e-8 to the norms in its denominator"),
 }
 TOLERANCES |= dict.fromkeys(("Blank2014", "Fedorenko2016", "Tuckute2024"), TOLERANCES["Pereira2018"])
 # Keys of which only some numbers must be equal, with the reason.
-BINS = "a score for each time bin there; here one of the mean of the bins"
+BINS = "Brain-Score has one score per time bin; here the score is that of the mean over bins"
 RAW = {
     "MajajHong2015public.IT-temporal": (("ceiling", "raw"), BINS),
     "MajajHong2015public.V4-temporal": (("ceiling", "raw"), BINS),
     "Cadena2017-pls": (
         ("raw",),
-        "a running number keeps repetitions apart there, so that halves are not averaged before they are correlated; a "
-        "ceiling is of averages here",
+        "in Brain-Score a running number separates repetitions, so that halves are correlated without averaging; here they "
+        "are averaged first",
     ),
     "Cadena2017-mask": (
         ("raw",),
-        "the ceiling there is NaN, of halves with images that some neurons were not shown; here it is that of averages",
+        "Brain-Score's ceiling is NaN, because its halves contain images that some neurons were not shown; here averages "
+        "are used",
     ),
 }
-# A tenth fewer stimuli, two repetitions, some repetitions missing, one neuroid of each group, whole numbers, and single
-# precision.
+# A tenth fewer stimuli, two repetitions, missing repetitions, one neuroid per group, integers, and single precision.
 FORMS = ("few", "two", "ragged", "one", "counts", "single")
 # Keys whose numbers differ by rule.
 RULES = {
-    "Blank2014-ridge": "one of 100 fits of the curve over subjects, for one of eight neuroids, ends elsewhere; raw scores "
-    "agree within 1e-8, and what the curves are fitted to within 1e-6",
-    "Kar2019-ost": "the model does not vary in time: its score is NaN there, and the pair does not fit here; the metric for "
-    "models that vary needs tensorflow 1",
+    "Blank2014-ridge": "for one of eight neuroids, one of 100 fits of the curve over subjects converges to another value; "
+    "raw scores agree within 1e-8, and the fitted data within 1e-6",
+    "Kar2019-ost": "the model does not vary in time, so Brain-Score's score is NaN and the pair is not scored here; the "
+    "metric for models that vary needs TensorFlow 1",
 }
 
 
@@ -259,16 +259,16 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
 def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None, forms: Sequence[str] = ()) -> str:
     """The verdict: `equal` within the tolerance of the metric, or the difference."""
     if own is None:
-        return "not measured: no package in its layout is made here yet"
+        return "not measured: no package in this layout is generated yet"
     rule = next((words for start, words in RULES.items() if key.startswith(start)), None)
     if rule:
         return f"differs by rule: {rule}"
     if "failed" in own and math.isnan(peer.get("score") or 0.0):
-        return f"no number on either side: NaN there, here {own['failed'][:120]}"
+        return f"no number on either side: NaN in Brain-Score, refused here ({own['failed'][:120]})"
     if "failed" in peer:
-        return f"the peer fails: {peer['failed']}"
+        return f"Brain-Score fails: {peer['failed']}"
     if "failed" in own:
-        return f"differs: ours gives none ({own['failed'][:160]})"
+        return f"differs: NeuroLedger fails ({own['failed'][:160]})"
     limit = PLS_TOLERANCE if "pls" in key else TOLERANCE
     limit = next((own for start, (own, _) in TOLERANCES.items() if key.startswith(start)), limit)
     limit = max(limit, SINGLE) if "single" in forms else limit
@@ -306,11 +306,11 @@ def rows(
             elif state in pages.WITHOUT_JOB:
                 yield key, "–", "–", state
             else:
-                yield key, "–", said(own.get(key)), "not measured: the peer was not asked"
+                yield key, "–", said(own.get(key)), "not measured: Brain-Score was not run"
 
 
 def page(peer: dict[str, Any], own: dict[str, Any], seed: int, forms: Sequence[str] = ()) -> str:
-    """The table of all keys, and how many are what."""
+    """The page: the table of all keys, and the number of keys by verdict."""
     table = list(rows(peer, own, forms))
     count = Counter(row[3].partition(":")[0] for row in table)
     summary = ", ".join(f"{number} {word}" for word, number in count.most_common())
@@ -355,7 +355,7 @@ def page(peer: dict[str, Any], own: dict[str, Any], seed: int, forms: Sequence[s
 
 
 def opened_again(python: Path, folder: Path, asked: dict[str, Any]) -> list[str]:
-    """Every package imported, validated, exported and opened by the peer: the lines of the page."""
+    """Import, validate and export every package, and open it with Brain-Score; return the lines of the page."""
     failed = exports.export_all(folder / "exporting", folder / "packages", asked, folder / "exported")
     subprocess.run([python.absolute(), "-m", "tests.parity.exported", folder], check=False)
     found: dict[str, str] = json.loads((folder / "exported.json").read_text(encoding="utf-8"))
@@ -363,19 +363,24 @@ def opened_again(python: Path, folder: Path, asked: dict[str, Any]) -> list[str]
 
 
 def main() -> int:
-    """Make, score on both sides, print."""
+    """Generate packages, score them with both projects, and print the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("python", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--odd", action="store_true", help="odd names, rows in no order, missing trials, further coordinates"
+        "--odd",
+        action="store_true",
+        help="Unicode names, unordered rows, missing trials, additional coordinates",
     )
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
     parser.add_argument(
-        "--seconds", type=float, default=0, help="after which the peer begins nothing; a next call goes on"
+        "--seconds",
+        type=float,
+        default=0,
+        help="start no benchmark of Brain-Score after this time; the next call continues",
     )
-    parser.add_argument("--only", nargs="+", default=[""], help="benchmarks whose key begins so")
+    parser.add_argument("--only", nargs="+", default=[""], help="benchmarks whose key has this prefix")
     parser.add_argument("--form", nargs="+", default=[], choices=FORMS, help="other sizes and number formats")
     parser.add_argument("--language", type=Path, help="an interpreter with brainscore_language")
     options = parser.parse_args()
@@ -389,7 +394,7 @@ def main() -> int:
     sides += [(options.language, "language_peer", "texts")] if options.language else []
     for python, module, packages in sides:
         result = folder / ("peer.json" if module == "peer" else "language.json")
-        with (folder / f"{module}.log").open("a", encoding="utf-8") as log:  # its bars of progress
+        with (folder / f"{module}.log").open("a", encoding="utf-8") as log:  # its progress bars
             asking = [python.absolute(), "-m", f"tests.parity.{module}", folder, str(options.seconds)]
             subprocess.run(asking, check=False, stdout=log, stderr=log)
         said = json.loads(result.read_text(encoding="utf-8"))

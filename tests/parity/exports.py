@@ -11,7 +11,7 @@ from neuroledger.errors import NeuroLedgerError
 __all__ = ["export_all", "lines"]
 
 # Packages that the plain import refuses, with the rule; the catalogue's spec reads them.
-REFUSED = {"Kar2019": "times of two decoders: the catalogue's spec takes those of one"}
+REFUSED = {"Kar2019": "which contains the times of two decoders: the spec selects those of one"}
 
 
 def export_all(root: Path, packages: Path, asked: dict[str, Any], out: Path) -> dict[str, str]:
