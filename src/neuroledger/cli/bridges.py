@@ -130,10 +130,10 @@ def _import_tree(options: argparse.Namespace) -> int:
         raise RequestError("--event must be TYPE=LABEL, such as --event stimulus/left=left")
     if options.files:
         raise RequestError(f"unexpected file {options.files[0]}: give a clone or a listing with --from")
-    stated = None
+    tree_facts = None
     if options.facts is not None:
         try:
-            stated = Stated.model_validate_json(options.facts.read_bytes())
+            tree_facts = Stated.model_validate_json(options.facts.read_bytes())
         except (OSError, ValidationError) as error:
             raise RequestError(f"{options.facts} cannot be read as facts: {error}") from error
     start, duration = options.window
@@ -155,7 +155,7 @@ def _import_tree(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     id = options.dataset or options.id
     with open_tree(options.project, options.id, options.source) as tree:
-        imported = import_tree(catalog, tree, id, selection, stated)
+        imported = import_tree(catalog, tree, id, selection, tree_facts)
     path = catalog.shown(imported.path)
     say(f"wrote {path}: {imported.files:,} files, {imported.size / 1e9:.2f} GB, {imported.people} subjects")
     for label, count in imported.trials.items():

@@ -333,7 +333,7 @@ def _read_nwb(path: Path) -> dict[str, Array]:
 def layouts(
     shape: Sequence[int], stimuli: int, trials: int | None, axes: Sequence[str] = ()
 ) -> list[tuple[str, ...]]:
-    """Return the possible axes of an array of this shape with responses to so many stimuli or trials.
+    """Return the possible axes of an array of this shape with responses to this number of stimuli or trials.
 
     Axis names in the file, ``axes``, exclude the layouts that contradict them.
 

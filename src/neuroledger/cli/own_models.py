@@ -252,13 +252,13 @@ def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
     """
     if not spec.downloads:
         return
-    stated = spec.downloads.get(checkpoint.name)
-    if stated is None:
+    published = spec.downloads.get(checkpoint.name)
+    if published is None:
         names = ", ".join(spec.downloads)
         raise RequestError(
             f"model {spec.id!r} is published as {names}, not {checkpoint.name}: package that file"
         )
-    compare(checkpoint, stated, fix="it is not the published file; download it again")
+    compare(checkpoint, published, fix="it is not the published file; download it again")
 
 
 def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:

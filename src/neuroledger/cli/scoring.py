@@ -78,8 +78,8 @@ def run(options: argparse.Namespace) -> int:
 def _suites(catalog: Catalog, names: Sequence[str]) -> list[SuiteSpec]:
     """Return the named suites and those that they include, each once; ``all`` means all, unless a suite has this id."""
     ids = list(catalog.ids("suites"))
-    named = [id for name in names for id in (ids if name == ALL_SUITES and name not in ids else [name])]
-    return list({suite.id: suite for id in named for suite in suites_of(catalog, id)}.values())
+    suite_ids = [id for name in names for id in (ids if name == ALL_SUITES and name not in ids else [name])]
+    return list({suite.id: suite for id in suite_ids for suite in suites_of(catalog, id)}.values())
 
 
 def _say_unavailable(reasons: Mapping[str, str]) -> None:

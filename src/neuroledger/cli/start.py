@@ -531,8 +531,8 @@ def _trials(
 
 def _are_numbers(values: Any, ids: Sequence[str]) -> bool:
     """Return whether values can be numbers of stimuli."""
-    whole = values.dtype.kind in "iuf" and bool((values == np.round(values)).all())
-    return whole and values.min() >= 0 and values.max() <= len(ids)
+    integers = values.dtype.kind in "iuf" and bool((values == np.round(values)).all())
+    return integers and values.min() >= 0 and values.max() <= len(ids)
 
 
 def _with_region(assembly: xr.DataArray, answers: _Answers) -> xr.DataArray:
@@ -674,7 +674,7 @@ def _start_bids(
     for note in notes:
         tell(note)
     answers.agree()
-    cut = {"start": begin, "duration": end - begin, "labels": labels}
+    window_fields = {"start": begin, "duration": end - begin, "labels": labels}
     access_step = (
         f"Ask the owner for the BIDS tree; `neuroledger pin {id} --from FOLDER` copies its files into place."
     )
@@ -682,7 +682,7 @@ def _start_bids(
     fields: dict[str, Any] = {
         "title": title or notes[0], "license": license, "access": access, "modality": kinds[0],
         "access_steps": [access_step],
-        "reader": {"name": "bids_epochs", "task": task, "datatype": kinds[0], "window": cut},
+        "reader": {"name": "bids_epochs", "task": task, "datatype": kinds[0], "window": window_fields},
         "expectations": {"assembly": [{"check": "values_finite"}, distinct]},
         "notes": [*notes[1:], stamp], "unavailable": "not pinned yet",
     }  # fmt: skip

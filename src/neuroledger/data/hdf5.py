@@ -108,7 +108,7 @@ def _refuse_links(file: Any, path: Path) -> None:
     from h5py import h5d, h5g, h5l, h5o
 
     root = h5g.open(file, b"/")
-    pending, seen, count = [(root, "")], {h5o.get_info(root).addr}, 0
+    pending, visited, count = [(root, "")], {h5o.get_info(root).addr}, 0
     while pending:
         group, parent = pending.pop()
         links = group.links
@@ -127,12 +127,12 @@ def _refuse_links(file: Any, path: Path) -> None:
             member = h5o.open(group, name)
             if isinstance(member, h5g.GroupID):
                 address = h5o.get_info(member).addr
-                if address in seen:
+                if address in visited:
                     raise DataError(
                         f"{path.name}: the group {where} occurs more than once in the file, so that reading it may never "
                         "end: rewrite the file with every group once"
                     )
-                seen.add(address)
+                visited.add(address)
                 pending.append((member, where))
             elif isinstance(member, h5d.DatasetID):
                 _refuse_external_values(member, where, path)

@@ -190,15 +190,15 @@ class LazyRows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All rows in one array, filled block by block."""
-        whole = empty_array(
+        array = empty_array(
             self.shape,
             self.dtype if dtype is None else dtype,
             f"one array of {self.shape[0]:,} rows of {self.shape[1:]} values",
             "use a model that learns in batches, or use fewer or shorter rows",
         )
         for rows in row_blocks(self):
-            whole[rows] = self[rows]
-        return whole
+            array[rows] = self[rows]
+        return array
 
     def part(self, at: Rows) -> LazyRows:
         """A view of the rows at these positions."""

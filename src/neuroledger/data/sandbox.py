@@ -216,8 +216,8 @@ def _read_message(reading: int, seconds: float) -> bytes | None:
     deadline, message = time.monotonic() + seconds, bytearray()
     poll = select.poll()
     poll.register(reading, select.POLLIN | select.POLLHUP)
-    while (left := deadline - time.monotonic()) > 0:
-        if poll.poll(min(left, 3600) * 1000):
+    while (remaining := deadline - time.monotonic()) > 0:
+        if poll.poll(min(remaining, 3600) * 1000):
             block = os.read(reading, 1 << 16)
             if not block:
                 return bytes(message)
@@ -497,10 +497,10 @@ class _Unpacker(pickle.Unpickler):
         path, dtype, start, shape, strides = reference
         if not _is_below(Path(path), self._allowed):
             raise pickle.UnpicklingError("a memory map of another file")
-        whole = np.memmap(path, dtype=np.uint8, mode="r")
+        buffer = np.memmap(path, dtype=np.uint8, mode="r")
         if self._mapped is not None:
-            self._mapped(Path(path), whole)
-        return np.ndarray(shape, np.dtype(dtype), whole, start, strides)
+            self._mapped(Path(path), buffer)
+        return np.ndarray(shape, np.dtype(dtype), buffer, start, strides)
 
 
 def _is_below(path: Path, folders: Sequence[Path]) -> bool:
@@ -515,9 +515,9 @@ def _pack(value: Any, result: int, allowed: Sequence[Path], scratch: Path) -> li
     parts, start = list[list[int]](), 0
     for part in [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]:
         parts.append([start, part.nbytes])
-        done = 0
-        while done < part.nbytes:
-            done += os.pwrite(result, part[done : done + (1 << 30)], start + done)
+        written = 0
+        while written < part.nbytes:
+            written += os.pwrite(result, part[written : written + (1 << 30)], start + written)
         start += -(-part.nbytes // ALIGNMENT) * ALIGNMENT
     os.ftruncate(result, max(start, 1))
     return parts

@@ -233,13 +233,13 @@ def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]
     if not all(info.filename for info in infos):
         raise AssemblyError(f"{path.name}: a member has no name; pack it again")
     members = [info for info in infos if not info.is_dir()]
-    seen: dict[str, tuple[int, int]] = {}
+    contents: dict[str, tuple[int, int]] = {}
     for info in members:
         name = PurePosixPath(info.filename)
         content = info.CRC, info.file_size
-        if info.filename in seen and not (repeated and seen[info.filename] == content):
+        if info.filename in contents and not (repeated and contents[info.filename] == content):
             raise AssemblyError(f"{path.name}: member {info.filename!r} occurs twice")
-        seen[info.filename] = content
+        contents[info.filename] = content
         if name.is_absolute() or ".." in name.parts or "\\" in info.filename:
             raise AssemblyError(f"{path.name}: member {info.filename!r} points outside the archive")
         if (info.external_attr >> 16) & 0o170000 == 0o120000:

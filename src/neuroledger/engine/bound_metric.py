@@ -169,9 +169,9 @@ class _Bound:
 
     def __repr__(self) -> str:
         splits = self.spec.splits
-        drawn = "" if splits is None else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
+        resampling = "" if splits is None else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
         values = ", ".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
-        return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){drawn}>"
+        return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){resampling}>"
 
     def _compute(
         self, arrays: Sequence[xr.DataArray], splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray

@@ -224,10 +224,10 @@ def _references(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
 
 
 def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
-    seen, after = [spec.id], spec.superseded_by
+    visited, after = [spec.id], spec.superseded_by
     while after is not None and catalog.has("benchmarks", after):
-        if after in seen:
-            chain = " → ".join([*seen, after])
+        if after in visited:
+            chain = " → ".join([*visited, after])
             yield _at(
                 entry,
                 ("superseded_by",),
@@ -236,7 +236,7 @@ def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Find
                 code="spec.circle",
             )
             return
-        seen.append(after)
+        visited.append(after)
         try:
             after = catalog.benchmark(after).superseded_by
         except SpecError:

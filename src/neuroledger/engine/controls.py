@@ -132,8 +132,8 @@ def _itself(measured: Measurement) -> xr.DataArray:
         return target.mean("subject")
     if "neuroid" not in target.dims:
         return target
-    whole = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
-    target = target.isel(neuroid=np.flatnonzero(whole)) if whole.any() else target.fillna(0.0)
+    valid = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
+    target = target.isel(neuroid=np.flatnonzero(valid)) if valid.any() else target.fillna(0.0)
     # Readouts that need the position of features get neuroids as channels at one position.
     number = np.arange(target.sizes["neuroid"])
     places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}

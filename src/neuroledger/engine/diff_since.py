@@ -551,8 +551,8 @@ class Proposal:
             yield _warning("record.stale", path, f"the proposal has no benchmark {record.benchmark}")
         data = _input_field(record, "dataset", "id")
         for kind, id in (("benchmark", record.benchmark), ("model", record.model), ("dataset", data)):
-            spec, stated = self.spec(f"{kind}s", id), _input_field(record, kind, "spec_sha256")
-            if spec is not None and stated not in ("", spec_sha256(spec, without=ONLY_SAYS[f"{kind}s"])):
+            spec, recorded = self.spec(f"{kind}s", id), _input_field(record, kind, "spec_sha256")
+            if spec is not None and recorded not in ("", spec_sha256(spec, without=ONLY_SAYS[f"{kind}s"])):
                 words = f"it is of another {kind} spec than that of the proposal"
                 yield _warning("record.stale", path, words, "run `neuroledger run` again")
 

@@ -111,49 +111,49 @@ def _verified(
     sessions: dict[Request, Session],
     hashed: dict[tuple[str, str], tuple[str, str]],
 ) -> Finding:
-    shown = catalog.shown(path.resolve())
+    place = catalog.shown(path.resolve())
     try:
         record = read_record(path)
         request = Request(**record.request)
     except (DataError, TypeError) as error:
-        return Finding("record.unreadable", "error", shown, str(error), AGAIN)
+        return Finding("record.unreadable", "error", place, str(error), AGAIN)
     if not record.intact:
-        return Finding("record.edited", "error", shown, "its content does not match its own hash", AGAIN)
+        return Finding("record.edited", "error", place, "its content does not match its own hash", AGAIN)
     if (record.benchmark, record.model) != (path.parent.name, path.stem):
         words = f"the file contains the record of {record.benchmark} · {record.model}"
-        return Finding("record.misplaced", "error", shown, words, "restore both records from git")
+        return Finding("record.misplaced", "error", place, words, "restore both records from git")
     try:
         inputs = inputs_of(catalog, catalog.benchmark(record.benchmark), record.model, request)
     except NeuroLedgerError as error:
-        return Finding("record.stale", "error", shown, str(error), AGAIN)
+        return Finding("record.stale", "error", place, str(error), AGAIN)
     if sha256_of(inputs) != record.id:
         names = sorted({*record.inputs, *inputs})
         changed = [name for name in names if record.inputs.get(name) != inputs.get(name)]
-        return Finding("record.stale", "error", shown, f"changed since: {', '.join(changed)}", AGAIN)
+        return Finding("record.stale", "error", place, f"changed since: {', '.join(changed)}", AGAIN)
     for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
         code, reason = _hash_once(catalog, kind, id, hashed)
         if code and not (record.status == "failed" and code == "record.data-missing"):
             severity: Severity = "error" if code == "record.data-changed" else "note"
-            return Finding(code, severity, shown, reason, f"`neuroledger fetch {id}`")
+            return Finding(code, severity, place, reason, f"`neuroledger fetch {id}`")
     if not recompute:
         if record.status == "failed":
-            return Finding("record.failed", "note", shown, (record.error or {}).get("message", ""))
+            return Finding("record.failed", "note", place, (record.error or {}).get("message", ""))
         words = "its inputs are current; its numbers are self-reported and were not recomputed"
-        return Finding("record.current", "ok", shown, words)
+        return Finding("record.current", "ok", place, words)
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
-    return _compared(shown, record, again)
+    return _compared(place, record, again)
 
 
-def _compared(shown: str, record: Record, again: Record) -> Finding:
+def _compared(place: str, record: Record, again: Record) -> Finding:
     """Compare a record with its recomputation: same payload, same numbers within rounding, or a difference."""
     if again.payload() == record.payload_sha256:
-        return Finding("record.reproduced", "ok", shown, "recomputed: same payload")
+        return Finding("record.reproduced", "ok", place, "recomputed: same payload")
     if record.status == again.status == "failed":
         kinds = [(item.error or {}).get("type") for item in (record, again)]
         if kinds[0] == kinds[1]:
             words = f"fails again: {(again.error or {}).get('message', '')}"
-            return Finding("record.failed", "note", shown, words)
+            return Finding("record.failed", "note", place, words)
     was, now = (item.environment.get("processor") or "unknown" for item in (record, again))
     recorded, computed = (_plain(item, hashes=was == now) for item in (record, again))
     # Controls have no standard error; that of the score, which has the same units, is used.
@@ -167,18 +167,18 @@ def _compared(shown: str, record: Record, again: Record) -> Finding:
     if broken:
         more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
         where = "" if was == now else f" (computed for the processor {was}, here {now})"
-        return Finding("record.not-reproduced", "error", shown, broken[0] + more + where, AGAIN)
+        return Finding("record.not-reproduced", "error", place, broken[0] + more + where, AGAIN)
     wide = [words for words, share in pairs if share and share > 1]
     within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
-    return Finding("record.reproduced", "ok", shown, f"recomputed: {within}")
+    return Finding("record.reproduced", "ok", place, f"recomputed: {within}")
 
 
 def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
     """Return the payload; without ``hashes``, notes lack the hashes of prepared data, which depend on the processor."""
-    whole = record.model_dump(mode="json")
-    for score in [] if hashes else filter(None, (whole["score"], *whole["scores"].values())):
+    plain = record.model_dump(mode="json")
+    for score in [] if hashes else filter(None, (plain["score"], *plain["scores"].values())):
         score["notes"] = [HASH.sub("", note) for note in score.get("notes", ())]
-    return {name: whole[name] for name in PAYLOAD}
+    return {name: plain[name] for name in PAYLOAD}
 
 
 def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[Change]:

@@ -155,7 +155,7 @@ class DiskStore:
     ) -> None:
         folders = {layer: self.files.scratch() for layer in probe.shapes}
         digests = {layer: hashlib.sha256() for layer in folders}
-        done = 0
+        presented = 0
         try:
             with ExitStack() as opened:
                 files = {}
@@ -167,8 +167,8 @@ class DiskStore:
                         content = np.ascontiguousarray(values, dtype=probe.dtypes[layer]).data
                         digests[layer].update(content)
                         files[layer].write(content)
-                    done += len(next(iter(batch.values())))
-                    self.display.progress(f"{model}: presenting", done, rows)
+                    presented += len(next(iter(batch.values())))
+                    self.display.progress(f"{model}: presenting", presented, rows)
             for layer, folder in folders.items():
                 about = {"shape": [rows, *probe.shapes[layer]], "dtype": probe.dtypes[layer].str}
                 written = Written(about, {VALUES: digests[layer].hexdigest()})

@@ -121,7 +121,7 @@ def probe(
 def stream(
     extract: Extract,
     stimuli: StimulusSet,
-    seen: Probe,
+    probed: Probe,
     *,
     model: str,
     trials: int = 1,
@@ -138,37 +138,37 @@ def stream(
     ModelError
         An answer has a different shape than the first one, is not finite, or changed between calls.
     """
-    ids, layers = stimuli.ids, list(seen.shapes)
-    size = batch or batch_size(seen)
+    ids, layers = stimuli.ids, list(probed.shapes)
+    size = batch or batch_size(probed)
     ahead = getattr(extract, "ahead", None)
     parts = [(trial, ids[at : at + size]) for trial in range(trials) for at in range(0, len(ids), size)]
     for number, (trial, part) in enumerate(parts, start=1):
         if ahead is not None and number < len(parts):
             ahead(stimuli, parts[number][1])
         values = checked(extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model)
-        _require_shape(values, seen, part, model)
+        _require_shape(values, probed, part, model)
         if number == 1 and size >= PROBE and not stochastic:
-            _require_batch_independence(seen.answers, values, model)
+            _require_batch_independence(probed.answers, values, model)
         yield values
     if not stochastic:
         part = ids[:PROBE]
         again = checked(extract(stimuli, part, layers, Trial()), part, layers, model)
-        _require_repeatable(seen.answers, again, model)
+        _require_repeatable(probed.answers, again, model)
 
 
-def batch_size(seen: Probe) -> int:
+def batch_size(probed: Probe) -> int:
     """Return the number of stimuli that fill ``BATCH_BYTES``, at most ``MAX_BATCH``."""
-    return max(1, min(MAX_BATCH, BATCH_BYTES // max(1, seen.bytes_per_stimulus)))
+    return max(1, min(MAX_BATCH, BATCH_BYTES // max(1, probed.bytes_per_stimulus)))
 
 
-def batch_bytes(seen: Probe) -> int:
+def batch_bytes(probed: Probe) -> int:
     """Return the memory for one batch of all layers, counted twice: the model's output and the copy being written."""
-    return 2 * batch_size(seen) * seen.bytes_per_stimulus
+    return 2 * batch_size(probed) * probed.bytes_per_stimulus
 
 
-def collect(batches: Iterator[Mapping[str, Array]], seen: Probe, rows: int) -> dict[str, Array]:
+def collect(batches: Iterator[Mapping[str, Array]], probed: Probe, rows: int) -> dict[str, Array]:
     """Return the batches concatenated in memory: layer → (presentation, …)."""
-    arrays = {layer: np.empty((rows, *shape), seen.dtypes[layer]) for layer, shape in seen.shapes.items()}
+    arrays = {layer: np.empty((rows, *shape), probed.dtypes[layer]) for layer, shape in probed.shapes.items()}
     filled = 0
     for values in batches:
         count = len(next(iter(values.values())))
@@ -205,12 +205,12 @@ def checked(
     return values
 
 
-def _require_shape(values: Mapping[str, Array], seen: Probe, ids: Sequence[str], model: str) -> None:
+def _require_shape(values: Mapping[str, Array], probed: Probe, ids: Sequence[str], model: str) -> None:
     for layer, array in values.items():
-        if array.shape[1:] != tuple(seen.shapes[layer]):
+        if array.shape[1:] != tuple(probed.shapes[layer]):
             raise ModelError(
                 f"model {model!r}, layer {layer!r}: {array.shape[1:]} features for stimuli {ids[0]!r}…{ids[-1]!r}, but "
-                f"{tuple(seen.shapes[layer])} for earlier ones: choose a preprocessing that makes all images the same size"
+                f"{tuple(probed.shapes[layer])} for earlier ones: choose a preprocessing that makes all images the same size"
             )
 
 

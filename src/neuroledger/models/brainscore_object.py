@@ -92,12 +92,12 @@ class BrainScoreModel:
         """
         candidate = self._fresh()
         bins = [WHOLE_RESPONSE] if time_bins is None else [_integer_edges(bin_) for bin_ in time_bins]
-        with _uncached(), as_files(stimuli) as shown:
-            answer = self._responses(candidate, region, bins, shown, trials)
+        with _uncached(), as_files(stimuli) as files:
+            answer = self._responses(candidate, region, bins, files, trials)
             if "neuroid" not in answer.dims:
                 # A shallow copy shares the wrapped models that an object delegates to, and with them their mode.
                 candidate.start_task(_constant(candidate, "Task", "passive"))
-                answer = self._responses(candidate, region, bins, shown, trials)
+                answer = self._responses(candidate, region, bins, files, trials)
         if "neuroid" not in answer.dims or "presentation" not in answer.dims:
             raise ModelError(
                 f"model {self.id!r} returned the dimensions {answer.dims} for responses of {region}"
@@ -108,11 +108,11 @@ class BrainScoreModel:
         return _neuroids(answer, region, self.id)
 
     def _responses(
-        self, candidate: Any, region: str, bins: Sequence[tuple[float, float]], shown: PathTable, trials: int
+        self, candidate: Any, region: str, bins: Sequence[tuple[float, float]], files: PathTable, trials: int
     ) -> xr.DataArray:
         try:
             candidate.start_recording(_constant(candidate, "RecordingTarget", region), time_bins=list(bins))
-            return _plain(candidate.look_at(shown, number_of_trials=trials), self.id)
+            return _plain(candidate.look_at(files, number_of_trials=trials), self.id)
         except KeyError as error:
             if error.args != (region,):
                 raise
@@ -125,7 +125,7 @@ class BrainScoreModel:
         candidate = self._fresh()
         name = _constant(candidate, "Task", task.name)
         rows = [id for triplet in task.triplets for id in triplet] if task.name == "odd_one_out" else []
-        with _uncached(), as_files(stimuli, rows=rows) as shown:
+        with _uncached(), as_files(stimuli, rows=rows) as files:
             if task.name == "label":
                 # The interface takes one word for all 1,000 classes, and a list for anything else.
                 candidate.start_task(
@@ -138,8 +138,8 @@ class BrainScoreModel:
             else:
                 with as_files(fitting_stimuli, label_column=task.label_column) as fitting:
                     candidate.start_task(name, fitting)
-                    return self._decisions(task, candidate.look_at(shown, number_of_trials=trials), stimuli)
-            return self._decisions(task, candidate.look_at(shown, number_of_trials=trials), stimuli)
+                    return self._decisions(task, candidate.look_at(files, number_of_trials=trials), stimuli)
+            return self._decisions(task, candidate.look_at(files, number_of_trials=trials), stimuli)
 
     def _decisions(self, task: Task, answer: Any, stimuli: StimulusSet) -> xr.DataArray:
         plain = _plain(answer, self.id)

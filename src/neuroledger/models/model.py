@@ -407,11 +407,11 @@ class LayeredModel:
         self, stimuli: StimulusSet, layers: Sequence[str], trials: int
     ) -> tuple[Probe, Iterator[Mapping[str, Array]]]:
         """Probe the first stimuli; return the probe and a lazy iterator over batches of all of them."""
-        seen = probe(self.extract, stimuli, layers, model=self.id, stochastic=self.stochastic)
-        return seen, stream(
+        probed = probe(self.extract, stimuli, layers, model=self.id, stochastic=self.stochastic)
+        return probed, stream(
             self.extract,
             stimuli,
-            seen,
+            probed,
             model=self.id,
             trials=trials,
             batch=self.batch,

@@ -76,8 +76,8 @@ def gather(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
     fields = {"id": "everything", "version": 1, "title": "Every benchmark", "benchmarks": all_benchmarks}
     reports = {id: read_report(report_path(catalog.root, id)) for id in catalog.ids("datasets")}
     boards = boards_of(catalog, suite, records, new=suite == read_params(catalog.root).suite)
-    shown = {column.id for board in boards for column in board.columns}
-    scored = {record.benchmark for record in records} - shown
+    on_boards = {column.id for board in boards for column in board.columns}
+    scored = {record.benchmark for record in records} - on_boards
     others = [catalog.suite(id) for id in catalog.ids("suites") if id not in {b.suite for b in boards}]
     further = [
         board_of(catalog, other, records)

@@ -59,8 +59,8 @@ def pareto(
         value, unit = _number(record.scores.get(cost))
         if value is not None and record.status != "failed":
             measured.setdefault(record.model, (value, unit, record.benchmark))
-    for model, stated in (costs or {}).items():
-        value, unit = _number(stated)
+    for model, stated_cost in (costs or {}).items():
+        value, unit = _number(stated_cost)
         if value is not None:
             measured[model] = (value, unit, "given")
     rows: list[dict[str, Any]] = [

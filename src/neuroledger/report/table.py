@@ -138,10 +138,10 @@ def board_of(
     recorded = sorted({model for by_model in by_benchmark.values() for model in by_model})
     known = set(catalog.ids("models"))
     models = [model for model in dict.fromkeys([*suite.models, *recorded]) if model in known]
-    counted = {column.id: column.weight for column in columns if column.counts}
+    column_weights = {column.id: column.weight for column in columns if column.counts}
     parents = {column.id: column.parent for column in columns}
-    groups = tuple(groups_of(counted, parents, suite.hierarchy))
-    weights = weights_of(counted, parents, suite.hierarchy)
+    groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
+    weights = weights_of(column_weights, parents, suite.hierarchy)
     entries = [_row(catalog, model, columns, groups, weights, by_benchmark, signed) for model in models]
     ordered = _ordered(_with_tops(entries, columns))
     return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)

@@ -192,7 +192,7 @@ _BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", 
 def worded(item: Mapping[str, Any]) -> str:
     """The message for one of pydantic's errors."""
     kind, context, value = item["type"], item.get("ctx", {}), item["input"]
-    shown = repr(value) if isinstance(value, (str, int, float)) else "the value"
+    given_value = repr(value) if isinstance(value, (str, int, float)) else "the value"
     if kind == "extra_forbidden":
         return "there is no such field"
     if kind == "missing":
@@ -201,7 +201,7 @@ def worded(item: Mapping[str, Any]) -> str:
         words = (
             kind.replace("_equal", " or equal").replace("_", " ").replace("than or equal", "than or equal to")
         )
-        return f"{shown} is not {words} {context[_BOUNDS[kind]]}"
+        return f"{given_value} is not {words} {context[_BOUNDS[kind]]}"
     if kind == "union_tag_invalid":
         known = str(context["expected_tags"]).replace("'", "")
         words = f"there is no {str(context['discriminator']).strip(chr(39))} {context['tag']!r}"
@@ -209,7 +209,7 @@ def worded(item: Mapping[str, Any]) -> str:
     if kind == "union_tag_not_found":
         return f"the field {str(context['discriminator']).strip(chr(39))} is missing"
     if kind in ("literal_error", "enum"):
-        return f"{shown} is not one of {context['expected'].replace(' or ', ', ')}"
+        return f"{given_value} is not one of {context['expected'].replace(' or ', ', ')}"
     for prefix, expected in _EXPECTED.items():
         if kind.startswith(prefix):
             return f"expected {expected}"

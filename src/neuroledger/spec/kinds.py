@@ -148,10 +148,10 @@ class DatasetSpec(Spec):
     @field_validator("downloads")
     @classmethod
     def _inside(cls, downloads: dict[str, Stated]) -> dict[str, Stated]:
-        for name, stated in downloads.items():
+        for name, download in downloads.items():
             if ".." in name.split("/"):
                 raise ValueError(f"{name!r} leads out of the folder of downloads")
-            if is_pattern(name) and stated != Stated():
+            if is_pattern(name) and download != Stated():
                 raise ValueError(
                     f"{name!r} matches many files, which have no common checksum or address: write `{{}}`"
                 )

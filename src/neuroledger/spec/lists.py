@@ -123,38 +123,38 @@ def with_lists(document: Document, tables: Tables) -> Document:
 
 def _rows(path: str, where: tuple[int, int], listed: Listed, tables: Tables) -> list[dict[str, Any]]:
     """The objects of a table, after its hash and its number of lines are verified."""
-    shown = _sibling(path, listed.table)
+    place = _sibling(path, listed.table)
     try:
         content = tables(listed.table)
     except OSError as error:
         hint = "restore it from git, or run `neuroledger pin` again"
-        raise _error(path, *where, f"{shown} cannot be read ({error.strerror})", hint) from None
+        raise _error(path, *where, f"{place} cannot be read ({error.strerror})", hint) from None
     if len(content) > MAX_BYTES:
-        raise _error(shown, 1, 1, f"table is larger than {MAX_BYTES >> 20} MiB", "divide the data set")
+        raise _error(place, 1, 1, f"table is larger than {MAX_BYTES >> 20} MiB", "divide the data set")
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != listed.sha256:
         words = f"the table has SHA-256 {sha256[:12]}…, and {path} states {listed.sha256[:12]}…"
         hint = "restore it from git; for an intended change, run `neuroledger pin`"
-        raise _error(shown, 1, 1, words, hint)
+        raise _error(place, 1, 1, words, hint)
     try:
         lines = content.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise _error(shown, 1, 1, f"not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
+        raise _error(place, 1, 1, f"not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
     if len(lines) != listed.rows:
-        words = f"{shown} has {len(lines)} lines, {listed.rows} are stated"
+        words = f"{place} has {len(lines)} lines, {listed.rows} are stated"
         raise _error(path, *where, words, "correct `rows`")
-    return [_object(shown, number, line) for number, line in enumerate(lines, 1)]
+    return [_object(place, number, line) for number, line in enumerate(lines, 1)]
 
 
-def _object(shown: str, number: int, line: str) -> dict[str, Any]:
+def _object(place: str, number: int, line: str) -> dict[str, Any]:
     try:
         return json_object(line)
     except ValueError as error:
-        raise _error(shown, number, 1, f"not a JSON object on one line: {error}") from None
+        raise _error(place, number, 1, f"not a JSON object on one line: {error}") from None
 
 
 def _pins(
-    shown: str, rows: list[dict[str, Any]], urls: Mapping[str, str] = MappingProxyType({})
+    place: str, rows: list[dict[str, Any]], urls: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, SourceFile]:
     """The pins in a table of files, by name."""
     pins: dict[str, SourceFile] = {}
@@ -162,15 +162,15 @@ def _pins(
         name = row.pop("name", None)
         if not isinstance(name, str) or not is_file_name(name):
             hint = "use a relative name without spaces, `..` or hidden folders"
-            raise _error(shown, number, 1, f"{name!r} cannot be the name of a pinned file", hint)
+            raise _error(place, number, 1, f"{name!r} cannot be the name of a pinned file", hint)
         if name in pins:
             first = list(pins).index(name) + 1
             words = f"{name} is pinned twice (first at line {first})"
-            raise _error(shown, number, 1, words, "keep one of them")
+            raise _error(place, number, 1, words, "keep one of them")
         template = row.pop("at", None)
         if template is not None and ("url" in row or template not in urls):
             words = f"{name}: `at` is {template!r}; the `urls` of the list are {', '.join(urls) or 'none'}"
-            raise _error(shown, number, 1, words, "give `at`, or a `url`, not both")
+            raise _error(place, number, 1, words, "give `at`, or a `url`, not both")
         try:
             if template is not None:
                 row["url"] = address(urls[template], name, row.get("size", 0), row.get("sha256", ""))
@@ -178,7 +178,7 @@ def _pins(
         except ValidationError as error:
             item = error.errors(include_url=False)[0]
             field = ".".join(map(str, item["loc"]))
-            raise _error(shown, number, 1, f"{name}: {f'{field}: ' if field else ''}{worded(item)}") from None
+            raise _error(place, number, 1, f"{name}: {f'{field}: ' if field else ''}{worded(item)}") from None
     return pins
 
 

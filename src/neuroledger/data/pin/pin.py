@@ -127,15 +127,15 @@ def fetch_and_pin(catalog: Catalog, id: str, *, progress: Progress | None = None
     UnavailableError, IntegrityError, DataError
         See `fetch_stated` and `pin`.
     """
-    stated = catalog.dataset(id).downloads
-    patterns = [name for name in stated if is_pattern(name)]
-    if patterns or not stated:
-        what = f"{patterns[0]!r} stands for many files" if patterns else "its spec names no `downloads`"
+    downloads = catalog.dataset(id).downloads
+    patterns = [name for name in downloads if is_pattern(name)]
+    if patterns or not downloads:
+        what = f"{patterns[0]!r} matches several files" if patterns else "its spec names no `downloads`"
         raise RequestError(
             f"data set {id!r} cannot be fetched, {what}: download them, then run `neuroledger pin {id} --from FOLDER`"
         )
     folder = catalog.root / ".cache" / "downloads" / id
-    fetch_stated(catalog.root, folder, stated, progress=progress)
+    fetch_stated(catalog.root, folder, downloads, progress=progress)
     pinned = pin(catalog, id, Downloads(folder=folder, observe=True))
     shutil.rmtree(folder)
     return pinned
@@ -188,7 +188,7 @@ def _pin_entries(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) 
         if place in pins:
             raise RequestError(f"two files would be called {place}: rename one in {downloads.folder}")
         pin: dict[str, Any] = {"size": size, "sha256": digest}
-        old, stated = spec.files.get(place), spec.downloads.get(name)
+        old, download = spec.files.get(place), spec.downloads.get(name)
         if old is not None and old.sha256 != digest and not downloads.renew:
             raise IntegrityError(
                 f"{source} has SHA-256 {digest[:12]}…, and {spec.id} pins {place} as {old.sha256[:12]}…: it is another "
@@ -200,18 +200,18 @@ def _pin_entries(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) 
                 pin["version_id"] = old.version_id
         elif old is not None and old.sha256 == digest:
             pin = old.model_dump(exclude_defaults=True, exclude={"size", "sha256"}) | pin
-        elif stated is not None and stated.url is not None:
-            pin = stated.model_dump(exclude_none=True, include=SOURCE) | pin
+        elif download is not None and download.url is not None:
+            pin = download.model_dump(exclude_none=True, include=SOURCE) | pin
         pins[place] = pin
     return pins
 
 
-def _parse_spec(text: str, path: Path, shown: str, tables: Mapping[str, str]) -> tuple[DatasetSpec, Document]:
+def _parse_spec(text: str, path: Path, place: str, tables: Mapping[str, str]) -> tuple[DatasetSpec, Document]:
     """Parse and validate the text of a spec with its tables and its reader's parameters."""
-    document = parse(text, shown)
+    document = parse(text, place)
     spec = spec_of(document, "datasets", stem=path.stem, tables=lambda name: tables[name].encode())
     if not isinstance(spec, DatasetSpec) or spec.reader is None:
-        raise RequestError(f"{shown} names no reader")
+        raise RequestError(f"{place} names no reader")
     _bind(spec.reader, "reader", document)
     return spec, document
 
@@ -236,15 +236,15 @@ def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: boo
             f"model {id!r} names no `downloads`: its weights are {'pinned already' if spec.weights else 'none'}"
         )
     pins: dict[str, dict[str, Any]] = {}
-    for name, stated in spec.downloads.items():
+    for name, download in spec.downloads.items():
         source = downloads.folder / name
         if not source.is_file():
-            raise RequestError(f"{downloads.folder} lacks {name}; download it from {stated.url}")
-        compare(source, stated)
-        kept = stated.model_dump(exclude_none=True, include=SOURCE)
+            raise RequestError(f"{downloads.folder} lacks {name}; download it from {download.url}")
+        compare(source, download)
+        origin = download.model_dump(exclude_none=True, include=SOURCE)
         if downloads.url_prefix is not None:
-            kept = {"url": f"{downloads.url_prefix.rstrip('/')}/{name}"}
-        pins[name] = {**kept, "size": source.stat().st_size, "sha256": sha256_of_file(source)}
+            origin = {"url": f"{downloads.url_prefix.rstrip('/')}/{name}"}
+        pins[name] = {**origin, "size": source.stat().st_size, "sha256": sha256_of_file(source)}
     before = path.read_text(encoding="utf-8")
     text = without(with_entries(before, ("weights",), pins, before="downloads"), "unavailable")
     document = parse(text, catalog.shown(path))

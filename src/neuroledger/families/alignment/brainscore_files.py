@@ -84,10 +84,10 @@ def import_brainscore(
         raise RequestError(f"there is a dataset {id!r} already: choose another id, or remove it first")
     roles = _files_by_role(files)
     paths = {path.name: path for path in files}
-    for name, stated in (sha1 or {}).items():
+    for name, digest in (sha1 or {}).items():
         if name not in paths:
             raise RequestError(f"a SHA-1 is given for {name!r}, which is not among the files")
-        compare(paths[name], Stated(sha1=stated))
+        compare(paths[name], Stated(sha1=digest))
     places = {place_of(path.name): path for path in files}
     reader: dict[str, Any] = {"name": "brainio"} | {
         role: place_of(path.name) for role, path in sorted(roles.items())
@@ -226,15 +226,15 @@ def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = 
         A file cannot be fetched, does not have the stated checksum, or cannot be read; nothing of that data set is
         written.
     """
-    done: list[Pinned | str] = []
+    fetched: list[Pinned | str] = []
     for id in _datasets_of(catalog, key):
         spec = catalog.dataset(id)
         if spec.files:
             fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), spec.files, progress=progress)
-            done.append(id)
+            fetched.append(id)
         else:
-            done.append(_fetch_with_labels(catalog, id, progress))
-    return done
+            fetched.append(_fetch_with_labels(catalog, id, progress))
+    return fetched
 
 
 def _fetch_with_labels(catalog: Catalog, id: str, progress: Progress | None) -> Pinned:

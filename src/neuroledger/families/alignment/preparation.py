@@ -428,11 +428,13 @@ def _drawn_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
     _coordinate(assembly, step.repetition, "presentation")
     rule = SplitsSpec(folds=10, train=0.5, by=step.repetition, unique=True, stratify=None, seed=1)
     try:
-        drawn = internal_consistency(assembly, splits=draw(rule, assembly), correction="spearman_brown")
+        reliabilities = internal_consistency(
+            assembly, splits=draw(rule, assembly), correction="spearman_brown"
+        )
     except MetricError as error:
         raise AssemblyError(str(error)) from None
-    others = [dim for dim in drawn.dims if dim != "neuroid"]
-    return np.asarray(drawn.mean(others).values)
+    others = [dim for dim in reliabilities.dims if dim != "neuroid"]
+    return np.asarray(reliabilities.mean(others).values)
 
 
 def _even_odd_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:

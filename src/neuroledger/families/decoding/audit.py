@@ -314,11 +314,15 @@ def _flat_or_clipped(assembly: xr.DataArray) -> Problems:
                 clipped[channel].append(recording)
     for code, word, channels_of in (("audit.flat", "flat", flat), ("audit.clipped", "clipped", clipped)):
         if channels_of:
-            shown = [
+            channel_names = [
                 f"{channel} in {len(places)} recordings, first {places[0]}"
                 for channel, places in channels_of.items()
             ]
-            yield code, f"{len(channels_of)} channels are {word}: {first_names(shown)}", "Mark them as bad"
+            yield (
+                code,
+                f"{len(channels_of)} channels are {word}: {first_names(channel_names)}",
+                "Mark them as bad",
+            )
 
 
 def _leaking_channels(assembly: xr.DataArray) -> Problems:

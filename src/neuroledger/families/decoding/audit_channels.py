@@ -115,19 +115,19 @@ def mains_only_channels(assembly: xr.DataArray) -> Problems:
         values = np.asarray(assembly.values[recordings == recording], dtype=float)
         values = (values - values.mean(axis=2, keepdims=True)) * np.hanning(length)
         power = (np.abs(np.fft.rfft(values, axis=2)) ** 2).mean(axis=0)
-        whole = np.maximum(power.sum(axis=1), 1e-300)
-        shares = [power[:, np.abs(frequencies - line) <= wide].sum(axis=1) / whole for line in known]
+        total_power = np.maximum(power.sum(axis=1), 1e-300)
+        shares = [power[:, np.abs(frequencies - line) <= wide].sum(axis=1) / total_power for line in known]
         most = np.max(shares, axis=0)
         if np.median(most) <= 0.5:
             for at in np.flatnonzero(most > ALONE).tolist():
                 affected[str(channels[at])].append(recording)
     if affected:
-        shown = [
+        channel_names = [
             f"{name} in {len(places)} recordings, first {places[0]}" for name, places in affected.items()
         ]
         yield (
             "audit.channels",
-            f"{len(affected)} channels contain little except mains hum: {first_names(shown)}",
+            f"{len(affected)} channels contain little except mains hum: {first_names(channel_names)}",
             "Mark them as bad: an electrode was detached",
         )
 
@@ -154,13 +154,13 @@ def inconsistent_units(spread: dict[tuple[str, str], Floats], assembly: xr.DataA
                 if any(1 / WITHIN < ratio / unit < WITHIN for unit in UNITS):
                     affected[channel].append(f"{recording} ({ratio:.1g} times)")
     if affected:
-        shown = [
+        channel_names = [
             f"{channel} in {len(places)} recordings, first {places[0]}"
             for channel, places in affected.items()
         ]
         yield (
             "audit.units",
-            f"{len(affected)} channels differ in scale by a power of 1,000 between recordings: {first_names(shown)}",
+            f"{len(affected)} channels differ in scale by a power of 1,000 between recordings: {first_names(channel_names)}",
             "Find the unit of these channels; they may also be broken",
         )
 

@@ -38,10 +38,12 @@ def same_recordings(assembly: xr.DataArray) -> Problems:
     for same in by_digest.values():
         owner_ids = sorted({owners[recording] for recording in same})
         if len(same) > 1:
-            whose = f"subjects {first_names(owner_ids)}" if len(owner_ids) > 1 else f"subject {owner_ids[0]}"
+            subjects_text = (
+                f"subjects {first_names(owner_ids)}" if len(owner_ids) > 1 else f"subject {owner_ids[0]}"
+            )
             yield (
                 "audit.duplicate",
-                f"recordings {first_names(same)} of {whose} have the same bytes",
+                f"recordings {first_names(same)} of {subjects_text} have the same bytes",
                 "Find out to whom the recording belongs",
             )
 
@@ -68,12 +70,12 @@ def same_windows(assembly: xr.DataArray) -> Problems:
                 pairs.append((a, b))
         if pairs:
             across = sum(subjects[a] != subjects[b] for a, b in pairs)
-            shown = first_names(
+            examples = first_names(
                 [f"{recordings[a]} at {onset[a]:g} s and {recordings[b]} at {onset[b]:g} s" for a, b in pairs]
             )
             yield (
                 "audit.duplicate",
-                f"{len(pairs)} pairs of windows are the same samples {how}, {across} of them of two subjects: {shown}",
+                f"{len(pairs)} pairs of windows are the same samples {how}, {across} of them of two subjects: {examples}",
                 "Remove the copies",
             )
 
@@ -163,8 +165,8 @@ def _normalised(values: npt.NDArray[np.generic]) -> Floats:
     """
     line = np.arange(values.shape[2], dtype=float)
     line = (line - line.mean()) / max(float(np.linalg.norm(line - line.mean())), 1e-30)
-    each = np.asarray(values, dtype=float)
-    each = each - each.mean(axis=2, keepdims=True)
-    each = each - (each @ line)[:, :, None] * line
-    flat = each.reshape(len(each), -1)
+    normalised = np.asarray(values, dtype=float)
+    normalised = normalised - normalised.mean(axis=2, keepdims=True)
+    normalised = normalised - (normalised @ line)[:, :, None] * line
+    flat = normalised.reshape(len(normalised), -1)
     return np.asarray(flat / np.maximum(flat.std(axis=1, keepdims=True), 1e-30))

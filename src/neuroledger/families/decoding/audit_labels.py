@@ -188,7 +188,7 @@ def _cross_predictions(features: dict[str, Floats], labels: dict[str, Strings]) 
 
 
 def _agreement_by_chance(predicted: Strings, labels: Strings) -> tuple[float, float, float]:
-    """Probabilities of so many agreements by chance: with each window's label, the previous one's and the next one's."""
+    """Probabilities of this many agreements by chance: with each window's label, the previous one's and the next one's."""
     from scipy.stats import binom
 
     shares = np.unique(labels, return_counts=True)[1] / len(labels)

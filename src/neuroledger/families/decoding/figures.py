@@ -119,20 +119,20 @@ def forest(results: pd.DataFrame, better: str, than: str, *, ax: Axes | None = N
     def of(frame: pd.DataFrame) -> pd.DataFrame:
         return frame[(frame["pipe1"] == better) & (frame["pipe2"] == than)]
 
-    each, whole = of(statistics(results)), of(meta_analysis(results))
-    if each.empty:
+    by_dataset, pooled = of(statistics(results)), of(meta_analysis(results))
+    if by_dataset.empty:
         raise RequestError(f"no data set has both {better!r} and {than!r}")
-    effect, people = each["smd"].to_numpy(), each["nsub"].to_numpy()
+    effect, people = by_dataset["smd"].to_numpy(), by_dataset["nsub"].to_numpy()
     half = 1.96 * np.sqrt(1 / people + effect**2 / (2 * people))
     weights = np.sqrt(people) / np.sqrt(people).sum()
-    middle, width = float(whole["smd"].iloc[0]), float(np.sqrt(weights**2 @ half**2))
-    ax = ax or axes(height=1.2 + 0.35 * len(each))
-    place = np.arange(len(each), 0, -1)
+    middle, width = float(pooled["smd"].iloc[0]), float(np.sqrt(weights**2 @ half**2))
+    ax = ax or axes(height=1.2 + 0.35 * len(by_dataset))
+    place = np.arange(len(by_dataset), 0, -1)
     ax.errorbar(effect, place, xerr=half, fmt="s", color=PALETTE[0], markersize=5, capsize=2)
     ax.errorbar([middle], [0], xerr=[width], fmt="D", color=INK, markersize=6, capsize=2)
     ax.axvline(0, color=SOFT, linewidth=0.8)
-    p = [*each["p"], whole["p"].iloc[0]]
-    names = [*(f"{name} ({count})" for name, count in zip(each["dataset"], people, strict=True)), "all"]
+    p = [*by_dataset["p"], pooled["p"].iloc[0]]
+    names = [*(f"{name} ({count})" for name, count in zip(by_dataset["dataset"], people, strict=True)), "all"]
     ax.set_yticks([*place, 0], [f"{name}  p {value:.2g}" for name, value in zip(names, p, strict=True)])
     ax.set_xlabel(f"effect of {better} over {than}, standard deviations")
     interval = [[float(e - h), float(e + h)] for e, h in zip([*effect, middle], [*half, width], strict=True)]

@@ -253,9 +253,11 @@ def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """
     from scipy.stats import norm
 
-    each = statistics(results, seed=seed)
+    by_dataset = statistics(results, seed=seed)
     rows = []
-    for (first, second), part in each[each["pipe1"] != each["pipe2"]].groupby(["pipe1", "pipe2"]):
+    for (first, second), part in by_dataset[by_dataset["pipe1"] != by_dataset["pipe2"]].groupby(
+        ["pipe1", "pipe2"]
+    ):
         weights = np.sqrt(part["nsub"].to_numpy())
         z = norm.isf(part["p"].to_numpy())
         p = norm.sf(weights @ z / np.linalg.norm(weights)) if len(part) > 1 else float(part["p"].iloc[0])

@@ -33,7 +33,7 @@ def tar_members(archive: Path) -> Iterator[tuple[str, Content]]:
         The archive is truncated or not a tar, or a member is a link or a device, has a path outside the archive, occurs
         twice, or is larger than the limit.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
     try:
         with _open_stream(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             while (info := tar.next()) is not None:
@@ -41,17 +41,17 @@ def tar_members(archive: Path) -> Iterator[tuple[str, Content]]:
                 name = _validated_name(info, archive)
                 if info.isdir() or _is_macos_file(name):
                     continue
-                if name in seen:
+                if name in names:
                     raise DataError(f"{archive.name}: the archive contains {name!r} twice")
-                seen.add(name)
-                if len(seen) > MAX_MEMBERS:
+                names.add(name)
+                if len(names) > MAX_MEMBERS:
                     raise DataError(f"{archive.name} has more than {MAX_MEMBERS:,} files")
                 yield name, lambda info=info: _read_member(tar, info, archive)  # type: ignore[misc]
             while stream.read(1 << 20):  # gzip verifies its checksum at the end
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{archive.name} is not a complete tar archive ({error}): fetch it again") from error
-    if not seen:
+    if not names:
         raise DataError(f"{archive.name} contains no files")
 
 

@@ -1,1 +1,1 @@
-"""Networks of vision that repository models are made of."""
+"""Vision networks that models of repositories use."""

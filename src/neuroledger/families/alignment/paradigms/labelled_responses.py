@@ -80,8 +80,8 @@ def labelled_responses(
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
     stimuli, domain_of = _select_domains(data.stimuli, domains)
     labels = _read_labels(stimuli, label_column)
-    shown = spanning(stimuli, visual_degrees, screen)
-    response = mean_responses(model, shown, region, time_bins, trials, over_time=True)
+    presented = spanning(stimuli, visual_degrees, screen)
+    response = mean_responses(model, presented, region, time_bins, trials, over_time=True)
     response = prepared(response, prepare_model, name=f"the responses of model {model.id!r}")
     columns = {
         str(name): ("presentation", stimuli.table[name].to_numpy())

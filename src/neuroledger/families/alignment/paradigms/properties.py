@@ -134,8 +134,8 @@ def _record(
     visual_degrees: float | None,
 ) -> xr.DataArray:
     """Responses ``(presentation, neuroid)`` without negative values, with the columns of the stimulus table."""
-    shown = spanning(stimuli, visual_degrees)
-    recorded = mean_responses(model, shown, region, bins, trials, over_time=True)
+    presented = spanning(stimuli, visual_degrees)
+    recorded = mean_responses(model, presented, region, bins, trials, over_time=True)
     recorded = recorded.transpose("presentation", "neuroid")
     rows = stimuli.table.set_index(stimuli.table["stimulus_id"].astype(str)).loc[
         recorded["stimulus_id"].values.astype(str)

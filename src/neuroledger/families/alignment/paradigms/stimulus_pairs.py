@@ -80,8 +80,8 @@ def stimulus_pairs(
     if data.stimuli is None:
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
     first, second, names = _draw_pairs(data.stimuli, factors, seed)
-    shown = spanning(data.stimuli, visual_degrees, screen)
-    response = mean_responses(model, shown, region, time_bins, trials, over_time=True)
+    presented = spanning(data.stimuli, visual_degrees, screen)
+    response = mean_responses(model, presented, region, time_bins, trials, over_time=True)
     response = prepared(response, prepare_model, name=f"the responses of model {model.id!r}")
     row_of = {str(id): row for row, id in enumerate(response["stimulus_id"].values)}
     ids = data.stimuli.ids

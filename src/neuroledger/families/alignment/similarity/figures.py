@@ -50,7 +50,7 @@ def rdm(
     if not assemblies:
         raise RequestError("no assembly to draw")
     figure = Figure(figsize=(3.1 * len(assemblies) + 0.6, 3.4), layout="constrained")
-    drawn, image = [], None
+    panels, image = [], None
     for i, (label, assembly) in enumerate(assemblies.items(), 1):
         ax: Axes = figure.add_subplot(1, len(assemblies), i)
         dim, matrix = _matrix(label, assembly, distance)
@@ -63,11 +63,11 @@ def rdm(
         ax.set_xticks([])
         ax.set_yticks([])
         ax.set_title(label)
-        drawn.append(finish(ax, {"percentile": percentiles.tolist()}, spines=False))
-    bar = figure.colorbar(image, ax=drawn, shrink=0.8)  # type: ignore[arg-type]
+        panels.append(finish(ax, {"percentile": percentiles.tolist()}, spines=False))
+    bar = figure.colorbar(image, ax=panels, shrink=0.8)  # type: ignore[arg-type]
     bar.set_label("dissimilarity, rank percentile", color=SOFT, fontsize=9)
     bar.ax.tick_params(labelsize=8)
-    return Panels(drawn)
+    return Panels(panels)
 
 
 def _matrix(label: str, assembly: xr.DataArray, distance: Distance) -> tuple[str, Any]:

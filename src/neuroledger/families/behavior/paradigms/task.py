@@ -183,15 +183,15 @@ def task(
         target = _rows_of_stimuli(target, tested)
     labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
     question = Task(decide, choices=labels, label_column=label_column)
-    seen = _on_screen(tested, visual_degrees, screen)
+    presented = _on_screen(tested, visual_degrees, screen)
     learned = None if fitted is None else _on_screen(fitted, visual_degrees, screen)
     if microsaccades is not None and looks(model):
-        seen = in_trials(seen, microsaccades.tested)
+        presented = in_trials(presented, microsaccades.tested)
         learned = None if learned is None else in_trials(learned, microsaccades.fitted)
-    source = perform(model, question, seen, learned, trials)
-    source = _with_columns(_one_answer_each(source, seen, model.id), seen)
+    source = perform(model, question, presented, learned, trials)
+    source = _with_columns(_one_answer_each(source, presented, model.id), presented)
     if target is None:
-        target = _with_stimulus(_truths(seen, label_column), seen)
+        target = _with_stimulus(_truths(presented, label_column), presented)
         target = target if microsaccades is None else of_stimuli(target)
     elif has_trials:
         target = _with_stimulus(target, tested)

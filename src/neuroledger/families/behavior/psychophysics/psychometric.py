@@ -71,8 +71,8 @@ def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
     top = int(np.argmax(y))
     far = np.abs(y[top + 1 :] - y[top]) >= np.std(y)
     lasting = np.logical_and.accumulate(far[::-1])[::-1]
-    cut = top + 1 + int(np.argmax(lasting)) if lasting.any() else len(y)
-    return x[:cut], y[:cut], cut / len(y) >= 1 / 3
+    end = top + 1 + int(np.argmax(lasting)) if lasting.any() else len(y)
+    return x[:end], y[:end], end / len(y) >= 1 / 3
 
 
 def _loss(parameters: Floats, x: Floats, y: Floats, guess: float) -> float:

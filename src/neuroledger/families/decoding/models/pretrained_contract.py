@@ -157,5 +157,5 @@ def tensor_adapter(
 
 
 def _first_few(names: Any) -> str:
-    shown = list(names)
-    return f"{', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}"
+    listed = list(names)
+    return f"{', '.join(listed[:8])}{f' and {len(listed) - 8} more' if len(listed) > 8 else ''}"

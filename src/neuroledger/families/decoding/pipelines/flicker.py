@@ -184,11 +184,11 @@ class _Multiset(_Cca):
         if windows < 2:
             raise ModelError(f"multiset_cca needs two windows of each class, and {name!r} has {windows}")
         stacked = x.reshape(windows * channels, samples)
-        whole = stacked @ stacked.T
-        own = whole * np.kron(np.eye(windows), np.ones((channels, channels)))
-        last = [len(whole) - self.fields["filters"], len(whole) - 1]
+        scatter = stacked @ stacked.T
+        own = scatter * np.kron(np.eye(windows), np.ones((channels, channels)))
+        last = [len(scatter) - self.fields["filters"], len(scatter) - 1]
         try:
-            vectors = eigh(whole - own, own, subset_by_index=last)[1]
+            vectors = eigh(scatter - own, own, subset_by_index=last)[1]
         except LinAlgError as error:
             raise ModelError(
                 f"multiset_cca: the windows of {name!r} have linearly dependent channels: drop one"
@@ -249,8 +249,10 @@ class _Banded(_Flicker):
 
 class _Trca(_Banded):
     def filters(self, parts: list[Floats]) -> Floats:
-        each = np.stack([self._component(part, hz) for part, hz in zip(parts, self.hertz_, strict=True)])
-        return np.stack([each] * len(parts)) if self.fields["ensemble"] else each[:, None]
+        components = np.stack(
+            [self._component(part, hz) for part, hz in zip(parts, self.hertz_, strict=True)]
+        )
+        return np.stack([components] * len(parts)) if self.fields["ensemble"] else components[:, None]
 
     def _component(self, x: Floats, hertz: float) -> Floats:
         """The unit-norm filter with the most reproducible output over windows."""

@@ -92,9 +92,9 @@ class CoSpectra(_Step):
 
     def make(self, signature: Signature) -> Any:
         top = min(self.high, signature.sampling_rate / 2)
-        whole = 1 << (signature.samples.bit_length() - 1)
+        longest = 1 << (signature.samples.bit_length() - 1)
         spectra = pyriemann("estimation").CoSpectra(
-            window=min(self.window, whole),
+            window=min(self.window, longest),
             overlap=self.overlap,
             fmin=self.low,
             fmax=top,

@@ -100,11 +100,11 @@ def batches_of(
 def batch_sizes(count: int, batch: int, *, join: bool) -> list[int]:
     """The sizes of the batches of an epoch: `batch`, then the remainder; with `join`, a remainder of one is merged."""
     sizes = [batch] * (count // batch)
-    left = count - sum(sizes)
-    if left == 1 and sizes and join:
+    remainder = count - sum(sizes)
+    if remainder == 1 and sizes and join:
         sizes[-1] += 1
-    elif left:
-        sizes.append(left)
+    elif remainder:
+        sizes.append(remainder)
     return sizes
 
 

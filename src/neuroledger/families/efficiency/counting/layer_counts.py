@@ -418,10 +418,10 @@ class Tally:
         """
         self.note_steps(name, fired, steps)
         shape = self._shape
-        whole = membrane is not None and fired.dim() > 1 and fired.shape[1:] == membrane.shape
+        is_sequence = membrane is not None and fired.dim() > 1 and fired.shape[1:] == membrane.shape
         if len(shape) < 2 or shape[0] == shape[1] or not fired.dim():
             return
-        if whole and tuple(fired.shape[:2]) == shape[:2]:
+        if is_sequence and tuple(fired.shape[:2]) == shape[:2]:
             self.clash = f"the spiking layer {name!r} steps through axis 0 of the input"
 
     def note_steps(self, name: str, fired: Tensor, steps: int = 1) -> None:

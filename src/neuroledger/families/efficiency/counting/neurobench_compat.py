@@ -95,9 +95,9 @@ class NeuroBenchPass:
         if "operations" in self.needs:
             for name, child in matching_below(self.module, lambda m: isinstance(m, CONNECTIONS)):
                 self._hooks.append(child.register_forward_pre_hook(self._connection(name), with_kwargs=True))
-        seen = ACTIVATIONS if {"activations", "membranes"} & self.needs else ()
+        classes = ACTIVATIONS if {"activations", "membranes"} & self.needs else ()
         for name, child in matching_below(
-            self.module, lambda m: isinstance(m, seen) or id(m) in self._layers
+            self.module, lambda m: isinstance(m, classes) or id(m) in self._layers
         ):
             self._hooks.append(child.register_forward_hook(self._activation(name)))
 
@@ -253,5 +253,5 @@ def _cell_operations(
     own_ih, own_hh = (b.chunk(3)[2] if b is not none else none for b in (bias_ih, bias_hh))
     gated = ones(reset) * ones(recurrent + own_hh)
     candidate = ones(recurrent + own_hh) + own_ih + gated
-    kept = ones(1 - update) * ones(candidate)
-    return total + (gated.sum() + kept.sum() + (ones(update) * hidden).sum()).to(torch.float64)
+    candidate_gate = ones(1 - update) * ones(candidate)
+    return total + (gated.sum() + candidate_gate.sum() + (ones(update) * hidden).sum()).to(torch.float64)

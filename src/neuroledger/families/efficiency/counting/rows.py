@@ -244,12 +244,12 @@ class Scratch:
                 kinds = {self._kind(part) for part in _parts(rows)}
                 if None not in kinds:
                     return True, kinds == {"binary"}
-            whole = self._whole(rows)
-            undecided = int(np.count_nonzero(whole))
+            undecided_rows = self._whole(rows)
+            undecided = int(np.count_nonzero(undecided_rows))
             if not undecided:
                 return False, False
             if undecided < len(rows):
-                candidates = torch.from_numpy(np.flatnonzero(whole))
+                candidates = torch.from_numpy(np.flatnonzero(undecided_rows))
                 ternary = self._signs(rows[candidates])
                 if not bool(ternary.any()):
                     return False, False

@@ -190,9 +190,9 @@ class SpikingLayer:
 
         A class can declare it as ``operations_per_update``.
         """
-        stated = getattr(type(self.module), "operations_per_update", None)
-        if stated is not None:
-            return float(stated)
+        declared = getattr(type(self.module), "operations_per_update", None)
+        if declared is not None:
+            return float(declared)
         if self.framework != "snntorch":
             return None
         reset = str(getattr(self.module, "reset_mechanism", ""))

@@ -86,11 +86,11 @@ def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     tensor shared by several modules is yielded once. For custom modules, parameters with two dimensions are taken to be
     connections.
     """
-    seen: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
+    counted: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
     for prefix, child in module.named_modules():
         for name, tensor in _connections_of(prefix, child):
-            if id(tensor) not in seen:
-                seen[id(tensor)] = tensor
+            if id(tensor) not in counted:
+                counted[id(tensor)] = tensor
                 yield f"{prefix}.{name}".lstrip("."), tensor
 
 
@@ -174,15 +174,15 @@ def count_weights(
     ``parts`` are its parts by name, if known. Weights without zeros are added to ``full``, by identity, with their version.
     """
     numbers = size = constant = state = mask = zeros = connections = 0
-    seen: set[int] = set()
+    counted: set[int] = set()
     connections_seen: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
     for prefix, child in module.named_modules() if parts is None else parts:
         kind = _kind_of(child)
         if not (child._parameters or child._buffers or child._modules or kind.packs):
             continue
         for parameter in child._parameters.values():
-            if parameter is not None and id(parameter) not in seen:
-                seen.add(id(parameter))
+            if parameter is not None and id(parameter) not in counted:
+                counted.add(id(parameter))
                 numbers += parameter.numel()
                 size += _bytes(parameter)
         if kind.packs:
@@ -191,9 +191,9 @@ def count_weights(
                 size += _bytes(tensor)
         states = states_of(child) if child._buffers else ()
         for name, buffer in child._buffers.items():
-            if buffer is None or id(buffer) in seen:
+            if buffer is None or id(buffer) in counted:
                 continue
-            seen.add(id(buffer))
+            counted.add(id(buffer))
             if name in states:
                 state += _bytes(buffer)
             elif name.endswith("_mask") and f"{name.removesuffix('_mask')}_orig" in child._parameters:

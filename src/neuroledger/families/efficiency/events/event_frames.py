@@ -236,7 +236,7 @@ def boxes_by_frame(
     low, high = low * scale, high * scale
     size = high - low
     class_numbers = [rules.labels.index(name) for name in rules.classes]
-    kept = (
+    valid = (
         visible
         & np.isin(boxes["class_id"], class_numbers)
         & (np.square(size).sum(axis=1) >= rules.diagonal**2)
@@ -244,7 +244,7 @@ def boxes_by_frame(
         & (size[:, 0] <= rules.widest * frame[0])
     )
     corners = np.round(np.concatenate([low, high], axis=1) / pool, 3)
-    for row in rows[kept[rows]]:
+    for row in rows[valid[rows]]:
         boxes_of_frame[int(number[row])].append(
             [rules.labels[boxes["class_id"][row]], *corners[row].tolist()]
         )
@@ -395,15 +395,15 @@ def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tupl
         )
     if version != 2:
         raise DataError(f"{path.name} is a DAT file of version {version}; only version 2 is supported")
-    stated = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
-    if stated is not None and not all(1 <= size <= LARGEST for size in stated):
+    header_size = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
+    if header_size is not None and not all(1 <= size <= LARGEST for size in header_size):
         raise DataError(
-            f"{path.name} states a camera of {stated[0]} x {stated[1]} pixels; sides are 1 to {LARGEST}"
+            f"{path.name} states a camera of {header_size[0]} x {header_size[1]} pixels; sides are 1 to {LARGEST}"
         )
-    if stated is None and declared is None:
+    if header_size is None and declared is None:
         raise DataError(f"{path.name} does not state the width and height of its camera; declare `camera`")
-    if stated is not None and declared not in (None, stated):
+    if header_size is not None and declared not in (None, header_size):
         raise DataError(
-            f"{path.name} states a camera of {stated[0]} x {stated[1]} pixels, but `camera` declares {declared}"
+            f"{path.name} states a camera of {header_size[0]} x {header_size[1]} pixels, but `camera` declares {declared}"
         )
-    return position + 2, stated or declared or (0, 0)
+    return position + 2, header_size or declared or (0, 0)

@@ -383,8 +383,8 @@ def _with_weights(module: nn.Module, node: Any) -> nn.Module:
 
 def _declared_shape(node: Any, side: str) -> tuple[int, ...]:
     """Return the declared shape of a node's input or output; empty if it is not declared."""
-    stated = (getattr(node, f"{side}_type", None) or {}).get(side)
-    return () if stated is None or None in np.atleast_1d(stated) else _ints(stated)
+    shape = (getattr(node, f"{side}_type", None) or {}).get(side)
+    return () if shape is None or None in np.atleast_1d(shape) else _ints(shape)
 
 
 def _ints(value: Any) -> tuple[int, ...]:

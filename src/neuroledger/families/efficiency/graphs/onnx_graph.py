@@ -484,8 +484,8 @@ def _split(o: Attributes, x: Tensor, sizes: Any = None) -> tuple[Tensor, ...]:
 def _pad(o: Attributes, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None) -> Tensor:
     amounts = _int_list(pads if pads is not None else o["pads"])
     where = range(x.dim()) if axes is None else [a % x.dim() for a in _int_list(axes)]
-    each = {axis: (amounts[n], amounts[len(where) + n]) for n, axis in enumerate(where)}
-    order = [p for axis in reversed(range(x.dim())) for p in each.get(axis, (0, 0))]
+    pads_by_axis = {axis: (amounts[n], amounts[len(where) + n]) for n, axis in enumerate(where)}
+    order = [p for axis in reversed(range(x.dim())) for p in pads_by_axis.get(axis, (0, 0))]
     mode = {"edge": "replicate"}.get(o.get("mode", "constant"), o.get("mode", "constant"))
     if mode == "constant":
         return F.pad(x, order, value=float(o.get("value", 0.0) if value is None else value))

@@ -38,8 +38,8 @@ def constant(*, id: str) -> Learner:
 
     def learn(before: nn.Module, examples: Examples) -> nn.Module:
         counts = np.bincount(examples.truth.astype(int), minlength=len(examples.classes))
-        seen = before.counts
-        counts[: len(seen)] += seen
+        known_counts = before.counts
+        counts[: len(known_counts)] += known_counts
         return _class_shares(counts)
 
     return Learner(id=id, tasks=TASKS, ready=ready, learn=learn)

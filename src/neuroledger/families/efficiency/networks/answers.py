@@ -310,7 +310,7 @@ def sessions_of(
             raise DataError(f"presentations have no coordinate {increments!r}, and no increments are listed")
         numbers = assembly[increments].values.astype(int)
         sessions_by_class = {name: set(numbers[labels == name].tolist()) for name in names}
-        split = [name for name, found in sessions_by_class.items() if len(found) > 1]
+        split = [name for name, sessions in sessions_by_class.items() if len(sessions) > 1]
         if split:
             raise DataError(f"class {split[0]!r} is in several sessions")
         groups = [[n for n in names if sessions_by_class[n] == {s}] for s in range(int(numbers.max()) + 1)]

@@ -140,5 +140,5 @@ def _decode_with_soundfile(content: bytes, name: str) -> tuple[Int16, int, int]:
 
 def _to_int16(sound: Array) -> Int16:
     """Convert numbers between -1 and 1 to 16-bit integers; larger amplitudes are clipped."""
-    whole: Int16 = np.clip(np.rint(sound * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
-    return whole
+    integers: Int16 = np.clip(np.rint(sound * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
+    return integers

@@ -166,9 +166,9 @@ def read_series(
     with opened(path) as file:
         timeseries = _compound(file, group, {TIME: 1, **fields}, path)
         attributes = {str(name): value for name, value in file[group].attrs.items()}
-        stated = attributes.get("user")
-        if stated is not None and _text(stated).lstrip("0") != user.strip().lstrip("0"):
-            raise DataError(f"{path.name} states user {_text(stated)!r}, but the table states {user!r}")
+        stated_user = attributes.get("user")
+        if stated_user is not None and _text(stated_user).lstrip("0") != user.strip().lstrip("0"):
+            raise DataError(f"{path.name} states user {_text(stated_user)!r}, but the table states {user!r}")
         samples = timeseries.shape[0]
         series: Series = {name: np.empty((samples, width), np.float32) for name, width in fields.items()}
         series[TIME] = np.empty(samples, np.float64)

@@ -191,8 +191,8 @@ def _check_sidecar(run: Run, files: Mapping[str, Path], seconds: float) -> None:
     if run.sidecar is None:
         return
     with parsing(run.sidecar, "a sidecar in JSON"):
-        stated = json.loads(files[run.sidecar].read_text(encoding="utf-8")).get("RepetitionTime")
-    if isinstance(stated, int | float) and stated and abs(stated / seconds - 1) > 0.01:
+        interval = json.loads(files[run.sidecar].read_text(encoding="utf-8")).get("RepetitionTime")
+    if isinstance(interval, int | float) and interval and abs(interval / seconds - 1) > 0.01:
         raise DataError(
-            f"{run.sidecar} states {stated:g} s between volumes, but `seconds` is {seconds:g} s: correct one of them"
+            f"{run.sidecar} states {interval:g} s between volumes, but `seconds` is {seconds:g} s: correct one of them"
         )

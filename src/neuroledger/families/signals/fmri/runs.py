@@ -154,9 +154,9 @@ def runs_among(
         sides[side] = name
         labels[key] = fields
     if not groups:
-        whose = f" of {', '.join(subjects)}" if subjects else ""
+        of_subjects = f" of {', '.join(subjects)}" if subjects else ""
         raise DataError(
-            f"no file matches {series}{whose}; the first of {len(names)} is {min(names, default='none')}"
+            f"no file matches {series}{of_subjects}; the first of {len(names)} is {min(names, default='none')}"
         )
     known = {key[0] for key in groups}
     missing = [label for label in subjects if _plain(label) not in known]

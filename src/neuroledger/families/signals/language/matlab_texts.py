@@ -121,7 +121,7 @@ def _matrices(file: BinaryIO, order: str) -> Iterator[_Stream]:
         if len(tag) < 8:
             raise EOFError("it is truncated")
         type, size = struct.unpack(f"{order}II", tag)
-        here = file.tell()
+        start = file.tell()
         if type == COMPRESSED:
             inflated = _Inflated(file, size)
             inner = _element(inflated, order)
@@ -129,7 +129,7 @@ def _matrices(file: BinaryIO, order: str) -> Iterator[_Stream]:
                 yield inflated
         elif type == MATRIX and size:
             yield _Plain(file)
-        file.seek(here + size)
+        file.seek(start + size)
 
 
 def _element(stream: _Stream, order: str) -> _Element:

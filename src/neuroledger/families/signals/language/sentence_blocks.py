@@ -109,25 +109,27 @@ def matched_sentences(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, ga
     DataError
         The recording and the eye tracker have different sentences.
     """
-    shown = list(eeg)
-    if len(shown) == len(gaze) + 1:
+    recorded = list(eeg)
+    if len(recorded) == len(gaze) + 1:
         # The tracker was stopped before the last sentence ended.
-        shown = shown[:-1]
-    if len(shown) != len(gaze):
+        recorded = recorded[:-1]
+    if len(recorded) != len(gaze):
         raise DataError(
             f"{name} has {len(eeg)} sentences and {gaze_name} {len(gaze)}: they cannot be matched; fetch the files "
             "again, or list this subject's task under `leave_out`"
         )
-    if not shown:
+    if not recorded:
         raise DataError(f"{name}: no sentence was read (no trigger {', '.join(map(str, ONSETS))})")
-    mismatches = [n for n, (a, b) in enumerate(zip(shown, gaze, strict=True), 1) if a.kind != b.kind]
+    mismatches = [n for n, (a, b) in enumerate(zip(recorded, gaze, strict=True), 1) if a.kind != b.kind]
     if mismatches:
         raise DataError(
-            f"{name}, sentence {mismatches[0]}: a {shown[mismatches[0] - 1].kind} in the recording and a "
+            f"{name}, sentence {mismatches[0]}: a {recorded[mismatches[0] - 1].kind} in the recording and a "
             f"{gaze[mismatches[0] - 1].kind} in {gaze_name}: the two files are not of the same block"
         )
-    if len(shown) > 2:
-        eeg_onsets, gaze_onsets = (np.array([sentence.onset for sentence in side]) for side in (shown, gaze))
+    if len(recorded) > 2:
+        eeg_onsets, gaze_onsets = (
+            np.array([sentence.onset for sentence in side]) for side in (recorded, gaze)
+        )
         line = np.polynomial.Polynomial.fit(gaze_onsets, eeg_onsets, 1)
         deviations = np.abs(line(gaze_onsets) - eeg_onsets)
         if deviations.max() > APART:
@@ -135,7 +137,7 @@ def matched_sentences(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, ga
                 f"{name}, sentence {int(deviations.argmax()) + 1}: its onset differs by {deviations.max():.1f} s from "
                 f"that in {gaze_name}; the two files are not of the same block, or one of them lacks a sentence"
             )
-    return shown
+    return recorded
 
 
 def _paired(rows: Sequence[tuple[float, int]], name: str) -> list[Shown]:

@@ -76,7 +76,7 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
     events.sort(key=lambda event: event[0])
     times, codes, trials, pressed = (np.array(column) for column in zip(*events, strict=True))
     sentences = {
-        trial: SPACE.join(text for _, text in sorted(shown) if text) for trial, shown in words.items()
+        trial: SPACE.join(text for _, text in sorted(screens) if text) for trial, screens in words.items()
     }
     return Logged(
         times.astype(float), codes.astype(np.int64), trials.astype(np.int64), pressed.astype(bool), sentences
@@ -84,7 +84,7 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
 
 
 def _trials(
-    struct: Any, field: str, wanted: tuple[str, ...], name: str
+    struct: Any, field: str, fields: tuple[str, ...], name: str
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the structs of each trial with its number, as mappings of the wanted fields."""
     cells = np.atleast_1d(struct[field].item() if struct[field].ndim == 0 else struct[field])
@@ -95,13 +95,13 @@ def _trials(
             if structs.size and structs.dtype != object:
                 raise DataError(f"{name}, trial {trial}: {field} is not a struct")
             continue
-        missing = [key for key in wanted if key not in names]
+        missing = [key for key in fields if key not in names]
         if missing:
             raise DataError(
                 f"{name}, trial {trial}: {field} has no field {missing[0]!r}; it has {', '.join(names)}"
             )
         for row in structs.ravel():
-            yield trial, {key: row[key] for key in wanted}
+            yield trial, {key: row[key] for key in fields}
 
 
 def _number(value: Any, where: str) -> float:

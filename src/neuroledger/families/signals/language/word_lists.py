@@ -81,7 +81,7 @@ def _opened(archive: Path, member: str, where: str) -> Any:
         raise DataError(f"{where} cannot be read ({error}); fetch {archive.name} again") from error
 
 
-def _rows(book: Any, sheet: str, wanted: Sequence[str], where: str) -> Iterator[tuple[Any, ...]]:
+def _rows(book: Any, sheet: str, columns: Sequence[str], where: str) -> Iterator[tuple[Any, ...]]:
     """Yield the wanted columns of the rows with an item number, which is the first column."""
     if sheet not in book.sheetnames:
         raise DataError(f"{where} has no sheet {sheet!r}; it has {', '.join(book.sheetnames)}")
@@ -93,12 +93,12 @@ def _rows(book: Any, sheet: str, wanted: Sequence[str], where: str) -> Iterator[
             name == plain or re.fullmatch(rf"{re.escape(plain)}_\d+", name) is not None for name in names
         )
         names.append(f"{plain}_{repeats}" if repeats else plain)
-    missing = [name for name in wanted if name not in names]
+    missing = [name for name in columns if name not in names]
     if missing:
         raise DataError(
             f"{where}, sheet {sheet!r}, has no column {', '.join(missing)}; it has {', '.join(names)}"
         )
-    indices = [names.index(name) for name in wanted]
+    indices = [names.index(name) for name in columns]
     for number, row in enumerate(rows, 2):
         first, *rest = (row[index] if index < len(row) else None for index in indices)
         if first is None:

@@ -70,12 +70,12 @@ def film_embedder(
     preprocessing.check(id)
     span = clip_seconds or 1 / clips_per_second
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
         import torch
 
-        used = network.checked(asked or states)
+        used = network.checked(requested or states)
         rows = []
-        for film in shown:
+        for film in stimuli:
             start = film.start or 0.0
             duration = film.duration or seconds_of(film.file) - start
             times = moments(start, duration, clips_per_second, span, frames, film)

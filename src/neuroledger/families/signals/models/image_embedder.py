@@ -66,10 +66,10 @@ def image_embedder(
     )
     preprocessing.check(id)
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
-        used = network.checked(asked or states)
+    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+        used = network.checked(requested or states)
         parts: list[NDArray[Any]] = []
-        for batch in _batches(shown, resize_first, preprocessing, id):
+        for batch in _batches(stimuli, resize_first, preprocessing, id):
             parts.append(pooled(network.hidden(used, pixel_values=batch), tokens))
             tell(sum(map(len, parts)))
         return Embedded(np.concatenate(parts).astype(np.float32))
@@ -92,12 +92,12 @@ def pooled(hidden: torch.Tensor, tokens: Tokens) -> NDArray[Any]:
 
 
 def _batches(
-    shown: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
+    stimuli: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
 ) -> Iterator[torch.Tensor]:
     import torch
 
-    for start in range(0, len(shown), AT_ONCE):
-        batch = shown[start : start + AT_ONCE]
+    for start in range(0, len(stimuli), AT_ONCE):
+        batch = stimuli[start : start + AT_ONCE]
         yield torch.from_numpy(
             confined(
                 partial(_prepared, batch, side, preprocessing, model),
@@ -108,9 +108,9 @@ def _batches(
 
 
 def _prepared(
-    shown: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
+    stimuli: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
 ) -> NDArray[np.float32]:
-    images = (_resized(decode(image.file.read_bytes(), image.stimulus_id), side) for image in shown)
+    images = (_resized(decode(image.file.read_bytes(), image.stimulus_id), side) for image in stimuli)
     return preprocessing(images, model=model)
 
 

@@ -67,19 +67,19 @@ def sound_embedder(
         id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
     )
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
-        used = network.checked(asked or states)
+    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+        used = network.checked(requested or states)
         rows: dict[int, NDArray[np.float64]] = {}
         filled = 0
-        for path, indices in _indices_by_file(shown).items():
+        for path, indices in _indices_by_file(stimuli).items():
             frames = _hidden_frames(network, path, used, sampling_rate, frames_per_second)
             for index in indices:
-                window, complete = stretch(frames, shown[index], frames_per_second, beyond)
+                window, complete = stretch(frames, stimuli[index], frames_per_second, beyond)
                 filled += not complete
                 rows[index] = grouped_mean(window, groups)
             tell(len(rows))
         notes = (f"{filled} stimuli go beyond their recording: zeros stand there",) if filled else ()
-        return Embedded(np.stack([rows[index] for index in range(len(shown))]).astype(np.float32), notes)
+        return Embedded(np.stack([rows[index] for index in range(len(stimuli))]).astype(np.float32), notes)
 
     settings = {
         "states": list(states),
@@ -164,8 +164,8 @@ def _hidden_frames(
     return nearest
 
 
-def _indices_by_file(shown: Sequence[Shown]) -> dict[Path, list[int]]:
+def _indices_by_file(stimuli: Sequence[Shown]) -> dict[Path, list[int]]:
     indices: dict[Path, list[int]] = {}
-    for index, sound in enumerate(shown):
+    for index, sound in enumerate(stimuli):
         indices.setdefault(sound.file, []).append(index)
     return indices

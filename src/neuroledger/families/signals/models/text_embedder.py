@@ -58,32 +58,32 @@ def text_embedder(
         id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
     )
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
         import torch
 
-        used = network.checked(asked or states)
+        used = network.checked(requested or states)
         rows: dict[tuple[str, str], Any] = {}
         shortened = 0
-        for number, stimulus in enumerate(shown):
+        for number, stimulus in enumerate(stimuli):
             tell(number)
-            whole, text = _input_of(stimulus, contextual)
-            if (whole, text) in rows:
+            with_context, text = _input_of(stimulus, contextual)
+            if (with_context, text) in rows:
                 continue
-            encoding = encoder.encode(whole, add_special_tokens=False)
-            before = len(whole) - len(text)
+            encoding = encoder.encode(with_context, add_special_tokens=False)
+            before = len(with_context) - len(text)
             text_tokens = sum(end > before for _, end in encoding.offsets)
             if not text_tokens:
                 raise DataError(f"stimulus {stimulus.stimulus_id!r}: its text {text!r} has no token")
             shortened += len(encoding.ids) > longest
             token_ids = torch.tensor([encoding.ids[-longest:]])
             hidden = network.hidden(used, input_ids=token_ids, attention_mask=torch.ones_like(token_ids))
-            rows[whole, text] = pooled(hidden[:, -text_tokens:], tokens)[0]
+            rows[with_context, text] = pooled(hidden[:, -text_tokens:], tokens)[0]
         notes = (
             (f"{shortened} texts are longer than {longest} tokens: their beginnings were left out",)
             if shortened
             else ()
         )
-        values = np.stack([rows[_input_of(stimulus, contextual)] for stimulus in shown])
+        values = np.stack([rows[_input_of(stimulus, contextual)] for stimulus in stimuli])
         return Embedded(values.astype(np.float32), notes)
 
     settings = {"states": list(states), "tokens": tokens, "longest": longest, "contextual": contextual}

@@ -45,12 +45,14 @@ def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embed
             f"model {id!r}: {path.name} has no word vectors: pin a package whose name ends in md or lg"
         )
 
-    def embed(shown: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
         if requested is not None:
             raise ModelError(f"model {id!r} has word vectors, not layers: omit --layer")
-        rows = np.stack([np.asarray(language.make_doc(text.text).vector, dtype=np.float32) for text in shown])
-        tell(len(shown))
-        unknown = [text.text for text, row in zip(shown, rows, strict=True) if not row.any()]
+        rows = np.stack(
+            [np.asarray(language.make_doc(text.text).vector, dtype=np.float32) for text in stimuli]
+        )
+        tell(len(stimuli))
+        unknown = [text.text for text, row in zip(stimuli, rows, strict=True) if not row.any()]
         notes = (
             (f"{len(unknown)} texts have no vector and are zeros, first {unknown[0]!r}",) if unknown else ()
         )

@@ -143,25 +143,25 @@ def import_tree(
     stated = stated or _stated(tree)
     raw = [name for name in tree.files if _raw(name, wanted)]
     task: Sequence[str] = ()
-    found: list[Found] = []
+    candidates: list[Found] = []
     bids = not (wanted.named or wanted.published)
     if not wanted.published:
         task = wanted.task or (() if wanted.named else _only_task(tree, raw))
-        found = recordings_in(Path(tree.id), raw, task=task or None, named=wanted.named or {})
+        candidates = recordings_in(Path(tree.id), raw, task=task or None, named=wanted.named or {})
     if bids:
-        found = [item for item in found if f"/{wanted.datatype}/" in item.file]
-        if not found:
+        candidates = [item for item in candidates if f"/{wanted.datatype}/" in item.file]
+        if not candidates:
             raise RequestError(f"{tree.id} has no {wanted.datatype} recording of task {', '.join(task)}")
-    names = [name for item in found for name in item.files]
+    names = [name for item in candidates for name in item.files]
     if wanted.people:
         names += matching(str(wanted.people["tables"]), raw)
     names += [name for pattern in wanted.published for name in matching(pattern, raw)]
     if not names:
         raise RequestError(f"{tree.id} has no file {' or '.join(wanted.published)}")
     if bids:
-        names += [name for name in sidecars(raw, found) if not name.endswith(UNREAD)]
+        names += [name for name in sidecars(raw, candidates) if not name.endswith(UNREAD)]
     pins = _pins(tree, dict.fromkeys(names))
-    people = {item.subject for item in found}
+    people = {item.subject for item in candidates}
     before = catalog.dataset(id) if catalog.has("datasets", id) else None
     path = (
         catalog.entry("datasets", id).path if before else catalog.root / "specs" / "datasets" / f"{id}.yaml"
@@ -171,14 +171,14 @@ def import_tree(
     defects = [
         *wanted.defects,
         *_disagreements(before, stated, tree, None if wanted.published else len(people)),
-        *_same_bytes(tree, found),
+        *_same_bytes(tree, candidates),
     ]
     if wanted.published:
         why = wanted.unread or "No reader reads these files as they were published: convert them."
         why += f" Then `neuroledger pin {id} --from FOLDER` pins what was converted."
         text = with_field(text, ("unread",), why, before="reader")
     else:
-        text = _with_reader(text, wanted, task, found, trials, before)
+        text = _with_reader(text, wanted, task, candidates, trials, before)
         text = _with_expectations(text, len(people), trials, tree)
     table, rows = table_of(pins)
     listed = {
@@ -188,7 +188,7 @@ def import_tree(
         "urls": {key: url for key, url in tree.urls.items() if any(pin.get("at") == key for pin in pins)},
     }
     lists = {"files": listed}
-    entries = _entries(found) if wanted.named else []
+    entries = _entries(candidates) if wanted.named else []
     recordings = ""
     if len(entries) > LONG:
         recordings, count = table_of(entries)
@@ -233,18 +233,17 @@ def _raw(name: str, wanted: Wanted) -> bool:
 def _only_task(tree: PublishedTree, raw: Sequence[str]) -> tuple[str, ...]:
     tasks = sorted({match[1] for name in raw if (match := re.search(r"_task-([A-Za-z0-9+]+)_", name))})
     if len(tasks) != 1:
-        counted = counts_of(tree)
-        shown = (
-            "; ".join(f"{task} ({_counted(counted.get(task, {})) or 'no events'})" for task in tasks)
-            or "none"
+        counts = counts_of(tree)
+        summaries = (
+            "; ".join(f"{task} ({_counted(counts.get(task, {})) or 'no events'})" for task in tasks) or "none"
         )
-        raise RequestError(f"{tree.id} has {len(tasks)} tasks: {shown}. Choose those to read by --task")
+        raise RequestError(f"{tree.id} has {len(tasks)} tasks: {summaries}. Choose those to read by --task")
     return tuple(tasks)
 
 
 def _counted(trials: Mapping[str, int]) -> str:
-    shown = [f"{count:,} {kind}" for kind, count in trials.items()]
-    return ", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if shown[12:] else "")
+    parts = [f"{count:,} {kind}" for kind, count in trials.items()]
+    return ", ".join(parts[:12]) + (f" and {len(parts) - 12} more" if parts[12:] else "")
 
 
 def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]]:
@@ -318,14 +317,14 @@ def _trials(
     """Number of events of each label, by the tree's counts of trial types."""
     window = before.reader.parameters.get("window", {}) if before and before.reader else {}
     labels = wanted.events or window.get("labels") or {}
-    counted: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
     for name in task or stated.trials:
         for kind, count in stated.trials.get(name, {}).items():
             if not labels:
-                counted[kind] += count
+                counts[kind] += count
             elif kind in labels:
-                counted[labels[kind]] += count
-    return dict(counted)
+                counts[labels[kind]] += count
+    return dict(counts)
 
 
 def _disagreements(
@@ -370,7 +369,7 @@ def _with_reader(
     text: str,
     wanted: Wanted,
     task: Sequence[str],
-    found: Sequence[Found],
+    recordings: Sequence[Found],
     trials: Mapping[str, int],
     before: DatasetSpec | None,
 ) -> str:
@@ -398,11 +397,11 @@ def _with_reader(
     return with_field(text, ("reader", "named"), {k: dict(v) for k, v in (wanted.named or {}).items()})
 
 
-def _entries(found: Sequence[Found]) -> list[dict[str, Any]]:
+def _entries(recordings: Sequence[Found]) -> list[dict[str, Any]]:
     """The recordings as entries of the reader `mne_epochs`."""
-    facts, _ = facts_of(found, None, None)
+    facts, _ = facts_of(recordings, None, None)
     entries = []
-    for item, fact in zip(found, facts, strict=True):
+    for item, fact in zip(recordings, facts, strict=True):
         entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
         entry |= {
             name: value for name, value in (("session", item.session), ("run", item.run)) if value != "1"
@@ -466,10 +465,10 @@ def _quoted(text: str) -> str:
 
 
 def _note(tree: PublishedTree, people: int, trials: Mapping[str, int]) -> str:
-    counted = f": {people} people" if people else ""
-    counted += f"; events: {_counted(trials)}" if trials else ""
+    summary = f": {people} people" if people else ""
+    summary += f"; events: {_counted(trials)}" if trials else ""
     return (
-        f"Pinned from {tree.page} at commit {tree.commit[:10]}{counted}. "
+        f"Pinned from {tree.page} at commit {tree.commit[:10]}{summary}. "
         "Sizes and hashes are those of its annex keys and git."
     )
 

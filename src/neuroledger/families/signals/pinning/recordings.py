@@ -67,7 +67,7 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     task = downloads.task or (parameters.get("task") if bids else None)
     rule = _rule(catalog, spec, bids)
     only = {name: tuple(parameters.get(name) or ()) for name in ("subjects", "sessions")} if bids else {}
-    named: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named} or dict(
+    patterns: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named} or dict(
         parameters.get("named") or {}
     )
     neo = (parameters.get("neo") or {}).get("format")
@@ -77,7 +77,7 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
         task=task,
         table=table,
         rule=rule,
-        named=named,
+        named=patterns,
         opened=opened,
         neo=neo,
         events_file=((parameters.get("matlab") or {}).get("events") or {}).get("file"),
@@ -89,10 +89,10 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     with _collecting(problems):
         facts, remarks = facts_of(recordings, table, downloads.label)
     remarks += _left_out(
-        [*named, *([rule.recording] if rule else [])], [name for name in names if opened(name)], recordings
+        [*patterns, *([rule.recording] if rule else [])], [name for name in names if opened(name)], recordings
     )
     if downloads.named:
-        text = with_field(text, ("reader", "named"), named)
+        text = with_field(text, ("reader", "named"), patterns)
     window = dict(parameters.get("window", {}))
     if downloads.events:
         window["labels"] = {**window.get("labels", {}), **downloads.events}
@@ -100,13 +100,13 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     has_windows = any(window.get(name) for name in ("labels", "marks", "stride")) or parameters.get("events")
     if not has_windows:
         first = recordings[0]
-        shown = (
+        description = (
             _in_table(downloads.folder, first)
             if bids
             else _descriptions(downloads.folder, first, rule, parameters)
         )
         problems.append(
-            f"{spec.id} is cut around events: give their labels by --event DESCRIPTION=LABEL (repeat it). {shown}"
+            f"{spec.id} is cut around events: give their labels by --event DESCRIPTION=LABEL (repeat it). {description}"
         )
     subjects = {item.subject for item in recordings}
     files = [name for item in recordings for name in item.files]
@@ -238,8 +238,8 @@ def _descriptions(
         kinds = confined(read, limits_for(folder / part for part in item.files), name)
     except DataError as error:
         return f"Its events could not be read ({error})."
-    shown = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
-    return f"{name} has {shown}" if kinds else f"{name} has no events; if they are in events.tsv, use --bids"
+    listed = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
+    return f"{name} has {listed}" if kinds else f"{name} has no events; if they are in events.tsv, use --bids"
 
 
 def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:

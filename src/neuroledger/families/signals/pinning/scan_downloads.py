@@ -125,10 +125,10 @@ def recordings_in(
     for name in candidates if rule is not None or named else by_bids or candidates:
         entities = _entities(name)
         fields = {} if rule is None else fields_in(rule, name)
-        stated = _stated(named, name)
-        if fields is None or stated is None:
+        named_fields = _stated(named, name)
+        if fields is None or named_fields is None:
             continue
-        fields |= stated
+        fields |= named_fields
         if (tasks and entities.get("task") not in tasks) or int(entities.get("split", "1")) > 1:
             continue
         if (subjects and entities.get("sub") not in subjects) or (

@@ -175,12 +175,12 @@ def _alternatives(root: Path, pinned: Set[Path], tasks: Sequence[str]) -> str:
         if folder.suffix in OPENED and root in folder.parents
         if (match := _TASK.search(folder.name))
     }
-    shown = sorted(f"{task!r} ({datatype})" for task, datatype in existing)
-    if not shown:
+    alternatives = sorted(f"{task!r} ({datatype})" for task, datatype in existing)
+    if not alternatives:
         return ""
     datatypes = sorted({datatype for task, datatype in existing if task in tasks})
     fix = f": state `datatype: {datatypes[0]}` in the reader" if datatypes else ""
-    return f"; there are {', '.join(shown[:8])}{', …' if len(shown) > 8 else ''}{fix}"
+    return f"; there are {', '.join(alternatives[:8])}{', …' if len(alternatives) > 8 else ''}{fix}"
 
 
 def _rows(path: Any, name: str, pinned: Set[Path]) -> list[dict[str, str]]:

@@ -175,7 +175,7 @@ def fmri_windows(
     runs = _runs(sorted(files), series, events, mask, subjects, rest)
     values_by_list = read_lists(events, files)
     layout = layout_of(space, runs, files, masked=mask is not None, seconds=seconds)
-    seen: Counter[tuple[str, str]] = Counter()
+    presentations: Counter[tuple[str, str]] = Counter()
 
     def parts() -> Iterator[xr.DataArray]:
         # Tables and embeddings first, to detect errors in them before hours of reading images.
@@ -185,8 +185,8 @@ def fmri_windows(
             part = _windows(run, windows, files, layout, seconds, window, cleaning, volumes, beyond)
             repetitions = []
             for stimulus in part["stimulus_id"].values.astype(str):
-                repetitions.append(seen[run.subject, stimulus])
-                seen[run.subject, stimulus] += 1
+                repetitions.append(presentations[run.subject, stimulus])
+                presentations[run.subject, stimulus] += 1
             yield part.assign_coords(repetition=("presentation", np.array(repetitions)))
 
     windows = stored(parts(), of=len(runs))
@@ -239,7 +239,7 @@ def _windows(
                 f"{message}; check `seconds` and the table of this run. If the run was stopped early, set `beyond: left_out`"
             )
     rows = np.arange(length)
-    cut = np.stack([values[:, at + rows] for at in first[inside]])
+    windows = np.stack([values[:, at + rows] for at in first[inside]])
     count = int(inside.sum())
     facts: dict[str, Any] = {"stimulus_id": np.array(events.names)[inside], "onset": onsets[inside]}
     facts |= {key: np.asarray(column)[inside] for key, column in events.extra.items()}
@@ -247,7 +247,7 @@ def _windows(
     facts |= {LEFT_OUT: [len(onsets) - count] * count} if beyond == "left_out" else {}
     facts |= {"recording": [name] * count, "recording_sha256": [_digest(run, files)] * count}
     return signals(
-        cut,
+        windows,
         channels=layout.channels,
         channel_types="fmri",
         sampling_rate=1 / seconds,

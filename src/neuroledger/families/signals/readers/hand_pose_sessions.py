@@ -203,11 +203,11 @@ def _select(
         for name, row in rows.items()
         if row["generalization"].strip() in kinds.get(row["split"].strip(), (row["generalization"].strip(),))
     }
-    for split, kept in kinds.items():
+    for split, requested in kinds.items():
         existing = {row["generalization"].strip() for row in rows.values() if row["split"].strip() == split}
-        if existing and not existing & set(kept):
+        if existing and not existing & set(requested):
             raise DataError(
-                f"no recording of the split {split!r} has the generalization {' or '.join(kept)}; they have "
+                f"no recording of the split {split!r} has the generalization {' or '.join(requested)}; they have "
                 f"{', '.join(sorted(existing))}"
             )
     return selected

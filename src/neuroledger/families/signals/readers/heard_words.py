@@ -147,14 +147,14 @@ def heard_words(
             raw = open_raw(files[name], name)
             place(raw, montage, name)
             table, columns = _trials(archive, subject)
-            heard = _words_of_trials(table, columns, story, f"{trials}, {subject}.mat")
+            trial_words = _words_of_trials(table, columns, story, f"{trials}, {subject}.mat")
             onsets = (table[:, 0] - table[:, 2] - 1) / float(raw.info["sfreq"])
             if onsets.min() < 0 or onsets.max() >= raw.n_times / raw.info["sfreq"]:
                 raise DataError(
                     f"{trials}, {subject}.mat: words begin from {onsets.min():g} to {onsets.max():g} s, but {name} lasts "
                     f"{raw.n_times / raw.info['sfreq']:g} s: check that the two files belong together"
                 )
-            shown = [
+            word_events = [
                 {
                     "onset": repr(float(onset)),
                     "stimulus": word.id,
@@ -164,10 +164,10 @@ def heard_words(
                     "segment": str(word.segment),
                     "split": "test" if test_from is not None and word.sentence >= test_from else "train",
                 }
-                for onset, word in zip(onsets, heard, strict=True)
+                for onset, word in zip(onsets, trial_words, strict=True)
             ]
             recording, samples = Recording(file=name, subject=subject), Path(raw.filenames[0])
-            yield cut(raw, recording, unstrided, preprocessing, shown, samples)
+            yield cut(raw, recording, unstrided, preprocessing, word_events, samples)
 
     windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
@@ -182,8 +182,8 @@ def _recordings(names: Sequence[str], pattern: str, leave_out: Sequence[str]) ->
     if repeated:
         raise DataError(f"{repeated[0]} is in several folders: {', '.join(recordings[:3])}; keep one")
     if not recordings:
-        left = f" except {len(matches)} that are left out" if matches else ""
-        raise DataError(f"no recording that matches {pattern} is among the files{left}")
+        exception = f" except {len(matches)} that are left out" if matches else ""
+        raise DataError(f"no recording that matches {pattern} is among the files{exception}")
     return recordings
 
 
@@ -269,20 +269,20 @@ def _words_of_trials(
         raise DataError(
             f"{where}: {len(unknown)} trials have words that are not in the story, first `Order` {unknown[0]:g}"
         )
-    heard = [story[int(order)] for order in orders]
-    if len(set(orders.tolist())) != len(heard):
+    words = [story[int(order)] for order in orders]
+    if len(set(orders.tolist())) != len(words):
         raise DataError(f"{where}: a word has two trials; every `Order` must occur once")
     checks = (("segment", 0.5, ("passage", "segment", "Segment")), ("onset", APART, ("onset", "tmin")))
     for field, tolerance, names in checks:
         column = next((indices[name] for name in names if name in indices), None)
         if column is None:
             continue
-        differs = np.abs(table[:, column] - [getattr(word, field) for word in heard]) > tolerance
+        differs = np.abs(table[:, column] - [getattr(word, field) for word in words]) > tolerance
         if differs.any():
-            word = heard[int(np.flatnonzero(differs)[0])]
+            word = words[int(np.flatnonzero(differs)[0])]
             raise DataError(
                 f"{where}: {int(differs.sum())} trials differ from the word that the story has for their `Order`, first "
                 f"{word.order} ({word.text!r}): its {field} is {table[differs, column][0]:g} in the trials and "
                 f"{getattr(word, field):g} in the story; the two tables are of different versions"
             )
-    return heard
+    return words

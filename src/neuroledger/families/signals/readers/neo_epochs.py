@@ -114,11 +114,11 @@ def _over_segments(window: Window, segments: Sequence[Stretch], recording: Recor
     if len(segments) == 1 or window.some:
         return window
     describe = window.described(recording.known, recording.file)
-    seen = {describe(span.description) for segment in segments for span in segment.spans}
-    absent = sorted(name for name in window.labels if "*" not in name and name not in seen)
+    existing = {describe(span.description) for segment in segments for span in segment.spans}
+    absent = sorted(name for name in window.labels if "*" not in name and name not in existing)
     if absent:
         raise DataError(
-            f"{recording.file} has no event {', '.join(absent)}; it has {', '.join(sorted(seen)[:20])}. "
+            f"{recording.file} has no event {', '.join(absent)}; it has {', '.join(sorted(existing)[:20])}. "
             "If recordings need not have every event, set `some: true` in `window`"
         )
     return window.model_copy(update={"some": True})
@@ -143,13 +143,13 @@ def _spike_windows(
         (onsets + window.start >= 0) & (onsets + window.start + window.duration <= segment.seconds + 1e-9)
     )
     # In nanoseconds, because spikes have times rather than samples.
-    first, length, whole = (
+    first, length, complete = (
         np.round(np.asarray(seconds) * 1e9).astype(int)
         for seconds in (onsets + window.start, window.duration, segment.seconds + 1e-9)
     )
     lost = 0
     if window.stride is None or window.laid_over == "events":
-        lost = require_few(first, int(length), int(whole), 0, window.beyond, recording.file)
+        lost = require_few(first, int(length), int(complete), 0, window.beyond, recording.file)
     if not len(inside):
         if window.some and (not lost or window.beyond == 1):
             return None

@@ -144,7 +144,7 @@ def _windows(
             extra |= {f"unit_{n}": values[:, n].sum(axis=1) for n in np.flatnonzero(out)}
             values, channels = (
                 values[:, ~out],
-                [channel for channel, left in zip(channels, out, strict=True) if not left],
+                [channel for channel, removed in zip(channels, out, strict=True) if not removed],
             )
     else:
         values, channels, rate, kind, units = _series(content, name, series, onsets, window)

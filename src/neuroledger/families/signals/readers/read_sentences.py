@@ -145,9 +145,9 @@ def read_sentences(
             for block, name in session.eeg.items():
                 block_texts = texts[first : first + len(gaze[block])]
                 first += len(gaze[block])
-                values, rate, labels, shown = eeg_of(files[name], name)
-                shown = matched_sentences(shown, gaze[block], name, session.gaze[block])
-                rows = _rows(shown, block_texts, window)
+                values, rate, labels, sentences = eeg_of(files[name], name)
+                sentences = matched_sentences(sentences, gaze[block], name, session.gaze[block])
+                rows = _rows(sentences, block_texts, window)
                 with quiet_mne() as mne:
                     raw = mne.io.RawArray(values * 1e-6, mne.create_info(labels, rate, "eeg"), copy=None)
                 place(raw, montage, name)
@@ -163,11 +163,11 @@ def read_sentences(
     )
 
 
-def _rows(shown: Sequence[Shown], texts: Sequence[str], window: Window) -> list[dict[str, str]]:
+def _rows(sentences: Sequence[Shown], texts: Sequence[str], window: Window) -> list[dict[str, str]]:
     """The windows of a block, without those of sentences without a text, and those that extend into the next sentence."""
     rows = []
-    limits = [sentence.onset for sentence in shown[1:]] + [float("inf")]
-    for sentence, text, limit in zip(shown, texts, limits, strict=True):
+    limits = [sentence.onset for sentence in sentences[1:]] + [float("inf")]
+    for sentence, text, limit in zip(sentences, texts, limits, strict=True):
         count = 1 if window.stride is None else int(np.ceil((sentence.duration - 1e-6) / window.stride))
         for part in range(count if text else 0):
             onset = sentence.onset + part * (window.stride or 0.0)

@@ -192,16 +192,16 @@ def _rows(
     sentences_read: Sequence[ReadSentence], clusters: Mapping[str, str], session: Session, tolerate: float
 ) -> list[dict[str, str]]:
     """The words of a recording's sentences, as rows of a table of events."""
-    counted = [item for item in sentences_read if item.why != "practice"]
-    lost = [item for item in counted if item.sentence is None]
-    if not counted or len(lost) == len(counted) or len(lost) > tolerate * len(counted):
+    sentences = [item for item in sentences_read if item.why != "practice"]
+    lost = [item for item in sentences if item.sentence is None]
+    if not sentences or len(lost) == len(sentences) or len(lost) > tolerate * len(sentences):
         first = f", first at {lost[0].onsets[0]:g} s: {lost[0].why}" if lost and lost[0].onsets else ""
         raise DataError(
-            f"{session.name}: of {len(counted)} sentences, {len(lost)} do not match the list{first}. List the subject "
+            f"{session.name}: of {len(sentences)} sentences, {len(lost)} do not match the list{first}. List the subject "
             "under `leave_out`, or raise `tolerate`, the share that may be left out"
         )
     rows = []
-    for item in counted:
+    for item in sentences:
         sentence = item.sentence
         for position, (onset, word) in enumerate(
             zip(item.onsets, sentence.words, strict=True) if sentence else (), 1

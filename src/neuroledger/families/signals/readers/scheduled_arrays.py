@@ -204,8 +204,8 @@ def _labels(path: Path, schedule: Schedule) -> list[list[int]]:
         raise DataError(
             f"{schedule.labels} has shape {values.shape}; the schedule needs (block, {schedule.groups} groups)"
         )
-    whole = np.issubdtype(values.dtype, np.number) and np.isfinite(values).all()
-    if not whole or (values != np.round(values)).any():
+    finite = np.issubdtype(values.dtype, np.number) and np.isfinite(values).all()
+    if not finite or (values != np.round(values)).any():
         raise DataError(f"{schedule.labels}: labels must be whole numbers, one for each block and group")
     return [[int(value) for value in row] for row in values]
 

@@ -194,7 +194,7 @@ def _beats(
         raise DataError(f"{path.name} contains {len(peaks)} heartbeats; at least two are needed")
     ratio = cutting.rate / header.rate
     resampled = _resampled(signal, Fraction(ratio).limit_denominator(10_000))
-    cut = _cut(resampled, np.round(peaks * ratio).astype(np.int64), cutting)
+    beats = _cut(resampled, np.round(peaks * ratio).astype(np.int64), cutting)
     selected = np.array([symbol in labels for symbol in symbols])
     selected[-1] = False
     beat_labels = np.array([labels.get(symbol, "") for symbol in symbols])
@@ -202,7 +202,7 @@ def _beats(
         split = np.full(len(peaks), part)
     else:
         split = np.where(peaks < part * header.samples, "train", "test")
-    return _Record(cut[selected], beat_labels[selected], peaks[selected], split[selected])
+    return _Record(beats[selected], beat_labels[selected], peaks[selected], split[selected])
 
 
 def _lead(files: Mapping[str, Path], header_name: str, header: Header, leads: tuple[str, ...]) -> Floats:
@@ -221,9 +221,9 @@ def _lead(files: Mapping[str, Path], header_name: str, header: Header, leads: tu
     return signal
 
 
-def _companion(files: Mapping[str, Path], header: str, wanted: str) -> Path:
+def _companion(files: Mapping[str, Path], header: str, file_name: str) -> Path:
     """A file in the folder of the header."""
-    name = str(PurePosixPath(header).with_name(wanted))
+    name = str(PurePosixPath(header).with_name(file_name))
     if name not in files:
         raise DataError(f"{header} needs {name}, which is not among the files")
     return files[name]

@@ -126,11 +126,11 @@ def _pairs(
     return first[second > before], second[second > before]
 
 
-def _nearest(sorted_times: Times, wanted: Times) -> npt.NDArray[np.intp]:
+def _nearest(sorted_times: Times, times: Times) -> npt.NDArray[np.intp]:
     """Index of the nearest of the sorted times for each wanted time."""
     if len(sorted_times) == 1:
-        return np.zeros(len(wanted), dtype=np.intp)
-    right = np.clip(np.searchsorted(sorted_times, wanted), 1, len(sorted_times) - 1)
+        return np.zeros(len(times), dtype=np.intp)
+    right = np.clip(np.searchsorted(sorted_times, times), 1, len(sorted_times) - 1)
     left = right - 1
-    closer = np.abs(sorted_times[left] - wanted) <= np.abs(sorted_times[right] - wanted)
+    closer = np.abs(sorted_times[left] - times) <= np.abs(sorted_times[right] - times)
     return np.where(closer, left, right).astype(np.intp)

@@ -99,16 +99,18 @@ def sessions_in(
             if f"/{plain(name)}".rpartition("/")[0].endswith(f"/{plain(rule.folder + '/')[:-1]}")
         ]
         archives = []
-        for wanted in rule.archives:
+        for archive_name in rule.archives:
             matches = [
-                name for name in inside if PurePosixPath(name).name.lower() == _pinned_name(wanted).lower()
+                name
+                for name in inside
+                if PurePosixPath(name).name.lower() == _pinned_name(archive_name).lower()
             ]
             matches = matches or [
-                name for name in inside if PurePosixPath(name).name.lower() == wanted.lower()
+                name for name in inside if PurePosixPath(name).name.lower() == archive_name.lower()
             ]
             if not matches:
                 raise DataError(
-                    f"{laboratory} lacks {rule.folder}/{wanted}, which contains headers and markers: add it"
+                    f"{laboratory} lacks {rule.folder}/{archive_name}, which contains headers and markers: add it"
                 )
             archives.append(matches[0])
         candidates = [(name, PurePosixPath(name).name) for name in inside]

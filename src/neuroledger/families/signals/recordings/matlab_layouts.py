@@ -122,12 +122,12 @@ class MatlabLayout(Frozen):
         if self.take and self.parts is None:
             raise ValueError("`take` needs `parts`")
         ways = (self.events.samples, self.events.milliseconds, self.events.channel)
-        stated = any(way is not None for way in ways)
-        if self.trials and (stated or not isinstance(self.samples, str)):
+        declared = any(way is not None for way in ways)
+        if self.trials and (declared or not isinstance(self.samples, str)):
             raise ValueError("an array of trials has `codes` of its trials, but no times of events")
         if self.trials and self.events.codes is None and "target" not in self.axes:
             raise ValueError("trials need `codes`, their classes")
-        if not self.trials and not stated:
+        if not self.trials and not declared:
             raise ValueError("events need `samples`, `milliseconds` or `channel`")
         return self
 
@@ -202,10 +202,10 @@ def _variables(layout: MatlabLayout, *, own: bool) -> tuple[str, ...]:
     if own:
         places = list(layout.samples) if isinstance(layout.samples, dict) else [layout.samples]
         places += [at for at in (layout.sampling_rate, layout.channels) if isinstance(at, str)]
-        wanted = [layout.parts] if layout.parts else [*places, *(() if separate else of_events)]
+        places_read = [layout.parts] if layout.parts else [*places, *(() if separate else of_events)]
     else:
-        wanted = [events.parts] if events.parts else of_events
-    return tuple(dict.fromkeys(at.split(".")[0] for at in wanted if at is not None))
+        places_read = [events.parts] if events.parts else of_events
+    return tuple(dict.fromkeys(at.split(".")[0] for at in places_read if at is not None))
 
 
 def _raw(
@@ -221,12 +221,12 @@ def _raw(
 
     rate = layout.sampling_rate
     if isinstance(rate, str):
-        stated = as_array(found_at(part, rate, where), rate, where)
-        if stated.size != 1:
+        rates = as_array(found_at(part, rate, where), rate, where)
+        if rates.size != 1:
             raise DataError(
-                f"{where}: {rate!r} contains {stated.size} numbers, but one sampling rate is expected"
+                f"{where}: {rate!r} contains {rates.size} numbers, but one sampling rate is expected"
             )
-        rate = float(stated.ravel()[0])
+        rate = float(rates.ravel()[0])
     if not (math.isfinite(rate) and rate > 0):
         raise DataError(f"{where}: the sampling rate is {rate:g} Hz")
     pieces = list(_pieces(part, event_part, layout, where, event_file, name, float(rate)))
@@ -258,10 +258,12 @@ def _raw(
     values = [piece.values for piece in pieces]
     if joined:
         values = [array - array.mean(axis=1, keepdims=True) for array in values]
-    whole = np.concatenate(values, axis=1) * layout.scale
-    if not np.isfinite(whole).all():
-        raise DataError(f"{where}: {int((~np.isfinite(whole)).sum())} samples are missing or infinite")
-    raw = mne.io.RawArray(whole, mne.create_info(list(names), rate, kinds, verbose="ERROR"), verbose="ERROR")
+    samples = np.concatenate(values, axis=1) * layout.scale
+    if not np.isfinite(samples).all():
+        raise DataError(f"{where}: {int((~np.isfinite(samples)).sum())} samples are missing or infinite")
+    raw = mne.io.RawArray(
+        samples, mne.create_info(list(names), rate, kinds, verbose="ERROR"), verbose="ERROR"
+    )
     raw.set_annotations(mne.Annotations(onsets, [layout.events.duration] * len(onsets), texts))
     return raw
 
@@ -315,18 +317,18 @@ def _trials(
     assert isinstance(layout.samples, str)
     found = found_at(part, layout.samples, where)
     if isinstance(found, list) and len(found) > 1 and "target" not in layout.axes:
-        each = _cells(found, layout, where, name)
+        trials = _cells(found, layout, where, name)
     else:
         values, _ = _channels(as_array(found, layout.samples, where), layout, layout.samples, where, name)
-        each = {place: values[place] for place in np.ndindex(*values.shape[:-2])}
-    texts: Sequence[str] = [str(place[0] + 1) for place in each]
+        trials = {place: values[place] for place in np.ndindex(*values.shape[:-2])}
+    texts: Sequence[str] = [str(place[0] + 1) for place in trials]
     if layout.events.codes is not None:
         texts = _descriptions(event_part, layout.events, event_file)
-        if len(texts) != len(each):
+        if len(texts) != len(trials):
             raise DataError(
-                f"{where}: {len(each)} trials at {layout.samples!r}, {len(texts)} at {layout.events.codes!r}"
+                f"{where}: {len(trials)} trials at {layout.samples!r}, {len(texts)} at {layout.events.codes!r}"
             )
-    for trial, text in zip(each.values(), texts, strict=True):
+    for trial, text in zip(trials.values(), texts, strict=True):
         yield _Piece(trial, [(0.0, text)])
 
 
@@ -364,10 +366,10 @@ def _continuous(
         names = _names(event_part, events, file)
         return [(float(at), _named(codes[at], names, events, file)) for at in starts]
     place = events.samples or str(events.milliseconds)
-    stated = found_at(event_part, place, file)
-    if isinstance(stated, np.ndarray) and not stated.size:
+    times = found_at(event_part, place, file)
+    if isinstance(times, np.ndarray) and not times.size:
         return []  # a part without trials, such as a baseline
-    moments = as_array(stated, place, file).ravel() - events.count_from
+    moments = as_array(times, place, file).ravel() - events.count_from
     texts = _descriptions(event_part, events, file)
     if len(texts) != len(moments):
         raise DataError(f"{file}: {len(moments)} events at {place!r}, {len(texts)} at {events.codes!r}")
@@ -380,10 +382,10 @@ def _continuous(
 def _descriptions(event_part: Any, events: MatlabEvents, file: str) -> list[str]:
     """The description of each event."""
     place = str(events.codes)
-    stated = found_at(event_part, place, file)
-    if isinstance(stated, str | list):
-        return as_texts(stated, place, file)
-    codes = as_array(stated, place, file)
+    descriptions = found_at(event_part, place, file)
+    if isinstance(descriptions, str | list):
+        return as_texts(descriptions, place, file)
+    codes = as_array(descriptions, place, file)
     if codes.ndim == 2 and min(codes.shape) > 1:
         classes = (codes > 0).sum(axis=0)
         if (classes != 1).any():

@@ -130,7 +130,7 @@ def found_at(root: Any, place: str, file: str) -> Any:
     DataError
         A field is missing; the message lists the existing ones.
     """
-    value, seen = root, ""
+    value, path = root, ""
     for name in place.split("."):
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
@@ -141,8 +141,8 @@ def found_at(root: Any, place: str, file: str) -> Any:
                 content = f"{len(value)} elements: name them under `parts`"
             else:
                 content = "no fields"
-            raise DataError(f"{file} has no {place!r}: {seen or 'it'} has {content}")
-        value, seen = value[name], f"{seen}.{name}" if seen else name
+            raise DataError(f"{file} has no {place!r}: {path or 'it'} has {content}")
+        value, path = value[name], f"{path}.{name}" if path else name
     return value
 
 

@@ -88,11 +88,11 @@ def windows(
     left_out: dict[str, list[int]] = {}
     for part in parts:
         sum_left_out(left_out, part)
-    whole = join(parts)
-    whole.encoding = {KEY: left_out}
-    for note in beyond_notes(whole):
+    assembly = join(parts)
+    assembly.encoding = {KEY: left_out}
+    for note in beyond_notes(assembly):
         log.warning(note)
-    return whole
+    return assembly
 
 
 def _validated(kind: type[Declared], value: Any, name: str) -> Declared:
@@ -153,12 +153,12 @@ def _windows(
     )
     known = () if data.metadata is None else map(str, data.metadata.columns)
     columns = metadata_of(data, [name for name in known if name not in GIVEN], recording.file)
-    whose = {name: columns.pop(name).astype(str) for name in WHOSE if name in columns}
+    owner_columns = {name: columns.pop(name).astype(str) for name in WHOSE if name in columns}
     result = windows_of_epochs(data, recording, window, steps, sha256=sha256, columns=columns)
-    if not whose:
+    if not owner_columns:
         return result
     rows = result["epoch"].values
-    coordinates = {name: values[rows] for name, values in whose.items()}
+    coordinates = {name: values[rows] for name, values in owner_columns.items()}
     labels = zip(*coordinates.values(), strict=True)
     coordinates["recording"] = np.array([f"{recording.file} {' '.join(label)}" for label in labels])
     return result.assign_coords({name: ("presentation", values) for name, values in coordinates.items()})

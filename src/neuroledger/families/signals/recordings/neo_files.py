@@ -218,9 +218,9 @@ def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> Any:
         for signal in map(loaded, chosen):
             electric = signal.units.dimensionality.simplified == _volt().dimensionality.simplified
             values += list((signal.rescale("V") if electric else signal).magnitude.T.astype(float))
-            stated = signal.array_annotations.get("channel_names")
-            if stated is not None:
-                names += map(str, stated)
+            channel_names = signal.array_annotations.get("channel_names")
+            if channel_names is not None:
+                names += map(str, channel_names)
             elif signal.shape[1] == 1:
                 names.append(str(signal.name))
             else:

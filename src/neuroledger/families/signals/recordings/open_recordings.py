@@ -127,10 +127,10 @@ def _require_samples_in_folder(path: Path, raw: Any) -> None:
 
 def _require_stated_length(path: Path, raw: Any) -> None:
     """Return if a file of EEGLAB contains as many samples as it states, which MNE does not check."""
-    stated = _stated_samples(path)
-    if stated is not None and stated != raw.n_times:
+    stated_samples = _stated_samples(path)
+    if stated_samples is not None and stated_samples != raw.n_times:
         raise DataError(
-            f"{path.name} states {stated:,} samples but contains {raw.n_times:,}: it is truncated, fetch it again"
+            f"{path.name} states {stated_samples:,} samples but contains {raw.n_times:,}: it is truncated, fetch it again"
         )
 
 

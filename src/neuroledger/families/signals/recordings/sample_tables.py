@@ -54,10 +54,10 @@ class SampleTable(Frozen):
 
     @model_validator(mode="after")
     def _check_columns(self) -> SampleTable:
-        taken = {self.time, self.event} & set(self.channels)
-        if taken or (self.time is not None and self.time == self.event):
+        shared = {self.time, self.event} & set(self.channels)
+        if shared or (self.time is not None and self.time == self.event):
             raise ValueError(
-                f"column {next(iter(taken), self.time)!r} has two roles among `channels`, `time` and `event`: give it one"
+                f"column {next(iter(shared), self.time)!r} has two roles among `channels`, `time` and `event`: give it one"
             )
         return self
 
@@ -162,6 +162,6 @@ def _events(column: pd.Series[Any]) -> tuple[Floats, Floats, list[str]]:
 def _text(value: Any) -> str:
     """A cell as text; codes that pandas converted to floats because of empty cells become integers again."""
     if isinstance(value, float):
-        whole = np.isfinite(value) and value == int(value)
-        return "" if np.isnan(value) else str(int(value)) if whole else f"{value:g}"
+        integer = np.isfinite(value) and value == int(value)
+        return "" if np.isnan(value) else str(int(value)) if integer else f"{value:g}"
     return "" if value is None or value is pd.NA else str(value).strip()

@@ -213,11 +213,11 @@ def windows_of(
                 raise DataError(f"{message}, and {lost} reach beyond it")
             return None
         data = raw.get_data()
-        cut = np.empty((int(inside.sum()), len(data), length))
+        values = np.empty((int(inside.sum()), len(data), length))
         for row, at in enumerate(first[inside]):
-            cut[row] = data[:, at : at + length]
+            values[row] = data[:, at : at + length]
         del data
-    windows = _as_signals(cut, raw, recording, layout, np.flatnonzero(inside), offset, steps, sha256)
+    windows = _as_signals(values, raw, recording, layout, np.flatnonzero(inside), offset, steps, sha256)
     return note_left_out(windows, recording.file, lost, total, markers) if by_events else windows
 
 
@@ -276,8 +276,8 @@ def windows_of_epochs(
                 f"{recording.file}: the window from {window.start:g} to {window.start + window.duration:g} s reaches "
                 f"beyond its epochs, which last from {epochs.times[0]:g} to {last:g} s: shorten it"
             )
-        cut = epochs.get_data(copy=False)[rows, :, first_sample : first_sample + length].astype(float)
-    return _as_signals(cut, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256)
+        values = epochs.get_data(copy=False)[rows, :, first_sample : first_sample + length].astype(float)
+    return _as_signals(values, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256)
 
 
 def _onsets(epochs: Any) -> list[float]:
@@ -312,7 +312,7 @@ def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array
 
 
 def _as_signals(
-    cut: Array,
+    window_values: Array,
     source: Any,
     recording: Recording,
     layout: WindowLayout,
@@ -321,30 +321,30 @@ def _as_signals(
     steps: Preprocessing,
     sha256: str,
 ) -> xr.DataArray:
-    """Windows in MNE's units as signals, after conversion of units, baseline and scaling; `cut` is modified.
+    """Windows in MNE's units as signals, after conversion of units, baseline and scaling; `window_values` is modified.
 
     `rows` are the windows of the layout that were cut; `offset` is the number of samples from the event to the window.
     """
     import mne
 
     rate = float(source.info["sfreq"])
-    _require_finite(cut, source.ch_names, recording.file)
-    cut *= SCALES[steps.units] / SCALES[steps.stated]
+    _require_finite(window_values, source.ch_names, recording.file)
+    window_values *= SCALES[steps.units] / SCALES[steps.stated]
     types = [mne.channel_type(source.info, index) for index in range(len(source.ch_names))]
     positions = np.array([channel["loc"][:3] for channel in source.info["chs"]], dtype=float)
-    spread = np.median(cut.std(axis=2), axis=0)
+    spread = np.median(window_values.std(axis=2), axis=0)
     kinds = {kind: float(np.median(spread[np.array(types) == kind])) for kind in set(types)}
     require_plausible(kinds, steps.units, recording.file)
     positions[~np.isfinite(positions).all(axis=1) | (positions == 0).all(axis=1)] = np.nan
     if steps.baseline is not None:
-        times = (offset + np.arange(cut.shape[2])) / rate
+        times = (offset + np.arange(window_values.shape[2])) / rate
         in_baseline = (times >= steps.baseline[0]) & (times <= steps.baseline[1])
         if not in_baseline.any():
             raise DataError(
                 f"{recording.file}: the baseline {steps.baseline} is outside the window: change one of them"
             )
-        cut -= cut[:, :, in_baseline].mean(axis=2, keepdims=True)
-    _scale(cut, steps)
+        window_values -= window_values[:, :, in_baseline].mean(axis=2, keepdims=True)
+    _scale(window_values, steps)
     facts = {
         "stimulus_id": np.array(layout.names)[rows],
         "onset": np.array(layout.onsets, dtype=float)[rows],
@@ -355,7 +355,7 @@ def _as_signals(
     facts["recording"] = np.full(len(rows), recording.file)
     facts["recording_sha256"] = np.full(len(rows), sha256)
     return signals(
-        cut.astype(np.float32),
+        window_values.astype(np.float32),
         channels=source.ch_names,
         channel_types=types,
         sampling_rate=rate,
@@ -495,27 +495,27 @@ def _choose_channels(raw: Any, steps: Preprocessing, file: str) -> dict[str, str
     return renamed
 
 
-def _require_finite(cut: Array, channels: Sequence[str], file: str) -> None:
+def _require_finite(values: Array, channels: Sequence[str], file: str) -> None:
     """Return if all values of the windows (window, channel, sample) are finite."""
-    invalid: Array = np.asarray(~np.isfinite(cut).all(axis=2))
+    invalid: Array = np.asarray(~np.isfinite(values).all(axis=2))
     if invalid.any():
         names = [channels[index] for index in np.flatnonzero(invalid.any(axis=0)).tolist()]
         raise DataError(
-            f"{file}: {int(invalid.any(axis=1).sum())} of {len(cut)} windows have missing or infinite values, in channels "
-            f"{', '.join(names[:6])}{', …' if names[6:] else ''} (filters spread a gap over the whole channel): "
+            f"{file}: {int(invalid.any(axis=1).sum())} of {len(values)} windows have missing or infinite values, in "
+            f"channels {', '.join(names[:6])}{', …' if names[6:] else ''} (filters spread a gap over the whole channel): "
             "`drop` these channels, or leave the recording out"
         )
 
 
-def _scale(cut: Array, steps: Preprocessing) -> None:
+def _scale(values: Array, steps: Preprocessing) -> None:
     """Scale and clamp the windows of a recording, in place."""
     if steps.scale == "robust":
-        low, middle, high = np.percentile(cut, [25, 50, 75], axis=(0, 2))
-        cut -= middle[:, None]
-        cut /= np.where(high > low, high - low, 1.0)[:, None]
+        low, middle, high = np.percentile(values, [25, 50, 75], axis=(0, 2))
+        values -= middle[:, None]
+        values /= np.where(high > low, high - low, 1.0)[:, None]
     elif steps.scale == "standard":
-        spread = cut.std(axis=(0, 2))
-        cut -= cut.mean(axis=(0, 2))[:, None]
-        cut /= np.where(spread > 0, spread, 1.0)[:, None]
+        spread = values.std(axis=(0, 2))
+        values -= values.mean(axis=(0, 2))[:, None]
+        values /= np.where(spread > 0, spread, 1.0)[:, None]
     if steps.clamp is not None:
-        np.clip(cut, -steps.clamp, steps.clamp, out=cut)
+        np.clip(values, -steps.clamp, steps.clamp, out=values)

@@ -259,8 +259,8 @@ def read_embeddings(
     DataError
         A file is missing or not such a table, a stimulus has no embedding or two, or features are not finite.
     """
-    wanted = sorted({str(stimulus) for stimulus in stimuli})
-    return {name: _embedding(files, name, at, wanted) for name, at in (named or {}).items()}
+    stimulus_ids = sorted({str(stimulus) for stimulus in stimuli})
+    return {name: _embedding(files, name, at, stimulus_ids) for name, at in (named or {}).items()}
 
 
 def _embedding(files: Mapping[str, Path], name: str, file: str, wanted: Sequence[str]) -> xr.DataArray:

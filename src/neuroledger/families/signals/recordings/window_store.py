@@ -82,10 +82,10 @@ def stored(
         if sum(windows.nbytes for windows in loaded) > IN_MEMORY:
             break
     else:
-        whole = join(loaded)
-        whole.encoding = {KEY: left_out}
-        if whole.nbytes <= TINY or store.make_room(whole.nbytes) < whole.nbytes:
-            return whole
+        assembly = join(loaded)
+        assembly.encoding = {KEY: left_out}
+        if assembly.nbytes <= TINY or store.make_room(assembly.nbytes) < assembly.nbytes:
+            return assembly
         key = key or _key_of(call, part)
         return _opened(store, store.keep(KIND, key, lambda place: _write(store, place, loaded, left_out)))
     size = sum(windows.nbytes for windows in loaded)
@@ -198,14 +198,16 @@ def _write(
     }
     shape = (count, first.sizes["channel"], first.sizes["sample"])
     values = np.memmap(path, dtype=dtype, mode="r", shape=shape)
-    whole = xr.DataArray(values, dims=DIMS, coords={name: (c.dims, c.values) for name, c in coords.items()})
+    assembly = xr.DataArray(
+        values, dims=DIMS, coords={name: (c.dims, c.values) for name, c in coords.items()}
+    )
     about = {
         "dtype": dtype.str,
         "shape": list(shape),
         "coordinates": [_save(place, number, name, coords[name]) for number, name in enumerate(coords)],
         "attrs": dict(first.attrs),
         "name": first.name,
-        "content_sha256": content_sha256(whole),
+        "content_sha256": content_sha256(assembly),
         KEY: left_out,
     }
     return Written(about, {VALUES: digest.hexdigest()})

@@ -125,25 +125,25 @@ def _description(streams: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(descriptions) or "no stream"
 
 
-def _named(streams: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
-    by_name = [stream for stream in streams if _info(stream, "name") == wanted]
-    return by_name or [stream for stream in streams if _info(stream, "type").lower() == wanted.lower()]
+def _named(streams: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    by_name = [stream for stream in streams if _info(stream, "name") == name]
+    return by_name or [stream for stream in streams if _info(stream, "type").lower() == name.lower()]
 
 
-def _samples(file: str, streams: Sequence[Mapping[str, Any]], wanted: str | None) -> Mapping[str, Any]:
+def _samples(file: str, streams: Sequence[Mapping[str, Any]], name: str | None) -> Mapping[str, Any]:
     """The stream that becomes the channels."""
     regular = [
         stream
         for stream in streams
         if float(_info(stream, "nominal_srate") or 0.0) > 0 and _info(stream, "channel_format") != "string"
     ]
-    if wanted is not None:
-        candidates = _named(regular, wanted)
+    if name is not None:
+        candidates = _named(regular, name)
     else:
         candidates = [stream for stream in regular if _info(stream, "type").lower() == "eeg"] or regular
     if len(candidates) != 1:
         raise DataError(
-            f"{file} has {len(candidates)} streams of samples{'' if wanted is None else f' named {wanted!r}'}: it has "
+            f"{file} has {len(candidates)} streams of samples{'' if name is None else f' named {name!r}'}: it has "
             f"{_description(streams)}. Choose one in the reader, `streams: {{samples: NAME}}`"
         )
     if len(candidates[0]["time_stamps"]) < 2:
@@ -157,10 +157,10 @@ def _regular_times(file: str, stream: Mapping[str, Any], stamps: Floats) -> tupl
     numbers = np.arange(len(stamps), dtype=float)
     step, first = np.polyfit(numbers, stamps, 1)
     if not step > 0 or abs(step * rate - 1.0) > MOST_DRIFT:
-        seen = (len(stamps) - 1) / max(float(stamps[-1] - stamps[0]), 1e-9)
+        observed = (len(stamps) - 1) / max(float(stamps[-1] - stamps[0]), 1e-9)
         raise DataError(
-            f"{file}: {name!r} states {rate:g} Hz, and its {len(stamps)} samples come at {seen:.4g} Hz: samples were lost, "
-            "or the rate is wrong"
+            f"{file}: {name!r} states {rate:g} Hz, and its {len(stamps)} samples come at {observed:.4g} Hz: samples were "
+            "lost, or the rate is wrong"
         )
     times = first + step * numbers
     # A late packet is followed by early ones; after a gap, all are late.
@@ -202,12 +202,12 @@ def _channels(stream: Mapping[str, Any], count: int) -> tuple[list[str], list[st
 
 
 def _markers(
-    file: str, streams: Sequence[Mapping[str, Any]], wanted: Sequence[str], times: Floats, rate: float
+    file: str, streams: Sequence[Mapping[str, Any]], names: Sequence[str], times: Floats, rate: float
 ) -> tuple[list[float], list[str], list[str]]:
     """Onsets of the markers in seconds (whole samples) and their texts, in order of time; and texts of markers beyond."""
     texts = [stream for stream in streams if _info(stream, "channel_format") == "string"]
-    chosen = [stream for name in wanted for stream in _named(texts, name)] if wanted else texts
-    missing = [name for name in wanted if not _named(texts, name)]
+    chosen = [stream for name in names for stream in _named(texts, name)] if names else texts
+    missing = [name for name in names if not _named(texts, name)]
     if missing:
         raise DataError(
             f"{file} has no stream of markers {', '.join(missing)}; it has {_description(streams)}"
