@@ -351,7 +351,7 @@ def test_files_that_cannot_be_fetched_are_to_be_downloaded_and_pinned(place: Pat
     with pytest.raises(RequestError) as caught:
         fetch_and_pin(open_catalog(place), "Cells")
     assert str(caught.value) == (
-        "data set 'Cells' cannot be fetched, 'images/*.zip' stands for many files: download them, then run "
+        "data set 'Cells' cannot be fetched, 'images/*.zip' matches several files: download them, then run "
         "`neuroledger pin Cells --from FOLDER`"
     )
     path.write_text(SPEC.replace(SPEC[SPEC.index("downloads:") : SPEC.index("reader:")], ""))
