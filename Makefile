@@ -15,7 +15,7 @@ export DVC_NO_ANALYTICS := 1
 export PYTHONDONTWRITEBYTECODE :=
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: docs parity repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf calibrate schemas reference-data clean
+.PHONY: docs parity repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf simulate calibrate schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -126,6 +126,10 @@ hostile: $(READY)
 
 perf: $(READY)
 	python -m perf
+
+# Simulations with known truth, independent of the calibration: the second table of docs/calibration.md
+simulate: $(READY)
+	OMP_NUM_THREADS=1 python -m tests.simulations --page
 
 calibrate: $(READY)
 	neuroledger calibrate

@@ -14,9 +14,9 @@ import xarray as xr
 from scipy.special import betainc, betaln
 
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import DRAWS, Influence, Items, centred, moved, reweighted
+from neuroledger.stats.spread import DRAWS, Influence, Items, centred, moved, multipliers, reweighted
 
-__all__ = ["Cells", "aggregate", "error_of", "holm", "influence_of"]
+__all__ = ["Cells", "Fitted", "aggregate", "error_of", "holm", "influence_of"]
 
 Floats = npt.NDArray[np.float64]
 Step = tuple[str, str]
@@ -134,7 +134,10 @@ class Cells:
     pairs
         Interaction of pairs of items in the aggregate, (item, item) in the order of sorted ids.
     refit
-        Factor by which the variance common to all samples increases because fits share items.
+        Factor by which the variance common to all samples increases because fits share items, if ``fits`` is not known.
+    fits
+        Returns the influence through fits to the items, from the slope of the aggregate in each sample (split,
+        \*other dimensions) and a random sign of each row (row,); or None if it is not known.
     """
 
     ids: npt.NDArray[Any]
@@ -142,6 +145,33 @@ class Cells:
     factor: str = "stimulus"
     refit: float = 1.0
     pairs: Floats | None = None
+    fits: Callable[[Floats, Floats], Fitted | None] | None = None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    r"""Influence on the aggregate of what readouts were fitted to.
+
+    Attributes
+    ----------
+    rows
+        Influence of each row, (row,).
+    signed
+        The same if the part of each tested row is multiplied by its sign: a random sum of the interactions of the row with
+        all tested rows, (row,).
+    cells
+        Contribution of single values to the influence of rows and of other items, (row, \*other dimensions).
+    items
+        Influence of the items of other dimensions through the fits that they share, by dimension.
+    leverage
+        Mean share of a row's own value in its fitted value.
+    """
+
+    rows: Floats
+    signed: Floats
+    cells: Floats
+    items: Mapping[str, Floats]
+    leverage: float
 
 
 def influence_of(
@@ -179,11 +209,18 @@ def influence_of(
                 items_of_factor = replace(items_of_factor, redrawn=resampled.factors[step.over].redrawn)
             factors[step.over] = items_of_factor
         weight = step.slope() * np.expand_dims(weight, step.axis)
-    crossed: dict[tuple[str, str], Floats] = {}
+    crossed: dict[tuple[str, str], Floats | Callable[[Floats, Floats], Floats]] = {}
     if cells is not None and len(cells.ids) > 1:
-        table, other_dims = _through(cells, weight, dims)
-        table *= math.sqrt(cells.refit)
+        table, other_dims, weights = _through(cells, weight, dims)
+        fitted = cells.fits(weights, _signs(cells.ids)) if cells.fits is not None else None
+        table *= math.sqrt(cells.refit if fitted is None else 1.0)
         whole = table.reshape(len(table), -1).sum(axis=1)
+        if fitted is not None:
+            whole = _refitted(cells, whole, fitted)
+            table = table + fitted.cells.reshape(table.shape)
+            for dim in [name for name in fitted.items if name in factors]:
+                factors[dim] = _more(factors[dim], moved(known[dim], fitted.items[dim]).deviation)
+            crossed[cells.factor, cells.factor] = _half_of_pairs(moved(cells.ids, fitted.signed).deviation)
         first = moved(cells.ids, whole)
         if cells.pairs is not None:
             crossed[cells.factor, cells.factor] = cells.pairs
@@ -194,14 +231,57 @@ def influence_of(
     return Influence(factors, crossed) if factors else None
 
 
-def _through(cells: Cells, weight: Floats, dims: list[str]) -> tuple[Floats, list[str]]:
-    """Return the influence of each row on the aggregate through each sample, summed over splits, and the dimensions."""
+def _refitted(cells: Cells, tested: Floats, fitted: Fitted) -> Floats:
+    """Return the influence of rows as tested and as fitted rows.
+
+    A fit that reproduces its training rows hardly changes with their weights, though other rows would give another fit. Half
+    of the leverage is therefore the weight of the variance by ``refit``, and the rest that of the variance by derivatives.
+    """
+    whole = tested + fitted.rows
+    pairs = moved(cells.ids, fitted.signed).variance
+    derived = moved(cells.ids, whole).variance
+    if derived <= 0:
+        return whole
+    by_refit = cells.refit * moved(cells.ids, tested).variance
+    share = fitted.leverage / 2
+    variance = (1 - share) * max(derived - pairs, derived / 2) + share * by_refit
+    return whole * math.sqrt((variance + pairs) / derived)
+
+
+def _signs(ids: npt.NDArray[Any]) -> Floats:
+    """Return a random sign of each item, which depends only on its id."""
+    names, codes = np.unique(np.asarray(ids).astype(str), return_inverse=True)
+    return np.asarray(np.sign(multipliers("", "sign", names)[0]))[codes.ravel()]
+
+
+def _more(items: Items, deviation: Floats) -> Items:
+    """Return the items with additional deviations."""
+    redrawn = items.redrawn
+    return Items(
+        items.ids,
+        items.deviation + deviation,
+        None if redrawn is None else lambda multipliers: redrawn(multipliers) + multipliers @ deviation,
+    )
+
+
+def _half_of_pairs(deviation: Floats) -> Callable[[Floats, Floats], Floats]:
+    """Return draws whose variance is half of that of the interactions of pairs of items.
+
+    The items' influence contains interactions twice, which overestimates the variance, and derivatives are smaller than
+    changes of a whole item, which underestimates it. Interactions are therefore subtracted only by half. Each is contained,
+    about equally, in the parts of both items, so that half of them is the sum over single items.
+    """
+    return lambda first, _: first @ deviation
+
+
+def _through(cells: Cells, weight: Floats, dims: list[str]) -> tuple[Floats, list[str], Floats]:
+    """Return the influence of each row on the aggregate through each sample, summed over splits, dimensions, and slopes."""
     other_dims = [dim for dim in dims if dim != "split"]
     weights = np.moveaxis(weight, dims.index("split"), 0) if "split" in dims else weight[None]
     table = np.zeros((len(cells.ids), *weights.shape[1:]))
     for (rows, values), split_weight in zip(cells.parts, weights, strict=True):
         np.add.at(table, rows, np.nan_to_num(values) * split_weight)
-    return table, other_dims
+    return table, other_dims, weights
 
 
 def _ordered(rows: npt.NDArray[Any], columns: npt.NDArray[Any], table: Floats) -> Floats:

@@ -17,10 +17,9 @@ from neuroledger.families.alignment.regression.held_out import (
     Correlation,
     Estimator,
     Facts,
-    correlation_influence,
     correlations,
-    refit_of,
 )
+from neuroledger.families.alignment.regression.influence import correlation_influence, refit_of
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.resampling import Cells

@@ -10,7 +10,8 @@ import xarray as xr
 from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import encode, first_rows
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.regression.held_out import Estimator, refit_of
+from neuroledger.families.alignment.regression.held_out import Estimator
+from neuroledger.families.alignment.regression.influence import refit_of
 from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.families.alignment.regression.problem import Problem
 from neuroledger.spec.registry import metric

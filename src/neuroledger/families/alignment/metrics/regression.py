@@ -14,22 +14,25 @@ from neuroledger.families.alignment.regression.held_out import (
     Correlation,
     Facts,
     MapEstimator,
-    correlation_influence,
     correlations,
+)
+from neuroledger.families.alignment.regression.influence import (
+    correlation_influence,
     refit_of,
+    training_influence,
 )
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
 from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.resampling import Cells, Fitted
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Array, Workspace
 
 __all__ = ["regression"]
 
 
-@metric("regression", version=4)
+@metric("regression", version=5)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -164,15 +167,26 @@ def _cells(samples: xr.DataArray, target: xr.DataArray, facts: Facts, time: str,
     splits = samples.sizes["split"]
     influence = correlation_influence(facts.test_parts)
     # Separately fitted bins are ordered bin by bin; bins of a shared fit are ordered split by split.
+    places = [
+        [bin * splits + split if time == "separate" else split * bins + bin for bin in range(bins)]
+        for split in range(splits)
+    ]
     parts = []
-    for split in range(splits):
-        at = [bin * splits + split if time == "separate" else split * bins + bin for bin in range(bins)]
+    for at in places:
         test = facts.test_parts[at[0]].rows % rows
         values = (
             np.stack([influence[i] for i in at], axis=1) if "time_bin" in samples.dims else influence[at[0]]
         )
         parts.append((test, values))
-    return Cells(ids, parts, refit=refit)
+
+    def fits(weights: NDArray[np.float64], signs: NDArray[np.float64]) -> Fitted | None:
+        by_part = np.empty((len(facts.test_parts), weights.shape[-1]))
+        by_part[np.concatenate(places)] = weights.reshape(len(by_part), -1)
+        order = np.empty(len(by_part), dtype=int)
+        order[np.concatenate(places)] = np.tile(np.arange(bins), splits)
+        return training_influence(facts.test_parts, order.tolist(), by_part, signs)
+
+    return Cells(ids, parts, refit=refit, fits=fits)
 
 
 def _labelled(values: NDArray[np.float64], target: xr.DataArray, time: str, facts: Facts) -> xr.DataArray:

@@ -17,6 +17,7 @@ from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.families.alignment.regression.problem import Problem, Readout, column_correlation
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
+from neuroledger.families.alignment.regression.training import Training
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Array, Workspace
 
@@ -26,9 +27,7 @@ __all__ = [
     "Facts",
     "HeldOutPart",
     "MapEstimator",
-    "correlation_influence",
     "correlations",
-    "refit_of",
 ]
 
 Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
@@ -40,8 +39,6 @@ Correlation = Literal["pearson", "spearman"]
 FEWEST_TESTED = 3
 # Targets are rescaled beyond this power of two, before their squares overflow or underflow.
 EXTREME = 100
-# With at most this many rows, a correlation without one of them is nearly always 1 or -1.
-FEWEST_LEFT = 3
 # Predictions of equal rows, as of a stimulus entered twice, may differ by this share of the target's level.
 ULPS = 4 * float(np.finfo(np.float64).eps)
 
@@ -54,13 +51,21 @@ class _Usable(NamedTuple):
 
 
 class HeldOutPart(NamedTuple):
-    """Predictions and responses (row, target) of one split and time bin, and their row numbers in the target."""
+    """Predictions and responses (row, target) of one split and time bin, and what was fitted.
+
+    For rank correlations, ``predicted`` and ``measured`` are ranks, and ``values`` the predictions themselves. ``rows`` and
+    ``train`` are numbers of rows of the target, ``split`` the position of the split, and ``columns`` the usable targets.
+    """
 
     rows: NDArray[np.intp]
     predicted: NDArray[np.float64]
     measured: NDArray[np.float64]
+    values: NDArray[np.float64]
     r: NDArray[np.float64]
     columns: NDArray[np.bool_]
+    split: int
+    train: NDArray[np.intp]
+    training: Training | None
 
 
 class Facts(NamedTuple):
@@ -129,6 +134,7 @@ def correlations(
         for t in range(bins):
             a, b = predicted.values[t * size : (t + 1) * size], measured[t * size : (t + 1) * size]
             flat = constant | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
+            raw = a
             if correlation == "spearman":
                 a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
             r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
@@ -136,69 +142,20 @@ def correlations(
             rows = original_splits[at].test[t * size : (t + 1) * size]
             facts.test_parts.append(
                 HeldOutPart(
-                    rows, workspace.take(a), workspace.take(b), result[at, t, usable.columns], usable.columns
+                    rows,
+                    workspace.take(a),
+                    workspace.take(b),
+                    workspace.take(raw),
+                    result[at, t, usable.columns],
+                    usable.columns,
+                    at,
+                    original_splits[at].train,
+                    predicted.training,
                 )
             )
     if alphas:
         facts.attrs["alpha"] = np.stack(alphas).tolist()
     return result
-
-
-def correlation_influence(parts: Sequence[HeldOutPart]) -> list[NDArray[np.float64]]:
-    """Influence of each row on the correlation of each target, (row, all targets), for each held-out part.
-
-    The mean of two estimates: leaving the row out of its own part, which overestimates the influence in small parts
-    [efron1981], and the derivative of the correlation at the pooled moments of all parts, which underestimates it.
-    """
-    count = sum(len(part.rows) for part in parts)
-    mean_a = sum(part.predicted.sum(axis=0) for part in parts) / count
-    mean_b = sum(part.measured.sum(axis=0) for part in parts) / count
-    aa, bb, ab = (
-        sum((pair[0] * pair[1]).sum(axis=0) for pair in pairs) / count
-        for pairs in zip(
-            *(
-                ((a, a), (b, b), (a, b))
-                for a, b in ((part.predicted - mean_a, part.measured - mean_b) for part in parts)
-            ),
-            strict=True,
-        )
-    )
-    influences = []
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pooled = ab / np.sqrt(aa * bb)
-        for part in parts:
-            n = len(part.rows)
-            a, b = (part.predicted - mean_a) / np.sqrt(aa), (part.measured - mean_b) / np.sqrt(bb)
-            smooth = (a * b - pooled / 2 * (a * a + b * b)) / n
-            if n > FEWEST_LEFT:
-                left_out = _without_each(part.predicted, part.measured)
-                sharp = (np.nanmean(left_out, axis=0) - left_out) * np.sqrt((n - 1) / n)
-                smooth = (smooth + np.where(np.isfinite(sharp), sharp, smooth)) / 2
-            values = np.zeros((n, len(part.columns)))
-            values[:, part.columns] = np.where(np.isfinite(part.r), np.nan_to_num(smooth), 0.0)
-            influences.append(values)
-    return influences
-
-
-def refit_of(splits: Sequence[Split], features: int) -> float:
-    """Factor by which the variance shared by all neuroids exceeds that of the tested stimuli: folds share training data.
-
-    Nadeau and Bengio's term [nadeau2003], the number of tested over trained stimuli, is scaled by the number of features
-    over trained stimuli (at most 1), because a readout of few features depends little on its training stimuli.
-    """
-    tested = len(np.unique(np.concatenate([split.test for split in splits])))
-    trained = float(np.mean([len(split.train) for split in splits]))
-    return 1 + tested / trained * min(1.0, features / trained)
-
-
-def _without_each(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlation of each column with each row left out in turn, (row, column), computed from sums."""
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    rest = len(a) - 1
-    product = (a * b).sum(axis=0) - a * b - a * b / rest
-    own = (a * a).sum(axis=0) - a * a - a * a / rest
-    other = (b * b).sum(axis=0) - b * b - b * b / rest
-    return np.asarray(product / np.sqrt(own * other))
 
 
 def _copy_shared_rows(

@@ -1,0 +1,169 @@
+"""How predictions depend on the stimuli and neuroids that a readout was fitted to, beside finite differences of refits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from neuroledger.families.alignment.regression import pls_training
+from neuroledger.families.alignment.regression.held_out import Estimator
+from neuroledger.families.alignment.regression.linear import Linear
+from neuroledger.families.alignment.regression.pls import Pls
+from neuroledger.families.alignment.regression.problem import Problem
+from neuroledger.families.alignment.regression.ridge import Ridge
+from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
+from neuroledger.families.alignment.regression.training import Slopes, TrainingInfluence
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Memo, Workspace
+
+Floats = npt.NDArray[np.float64]
+Refit = Callable[[Floats, Floats, Floats, Floats, Floats], Floats]
+STEP = 1e-5
+
+
+def directions_of(X: Floats, Y: Floats, rows: Floats, targets: Floats, components: int) -> Floats:
+    """Directions of partial least squares (feature × component) of centred data, from their definition."""
+    within, across = X.T @ (rows[:, None] * X), X.T @ (rows[:, None] * Y) * np.sqrt(targets)
+    directions = np.empty((X.shape[1], 0))
+    for _ in range(components):
+        covariance = across
+        if directions.size:
+            fitted = np.linalg.solve(directions.T @ within @ directions, directions.T @ across)
+            covariance = across - within @ directions @ fitted
+        directions = np.column_stack([directions, np.linalg.svd(covariance)[0][:, 0]])
+    return directions
+
+
+def weighted_pls(components: int) -> Refit:
+    """Predictions of test rows by partial least squares with weights of train rows and of targets."""
+
+    def predict(X: Floats, Y: Floats, tested: Floats, rows: Floats, targets: Floats) -> Floats:
+        x, y = rows @ X / rows.sum(), rows @ Y / rows.sum()
+        X, Y = X - x, Y - y
+        directions = directions_of(X, Y, rows, targets, components)
+        T = X @ directions
+        fitted = np.linalg.solve(T.T @ (rows[:, None] * T), T.T @ (rows[:, None] * Y))
+        return np.asarray(y + (tested - x) @ directions @ fitted)
+
+    return predict
+
+
+def leverages(estimator: Estimator, refit: Refit, X: Floats, Y: Floats) -> Floats:
+    """The share of each train response in its own fitted value; of partial least squares, with fixed directions."""
+    ones = np.ones(len(X))
+    if isinstance(estimator, Pls):
+        X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
+        T = X @ directions_of(X, Y, ones, np.ones(Y.shape[1]), estimator.components)
+        return np.asarray(1 / len(X) + np.einsum("ij,ji->i", T, np.linalg.pinv(T)))
+    return np.asarray(refit(X, np.eye(len(X)), X, ones, ones).diagonal())
+
+
+def weighted_ridge(alpha: float) -> Refit:
+    def predict(X: Floats, Y: Floats, tested: Floats, rows: Floats, targets: Floats) -> Floats:
+        x, y = rows @ X / rows.sum(), rows @ Y / rows.sum()
+        X, Y = X - x, Y - y
+        within = X.T @ (rows[:, None] * X) + alpha * np.eye(X.shape[1])
+        return np.asarray(y + (tested - x) @ np.linalg.solve(within, X.T @ (rows[:, None] * Y)))
+
+    return predict
+
+
+def differences(number: Callable[[Floats], float], count: int) -> Floats:
+    unit = np.eye(count)
+    return np.array([(number(1 + STEP * e) - number(1 - STEP * e)) / (2 * STEP) for e in unit])
+
+
+CASES = [
+    (Pls(components=4, tolerance=1e-15), weighted_pls(4), 12, 9),
+    (Pls(components=4, tolerance=1e-15), weighted_pls(4), 50, 9),
+    (Pls(components=3, tolerance=1e-15), weighted_pls(3), 60, 45),
+    (Pls(components=1, tolerance=1e-15), weighted_pls(1), 12, 1),
+    (Ridge(alpha=3.0), weighted_ridge(3.0), 12, 9),
+    (Ridge(alpha=3.0), weighted_ridge(3.0), 50, 9),
+    (RidgeCv(alphas=(5.0,)), weighted_ridge(5.0), 12, 9),
+    (RidgeCv(alphas=(5.0,), per_target=True), weighted_ridge(5.0), 50, 9),
+    (Linear(), weighted_ridge(0.0), 12, 9),
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize(("estimator", "refit", "features", "targets"), CASES)
+def test_the_influence_of_train_rows_and_targets_is_the_derivative_of_a_weighted_refit(
+    estimator: Estimator,
+    refit: Refit,
+    features: int,
+    targets: int,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pls_training, "widened", lambda power, trained: power)
+    rng = np.random.default_rng(features * targets)
+    X = rng.standard_normal((30, features)) * np.linspace(3, 0.5, features)
+    Y = X @ rng.standard_normal((features, targets)) / 2 + 2 * rng.standard_normal((30, targets))
+    orders = [rng.permutation(30) for _ in range(3)]
+    splits = [Split(order[7:], order[:6]) for order in orders]
+    problem = Problem(X, Y, splits, Workspace(device=device, memo=Memo(0)))
+    predictions = list(estimator.predictions(problem))
+    gradients = [g - g.mean(axis=0) for g in rng.standard_normal((3, 6, targets))]
+    signs = np.array([1.0, -1.0, -1.0, 1.0, 1.0, -1.0])
+    ones, all_targets = np.ones(23), np.ones(targets)
+    for at, split in enumerate(splits):
+        found = influence(predictions[at].training, [Slopes(at, gradients[at], signs)])[0]
+        parts = X[split.train], Y[split.train], X[split.test]
+
+        def by_rows(weights: Floats, parts: Any = parts, gradient: Floats = gradients[at]) -> float:
+            return float((refit(*parts, weights, all_targets) * gradient).sum())
+
+        def by_targets(weights: Floats, parts: Any = parts, gradient: Floats = gradients[at]) -> float:
+            return float((refit(*parts, ones, weights) * gradient).sum())
+
+        exact = differences(by_rows, 23)
+        leverage = leverages(estimator, refit, *parts[:2])
+        larger = 1 / np.sqrt(1 - leverage)
+        np.testing.assert_allclose(found.rows, exact * larger, rtol=1e-3, atol=1e-5)
+        assert found.leverage == pytest.approx(leverage.mean(), abs=1e-6)
+        np.testing.assert_allclose(found.targets, differences(by_targets, targets), rtol=1e-4, atol=1e-5)
+        # Flipping signs of test rows flips their part; predictions moved by the intercept alone are left out.
+        turned = gradients[at] * signs[:, None]
+        residual = parts[1] - refit(parts[0], parts[1], parts[0], ones, all_targets)
+        whole = differences(lambda weights: by_rows(weights, gradient=turned), 23)  # noqa: B023
+        np.testing.assert_allclose(
+            found.signed / larger, whole - residual @ turned.sum(axis=0) / 23, atol=1e-3
+        )
+        if not isinstance(estimator, Pls):  # whose directions depend on all responses together
+            np.testing.assert_allclose(found.cells.sum(axis=1), found.rows, atol=1e-9)
+
+
+def influence(training: Any, slopes: list[Slopes]) -> list[TrainingInfluence]:
+    return list(training.influence(slopes))
+
+
+def test_splits_of_a_batch_have_the_influence_that_each_has_alone() -> None:
+    rng = np.random.default_rng(3)
+    X, Y = rng.standard_normal((40, 20)), rng.standard_normal((40, 8))
+    Y += X[:, :8]
+    splits = [Split(order[8:], order[:8]) for order in (rng.permutation(40) for _ in range(4))]
+    problem = Problem(X, Y, splits, Workspace(memo=Memo(0)))
+    training = next(iter(Pls(components=5).predictions(problem))).training
+    slopes = [Slopes(at, rng.standard_normal((8, 8)), rng.choice([-1.0, 1.0], 8)) for at in (2, 0, 2, 3)]
+    together = influence(training, slopes)
+    for slope, found in zip(slopes, together, strict=True):
+        for whole, alone in zip(found, influence(training, [slope])[0], strict=True):
+            np.testing.assert_allclose(whole, alone, rtol=1e-6, atol=1e-9)
+
+
+def test_the_slopes_of_almost_equal_directions_are_bounded() -> None:
+    rng = np.random.default_rng(4)
+    X = np.linalg.qr(rng.standard_normal((60, 12)))[0]
+    X -= X.mean(axis=0)
+    Y = X @ np.linalg.qr(rng.standard_normal((12, 12)))[0] + 1e-4 * rng.standard_normal((60, 12))
+    order = rng.permutation(60)
+    problem = Problem(X, Y, [Split(order[10:], order[:10])], Workspace(memo=Memo(0)))
+    training = next(iter(Pls(components=3).predictions(problem))).training
+    found = influence(training, [Slopes(0, rng.standard_normal((10, 12)), np.ones(10))])[0]
+    assert np.isfinite(found.rows).all()
+    assert np.abs(found.targets).max() < 10 * np.abs(Y).max() * np.sqrt(60)

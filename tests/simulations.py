@@ -1,0 +1,285 @@
+"""Simulations with known truth that share nothing with the calibration: other stimuli, neurons, models, people and sizes.
+
+    python -m tests.simulations                       # print all rows: about an hour on one core
+    python -m tests.simulations ridge cka --runs 100  # some subjects of the table
+    python -m tests.simulations --page                # and replace these rows in docs/calibration.md
+
+Stimuli are points of a latent space with heavy tails; neurons rectify random projections of them, with weights of unequal
+size, and add noise; two models see them through the same random features, each with noise of its own, and are therefore
+equal. An experiment draws what the claim generalises over anew; the rest is the same in all experiments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+from scipy.stats import beta, ttest_1samp
+
+import neuroledger as nl
+from neuroledger.stats.differences import clearly_better, difference, joint_mean
+from neuroledger.stats.score import Score
+
+Floats = npt.NDArray[np.float64]
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"
+START, END = "<!-- simulations -->", "<!-- /simulations -->"
+HEAD = "| score | experiment | new | runs | coverage | width | equal models differ | false ranks | found |"
+RULE = "|---|---|---|--:|---|--:|---|---|---|"
+LATENT, UNITS = 12, 40
+
+
+class Row(NamedTuple):
+    """One row of the table: the cells that name it, and those that were measured."""
+
+    name: tuple[str, str, str]
+    cells: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "| " + " | ".join((*self.name, *self.cells)) + " |"
+
+
+class World:
+    """Stimuli, neurons and equal models; ``fixed`` is ``stimuli``, ``neurons`` or empty."""
+
+    def __init__(self, stimuli: int, neurons: int, features: int, fixed: str) -> None:
+        self.size, self.fixed = (stimuli, neurons), fixed
+        always = np.random.default_rng([stimuli, neurons])
+        self.projection = always.standard_normal((LATENT, UNITS)) / np.sqrt(LATENT)
+        self.threshold = 0.3 * always.standard_normal(UNITS)
+        self.seen = always.standard_normal((LATENT, features)) / np.sqrt(LATENT)
+        self.latent, self.neurons = self.new_stimuli(always), self.new_neurons(always)
+
+    def new_stimuli(self, rng: np.random.Generator) -> Floats:
+        return rng.standard_t(6, (self.size[0], LATENT)) / np.sqrt(1.5)
+
+    def new_neurons(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        count = self.size[1]
+        sizes = np.exp(0.6 * rng.standard_normal((1, count)))
+        return rng.standard_normal((UNITS, count)) * sizes, rng.uniform(0.5, 1.5, count)
+
+    def experiment(self, run: int, models: int = 2) -> tuple[list[xr.DataArray], xr.DataArray]:
+        rng = np.random.default_rng([1, run])
+        latent = self.latent if self.fixed == "stimuli" else self.new_stimuli(rng)
+        weights, noise = self.neurons if self.fixed == "neurons" else self.new_neurons(rng)
+        signal = np.maximum(latent @ self.projection + self.threshold, 0) @ weights
+        level = 2 * noise * np.abs(weights).mean(axis=0)
+        responses = signal + level * rng.standard_normal(signal.shape)
+        own = [np.random.default_rng([2, 0 if self.fixed == "stimuli" else run, at]) for at in range(models)]
+        features = [np.tanh(latent @ self.seen) for _ in own]
+        seen = [one + 0.5 * each.standard_normal(one.shape) for one, each in zip(features, own, strict=True)]
+        of = "" if self.fixed == "stimuli" else run
+        return [self.labelled(values, of, "f") for values in seen], self.labelled(responses, of, f"{run}n")
+
+    def labelled(self, values: Floats, run: Any, kind: str) -> xr.DataArray:
+        kind = "n" if kind.endswith("n") and self.fixed == "neurons" else kind
+        coords = {
+            "stimulus_id": ("presentation", [f"{run}s{i}" for i in range(len(values))]),
+            "neuroid_id": ("neuroid", [f"{kind}{i}" for i in range(values.shape[1])]),
+        }
+        return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
+
+
+NEW = {
+    "": ("stimuli, neuroids", None),
+    "neurons": ("stimuli", ("stimulus",)),
+    "stimuli": ("neuroids", ("neuroid",)),
+}
+SIZES = ((60, 15, 200), (100, 150, 30), (100, 150, 200), (200, 25, 60))
+
+
+def of_responses(label: str, metric: nl.BoundMetric, runs: int) -> Iterator[Row]:
+    """Rows of a metric of responses: each size, for each claim."""
+    for size in SIZES:
+        for fixed, (new, over) in NEW.items():
+            world, scores = World(*size, fixed), []
+            for run in range(runs):
+                models, target = world.experiment(run)
+                both = [metric(model, target).replace(population=str(run)) for model in models]
+                scores.append([score.replace(generalise=over) if over else score for score in both])
+            kept = f"{size[0]} stimuli, {size[1]} neuroids, {size[2]} features"
+            yield summary((label, kept, new), scores, own_truth=fixed == "stimuli")
+
+
+def league(label: str, metric: nl.BoundMetric, size: tuple[int, int, int], models: int, runs: int) -> Row:
+    """One row: how often the board ranks any of many equal models before another."""
+    world, false = World(*size, ""), 0
+    for run in range(runs):
+        sources, target = world.experiment(run, models)
+        scores = [metric(source, target).replace(population=str(run)) for source in sources]
+        false += bool(clearly_better([joint_mean([(1.0, score)]) for score in scores]).any())
+    name = (label, f"{size[0]} stimuli, {size[1]} neuroids, {models} models", "stimuli, neuroids")
+    return Row(name, (str(runs), "", "", "", share(false, runs), ""))
+
+
+def summary(name: tuple[str, str, str], scores: Sequence[Sequence[Score]], *, own_truth: bool = False) -> Row:
+    """Measure one row. With ``own_truth`` the models are equal only up to their difference on what is fixed."""
+    values = np.array([[score.value for score in run] for run in scores])
+    truth = np.broadcast_to(values.mean(axis=0) if own_truth else values.mean(), values.shape[1:])
+    ends = np.array([[(score.low, score.high) for score in run] for run in scores])
+    covered = (ends[..., 0] <= truth) & (truth <= ends[..., 1])
+    errors = np.array([[score.spread.error if score.spread else np.nan for score in run] for run in scores])
+    width = errors.mean() / values.std(axis=0, ddof=1).mean()
+    apart = truth[0] - truth[1]
+    differ = 0
+    for run in scores:
+        found = difference("simulated", run[0], run[1])
+        assert found.low is not None and found.high is not None
+        differ += not found.low <= apart <= found.high
+    ranked = sum(clearly_better([joint_mean([(1.0, score)]) for score in run]).any() for run in scores)
+    # Intervals of two models of one experiment are not independent, so each experiment counts once.
+    counts = share(round(float(covered.mean()) * len(scores)), len(scores))
+    ranks = "" if own_truth else share(int(ranked), len(scores))
+    return Row(name, (str(len(scores)), counts, f"{width:.2f}", share(differ, len(scores)), ranks, ""))
+
+
+def share(count: int, runs: int) -> str:
+    low = beta.ppf(0.025, count, runs - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, runs - count) if count < runs else 1.0
+    return f"{count / runs:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def decoded(people: int, trials: int, run: int, noise: float, folds: int | None) -> list[Score]:
+    """Two linear decoders of simulated trials of people; the second sees them with additional noise."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng, parts = np.random.default_rng([people, trials, run]), []
+    pattern = np.full(8, 1.0) / np.sqrt(8)
+    for _ in range(people):
+        own = pattern + 0.6 * rng.standard_normal(8) / np.sqrt(8)
+        label = np.resize([0, 1], trials)
+        rng.shuffle(label)
+        offset = 0.3 * rng.standard_normal(8)
+        parts.append((label, (2 * label - 1)[:, None] * own / 2 + offset + rng.standard_normal((trials, 8))))
+    labels, X = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+    person = np.repeat([f"{run}p{i}" for i in range(people)], trials)
+    scores = []
+    for at in range(2):
+        own = np.random.default_rng([3, run, at])
+        seen = X + (0.7 + at * noise) * own.standard_normal(X.shape)
+        kept: dict[str, Any] = {"splits": folds} if folds else {"groups": person}
+        classes = np.where(labels, "left", "right")
+        scores.append(
+            nl.decode(LinearDiscriminantAnalysis(), seen, classes, **kept).replace(population=str(run))
+        )
+    return scores
+
+
+def of_decoders(runs: int) -> Iterator[Row]:
+    """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test of people."""
+    for people, trials, folds in ((6, 30, None), (9, 40, None), (20, 30, None), (9, 30, 5)):
+        scores = [decoded(people, trials, run, 0.0, folds) for run in range(runs)]
+        kept = f"{people} people, {trials} trials" + (f", {folds} folds" if folds else "")
+        yield summary(("decoding", kept, "trials" if folds else "people"), scores)
+    for people, trials in ((9, 40), (20, 30)):
+        for noise in (0.6, 1.2):
+            ours = tested = 0
+            for run in range(runs):
+                a, b = decoded(people, trials, run, noise, None)
+                p = difference("simulated", a, b).p
+                ours += p is not None and p < 0.05
+                of_people = [score.samples.values.ravel() for score in (a, b) if score.samples is not None]
+                tested += ttest_1samp(of_people[0] - of_people[1], 0).pvalue < 0.05
+            found = f"{ours / runs:.2f}; t test {tested / runs:.2f}"
+            name = ("decoding", f"{people} people, {trials} trials, noise + {noise}", "people")
+            yield Row(name, (str(runs), "", "", "", "", found))
+
+
+def of_answers(label: str, people: int, stimuli: int, level: float, runs: int) -> Row:
+    """One row of a metric of answers: people and models that find the same stimuli hard."""
+    metric, scores = nl.metric(label), []
+    for run in range(runs):
+        rng = np.random.default_rng([people, stimuli, run])
+        odds = level + 1.2 * rng.standard_t(5, stimuli)
+        ids = np.array([f"{run}s{i}" for i in range(stimuli)])
+        own = 0.5 * rng.standard_normal((people, 1)) + 0.6 * rng.standard_normal((people, stimuli))
+        right = rng.random((people, stimuli)) < 1 / (1 + np.exp(-odds - own))
+        target = answers(np.tile(ids, people), right.ravel(), np.repeat(np.arange(people), stimuli), run)
+        pair = []
+        for at in range(2):
+            each = np.random.default_rng([4, run, at])
+            seen = level + 0.7 * (odds - level) + each.standard_normal(stimuli)
+            given = answers(ids, each.random(stimuli) < 1 / (1 + np.exp(-seen)), None, run)
+            pair.append(metric(given, target).replace(population=str(run)))
+        scores.append(pair)
+    new = "stimuli, people" if "subject" in scores[0][0].spread.factors else "stimuli"
+    return summary((label, f"{people} people, {stimuli} stimuli", new), scores)
+
+
+def answers(ids: Any, right: Any, people: Any, run: int) -> xr.DataArray:
+    coords = {
+        "stimulus_id": ("presentation", ids),
+        "truth": ("presentation", np.full(len(ids), "cat")),
+        "condition": ("presentation", np.full(len(ids), "noise")),
+    }
+    if people is not None:
+        coords["subject"] = ("presentation", [f"{run}p{i}" for i in people])
+    return xr.DataArray(np.where(right, "cat", "dog"), dims="presentation", coords=coords)
+
+
+def few_components() -> nl.BoundMetric:
+    estimator = {"name": "pls", "components": 5}
+    return nl.metric("pls", compare={"name": "regression", "estimator": estimator, "correlation": "pearson"})
+
+
+def subjects() -> dict[str, Callable[[int], Iterator[Row]]]:
+    """What can be asked for by name, as rows for a number of runs."""
+    metrics: dict[str, Callable[[], nl.BoundMetric]] = {
+        name: partial(nl.metric, name) for name in ("ridge", "ridgecv", "pls", "rdm", "cka")
+    }
+    metrics["pls, 5 components"] = few_components
+    found: dict[str, Callable[[int], Iterator[Row]]] = {
+        name: (lambda runs, name=name, make=make: of_responses(name, make(), runs))  # type: ignore[misc]
+        for name, make in metrics.items()
+    }
+    found["leagues"] = lambda runs: (
+        league(name, nl.metric(name), (80, 30, 30), models, max(20, runs * 10 // (4 * models)))
+        for name in ("ridge", "rdm", "cka")
+        for models in (5, 20, 50)
+    )
+    found["decoding"] = of_decoders
+    for label in ("error_consistency", "accuracy", "accuracy_difference"):
+        found[label] = lambda runs, label=label: (  # type: ignore[misc]
+            of_answers(label, *size, runs) for size in ((4, 80, 1.0), (10, 160, 0.3), (6, 40, 0.0))
+        )
+    return found
+
+
+def replaced(text: str, rows: Sequence[Row]) -> str:
+    """The page with these rows in place of those of the same names; new ones come last."""
+    before, rest = text.split(START)
+    block, after = rest.split(END)
+    lines = [line for line in block.splitlines() if line.startswith("| ") and line != HEAD]
+    known = {tuple(line.strip("| ").split(" | ")[:3]): line for line in lines}
+    known |= {row.name: str(row) for row in rows}
+    return f"{before}{START}\n" + "\n".join([HEAD, RULE, *known.values()]) + f"\n{END}{after}"
+
+
+def main() -> None:
+    """Simulate, print the rows, and write them to the page if asked."""
+    known = subjects()
+    parser = argparse.ArgumentParser(prog="python -m tests.simulations", description=__doc__.splitlines()[0])
+    parser.add_argument("subject", nargs="*", help=f"of {', '.join(known)} (default: all)")
+    parser.add_argument("--runs", type=int, default=200, help="experiments of each row (default: 200)")
+    parser.add_argument("--page", action="store_true", help="write the rows to docs/calibration.md")
+    options = parser.parse_args()
+    unknown = [name for name in options.subject if name not in known]
+    if unknown:
+        parser.error(f"no subject {', '.join(unknown)}; known are {', '.join(known)}")
+    warnings.simplefilter("ignore")
+    print(HEAD, RULE, sep="\n", flush=True)
+    for name in options.subject or known:
+        for row in known[name](options.runs):
+            print(row, flush=True)
+            if options.page:
+                PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), [row]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
