@@ -101,7 +101,7 @@ def files_of(root: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(("trials", "order"), [(1, 0), (10, 3)])
-def test_windows_hold_the_values_that_were_written(tmp_path: Path, trials: int, order: int) -> None:
+def test_windows_contain_the_written_values(tmp_path: Path, trials: int, order: int) -> None:
     root = bids(tmp_path / "ds004212", people=1, trials=trials, order=order)
     data = bids_epochs(
         files_of(root),

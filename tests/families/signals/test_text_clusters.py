@@ -17,7 +17,7 @@ def test_repeats_and_near_repeats_share_a_cluster():
     assert names[0] == names[2] == names[3] != names[1]
 
 
-def test_a_lower_threshold_parts_what_a_higher_one_joins():
+def test_a_lower_threshold_separates_texts_that_a_higher_one_joins():
     texts = ["red wine and cheese", "red wine and bread", "quite another thing"]
     assert len(set(cluster_texts(texts, threshold=0.9))) == 2
     assert len(set(cluster_texts(texts, threshold=0.05))) == 3
