@@ -255,7 +255,7 @@ def test_rows_of_a_memory_map_stay_on_the_disk_if_they_are_neighbours(
 # Content
 
 
-def test_the_hash_of_content_is_made_of_dimensions_values_and_coordinates_alone() -> None:
+def test_the_content_hash_depends_only_on_dimensions_values_and_coordinates() -> None:
     assembly = responses(["a", "b"], np.array([[1, 2], [3, 4]], dtype=np.int16), age=[1.5, 2.5])
     parts = [
         b"presentation|neuroid",

@@ -125,7 +125,9 @@ def test_the_files_of_a_data_set_are_verified_or_the_command_is_named(lab: Lab) 
     assert damaged_file(lab.open(), "datasets", "lab") is None, "what is not here is not damaged"
 
 
-def test_without_a_memory_every_file_is_read(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_file_is_hashed_again_if_the_memory_is_not_trusted(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verified_files(lab.open(), "datasets", "lab")
     read: list[str] = []
     plain = integrity.sha256_of_file

@@ -129,7 +129,7 @@ def bids(root: Path, *, events: bool = False, people: int = 6) -> Path:
 
 
 @pytest.mark.slow
-def test_a_bids_folder_becomes_a_scored_benchmark_by_commands_alone(
+def test_a_bids_folder_becomes_a_scored_benchmark_through_the_command_line(
     place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)

@@ -25,7 +25,7 @@ def archive(path: Path, **files: str) -> StimulusSet:
     )
 
 
-def test_an_archive_that_changed_is_read_anew(tmp_path: Path) -> None:
+def test_an_archive_that_changed_is_read_again(tmp_path: Path) -> None:
     first = archive(tmp_path / "s.zip", a="one", b="two")
     assert first.bytes("b") == b"two"
     before = first.content_sha256

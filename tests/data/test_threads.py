@@ -39,7 +39,7 @@ def test_an_error_in_any_part_reaches_the_caller(wrong):
         side_by_side(work, range(5))
 
 
-def test_one_thread_is_the_callers_own():
+def test_a_single_thread_is_that_of_the_caller():
     seen = set()
     with limited(1):
         side_by_side(lambda part: seen.add(threading.get_ident()), range(8))

@@ -64,7 +64,7 @@ def test_simulated_experiments_resemble_the_data(valid: Lab) -> None:
     assert not calibration_path(valid.root, RIDGE).exists()
 
 
-def test_what_cannot_be_simulated_is_recorded_with_its_reason(
+def test_metrics_that_cannot_be_simulated_are_recorded_with_the_reason(
     valid: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = registry.get("paradigm", "recording")

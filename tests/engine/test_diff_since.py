@@ -149,7 +149,7 @@ def test_paths_are_added_changed_or_removed_in_their_order() -> None:
     assert list(proposal.changed.items()) == [("a", "added"), ("b", "removed"), ("c", "changed")]
 
 
-def test_a_mode_alone_is_a_change_that_may_run() -> None:
+def test_a_change_of_mode_alone_is_reported_as_code() -> None:
     base = tree(START)
     entries = {**base.entries, "docs/page.md": replace(base.entries["docs/page.md"], mode="100755")}
     result = Proposal(base, replace(base, entries=entries)).findings()

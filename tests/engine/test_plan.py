@@ -173,7 +173,7 @@ def test_a_model_in_memory_without_a_channel_is_refused_with_the_channels_of_bot
         require_compatible(catalog, "lab.V4-ridge", 3)  # type: ignore[arg-type]
 
 
-def test_a_model_without_time_steps_is_told_how_to_have_dynamics(
+def test_a_model_without_time_steps_is_refused_with_the_way_to_declare_them(
     shelf: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Interface(frozenset({"images"}), frozenset({"dynamics"}))

@@ -83,7 +83,7 @@ def test_lazy_layers_take_shape_and_nothing_else_changes():
         (nn.LSTM(12, 3), r"returns tuple; a tensor \(window, 3\) is needed"),
     ],
 )
-def test_answers_of_another_shape_are_told_before_training(module, words):
+def test_answers_of_another_shape_are_refused_before_training(module, words):
     x, y = windows(60)
     with pytest.raises(ModelError, match=words):
         nl.decode(module, x, y, splits=3, seeds=(1,))

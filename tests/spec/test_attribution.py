@@ -88,7 +88,7 @@ def test_an_entry_keeps_its_fields_and_its_text(tmp_path: Path) -> None:
     assert one.text == ENTRY.strip()
 
 
-def test_of_several_bibliographies_the_first_that_has_a_key_wins(tmp_path: Path) -> None:
+def test_the_first_of_several_bibliographies_with_a_key_is_used(tmp_path: Path) -> None:
     own, shipped = tmp_path / "own.bib", tmp_path / "shipped.bib"
     own.write_text("@article{a, year = 2020}\n@article{broken\n", encoding="utf-8")
     shipped.write_text("@article{a, year = 1999}\n@article{b, Year = 2001}\n@misc{open\n", encoding="utf-8")

@@ -95,7 +95,7 @@ def test_two_files_of_one_repository_never_share_an_id(lab: Lab) -> None:
     assert problem.fix == "give one of them another id"
 
 
-def test_a_registered_function_without_a_spec_is_no_metric_and_the_error_says_why(lab: Lab) -> None:
+def test_a_registered_function_without_a_spec_is_refused_as_a_metric_with_the_reason(lab: Lab) -> None:
     function = next(name for name in registry.names("metric") if not lab.open().has("metrics", name))
     with pytest.raises(RequestError) as caught:
         lab.open().metric(function)

@@ -56,7 +56,9 @@ def made(kind: str, **fields: Any) -> Any:
         ("suites", {"hierarchy": {"a": "a"}}, "runs in a circle: a → a"),
     ],
 )
-def test_what_does_not_fit_together_is_said(kind: str, fields: dict[str, Any], words: str) -> None:
+def test_contradictory_fields_are_refused_with_the_reason(
+    kind: str, fields: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ValidationError) as caught:
         made(kind, **fields)
     assert words in str(caught.value)

@@ -28,7 +28,7 @@ def problems(tmp_path: Path, text: str, kind: str = "metrics", id: str = "m") ->
     return [str(problem) for problem in caught.value.findings]
 
 
-def test_all_problems_of_a_file_are_told_at_once_with_near_misses(tmp_path: Path) -> None:
+def test_all_problems_of_a_file_are_reported_at_once_with_near_misses(tmp_path: Path) -> None:
     text = (
         METRIC.format(id="m").replace("version: 1", "verson: 1")
         + "direction: hihger\naggregate: [{over: split, with: men}]\n"
@@ -61,7 +61,7 @@ def test_a_number_where_text_is_meant_says_to_quote_it(tmp_path: Path) -> None:
     assert 'quote it: "12345"' in found
 
 
-def test_one_thing_where_a_list_is_meant_says_how_to_write_it(tmp_path: Path) -> None:
+def test_a_single_value_in_place_of_a_list_is_refused_with_the_correct_form(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, METRIC.format(id="m") + "cite: yamins2014\n")
     assert "cite: expected a list" in found and "write [yamins2014]" in found
     (found,) = problems(tmp_path, METRIC.format(id="m") + "cite: {a: b}\n")
@@ -162,7 +162,7 @@ expectations: {{assembly: [{{check: {check}}}]}}
         ({"check": "nothing_like_it"}, "hint: known: unique, unique_together"),
     ],
 )
-def test_texts_of_the_wrong_form_are_told_the_right_one(
+def test_texts_of_the_wrong_form_are_refused_with_the_right_one(
     tmp_path: Path, change: dict[str, str], says: str
 ) -> None:
     right = {"sha256": "a" * 64, "url": "https://example.org/x", "check": "aligned"}

@@ -25,7 +25,7 @@ def closeness(source: Any, target: Any, *, rng: Any, workspace: Any, power: floa
     """How close two arrays are."""
 
 
-def test_what_the_engine_hands_over_is_no_parameter() -> None:
+def test_values_that_the_engine_injects_are_not_parameters() -> None:
     registry.metric("closeness", version=3, trials=True)(closeness)
     found = registry.get("metric", "closeness")
     assert (found.name, found.version, found.function, found.trials, found.timed) == (
@@ -66,7 +66,7 @@ def test_components_of_other_distributions_are_listed_unless_they_are_not_wanted
     assert registry.names("metric") == sorted(registry.names("metric"))
 
 
-def test_an_unknown_name_is_told_with_its_neighbours_and_with_packages_that_are_broken(
+def test_an_unknown_name_is_reported_with_near_misses_and_broken_packages(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(

@@ -271,14 +271,14 @@ def test_a_class_is_followed_to_its_base_through_imports_and_branches(own_nets: 
         ),
     ],
 )
-def test_what_cannot_be_followed_there_is_refused(own_nets: str, name: str, words: str) -> None:
+def test_paths_that_cannot_be_resolved_are_refused(own_nets: str, name: str, words: str) -> None:
     said = TORCH.refusal(f"{own_nets}.{name}")
     assert said is not None and words in said and said.startswith(f"'{own_nets}.{name}' ")
     assert SKLEARN.refusal(f"{own_nets}.nets.Net") is not None
 
 
 @pytest.mark.parametrize("path", ["Net", "a b.Net", "1a.Net", ".Net", "own_nets.", ""])
-def test_what_is_no_path_is_told_how_to_write_one(path: str) -> None:
+def test_an_invalid_path_is_refused_with_the_correct_form(path: str) -> None:
     assert TORCH.refusal(path) == f"{path!r} is not an import path: write package.module.Class"
 
 

@@ -197,7 +197,7 @@ def test_a_file_that_was_pinned_broken_is_a_finding_not_a_crash(
     [AttributeError("x"), EOFError("x"), RuntimeError("x"), zlib.error("x"), zipfile.BadZipFile("x")],
     ids=repr,
 )
-def test_whatever_a_reader_stumbles_over_is_a_finding(
+def test_every_exception_of_a_reader_becomes_a_finding(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def stumble(*_: object, **__: object) -> None:

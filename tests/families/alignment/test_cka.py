@@ -66,7 +66,7 @@ def test_is_invariant_to_rotation_scale_and_shift(seed, name):
     assert changed == pytest.approx(metric(assembly(X), assembly(Y)).value, abs=1e-9)
 
 
-def test_of_a_side_with_itself_is_one():
+def test_the_similarity_of_a_side_with_itself_is_one():
     X, _ = latent(20, 10, 8)
     for name in ("cka", "cka_biased"):
         assert nl.metric(name)(assembly(X), assembly(X)).value == pytest.approx(1.0, abs=1e-9)

@@ -189,7 +189,7 @@ def test_neuroids_without_responses_are_left_out_and_counted(case):
     assert score.value == pytest.approx(LIMIT, abs=0.04)
 
 
-def test_short_training_is_said(case):
+def test_short_training_is_noted(case):
     score = nl.metric("mask_regression", splits={"folds": 1})(*case[:2])
     assert score.value < LIMIT / 2
     assert any("training is short: 320 steps" in note and "about 2.2" in note for note in score.notes)
@@ -250,7 +250,7 @@ def test_models_give_maps_that_know_their_places():
         metric(recorded(hidden=(7,)), target)
 
 
-def test_what_cannot_be_laid_out_is_refused(case):
+def test_incomplete_maps_and_invalid_values_are_refused(case):
     source, target, _ = case
     metric = nl.metric("mask_regression")
     with pytest.raises(

@@ -129,7 +129,7 @@ def test_choices_and_rows_in_any_order_give_the_same_bits():
 
 
 @pytest.mark.parametrize("change", ["objects", "wider", "narrower truth", "not on offer", "swapped"])
-def test_trials_are_read_alike_whatever_the_layout_of_their_labels(change):
+def test_trials_are_read_from_every_layout_of_their_labels(change):
     """Shortcuts for text of one width, for truths that repeat the sample, for choices on offer change nothing."""
     _, target = object_trials(np.random.default_rng(3))
     plain = target.copy(deep=True)

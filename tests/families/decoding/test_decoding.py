@@ -74,7 +74,7 @@ def test_a_constant_prediction_has_no_correlation():
     assert MEASURES["r2"](rows([1.0, 2.0, 3.0], [2.0, 2.0, 2.0]))(np.ones(3)) == pytest.approx(0)
 
 
-def test_binned_error_weighs_ranges_alike():
+def test_binned_error_weights_ranges_equally():
     case = rows([1.0, 2.0, 3.0, 11.0], [2.0, 3.0, 4.0, 16.0])
     assert MEASURES["binned_mae"](case, (0.0, 10.0, 20.0))(np.ones(4)) == pytest.approx((1 + 5) / 2)
     with pytest.raises(MetricError, match="no true value"):
@@ -248,7 +248,7 @@ def test_the_prediction_of_a_subject_is_the_vote_of_its_windows():
         decoding(*predictions(), per="subject")
 
 
-def test_what_is_not_finite_is_refused():
+def test_non_finite_and_unmatched_predictions_are_refused():
     source, target = predictions()
     source.values[3, 0] = np.nan
     with pytest.raises(MetricError, match="1 predictions are not finite"):
@@ -269,7 +269,7 @@ def folded(truth, answer, split, **coords):
     return (xr.DataArray(values, dims=("presentation",), coords=at) for values in (answer, truth))
 
 
-def test_a_fold_whose_truth_does_not_vary_is_left_out_and_that_is_said():
+def test_a_fold_with_constant_truth_is_left_out_and_noted():
     split = np.repeat(np.arange(6), 20)
     rng = np.random.default_rng(6)
     truth = rng.standard_normal(120)

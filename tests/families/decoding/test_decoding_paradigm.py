@@ -144,7 +144,7 @@ def test_the_same_person_in_two_data_sets_is_found_by_content():
         measured(dummy_decoder(id="d"), twin)
 
 
-def test_what_cannot_be_asked_is_refused():
+def test_unsupported_objectives_and_missing_targets_are_refused():
     with pytest.raises(ModelError, match="does not support regression"):
         measured(shrinkage_lda(id="lda"), windows(), target="number", objective="regression")
     with pytest.raises(ModelError, match="is not a decoder"):
@@ -236,7 +236,7 @@ def test_numbers_beside_the_windows_are_found_by_their_stimulus_and_standardised
         measured(shrinkage_lda(id="lda"), assembly, standardise_targets=True)
 
 
-def test_what_a_benchmark_asks_of_the_training_reaches_the_network():
+def test_the_recipe_of_a_benchmark_reaches_the_network():
     from neuroledger.families.decoding.models.network_decoders import network_decoder
     from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 

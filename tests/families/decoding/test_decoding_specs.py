@@ -136,7 +136,7 @@ def test_a_wrong_split_leaves_no_score(repo, splits, words):
         repo.score("lda")
 
 
-def test_pretraining_on_the_same_data_is_told_with_the_score(repo):
+def test_pretraining_on_the_same_data_is_noted_with_the_score(repo):
     assert not any("pretraining" in note for note in repo.score("lda").notes)
     assert "pretraining overlap: the model was pretrained on Signals" in repo.score("seen").notes
     own = recording_digests(windows(subjects=5, trials=20, strength=2.0))

@@ -22,7 +22,7 @@ def drawn(assembly, **fields):
     return draw_folds(TypeAdapter(SplitRule).validate_python(fields), assembly)
 
 
-def test_one_subject_at_a_time_is_scikit_learns():
+def test_one_subject_at_a_time_matches_scikit_learn():
     assembly = windows()
     folds = drawn(assembly, name="cross_subject")
     expected = LeaveOneGroupOut().split(np.zeros(40), groups=assembly["subject"].values)

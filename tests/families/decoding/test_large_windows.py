@@ -128,7 +128,9 @@ def test_quartiles_of_a_view_are_those_of_numpy_to_the_last_bit(shape, dtype, vi
         np.testing.assert_allclose(spread, values.std(axis=(0, 2), dtype=float), rtol=1e-6)
 
 
-def test_an_estimator_that_needs_everything_is_told_how_much_that_is(views, tmp_path, monkeypatch):
+def test_an_estimator_that_needs_all_windows_in_memory_is_refused_with_their_size(
+    views, tmp_path, monkeypatch
+):
     class Own:
         def fit(self, x, y):
             assert isinstance(x, np.ndarray)

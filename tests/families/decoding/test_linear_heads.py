@@ -81,7 +81,7 @@ def test_several_labels_through_decode_beat_the_dummy_and_their_shuffle():
     assert nl.decode("covariance_logistic_search", x, y, normalise=True, **by).value > 0.6
 
 
-def test_a_label_that_teaches_nothing_is_answered_always_the_same_and_told():
+def test_a_label_without_two_examples_of_each_answer_is_constant_and_noted():
     x, y = rhythms(60)
     y[:, 1], y[:, 2] = 0, 1
     y[0, 1] = 1
@@ -116,7 +116,7 @@ def test_other_classical_decoders_answer_several_labels(decoder):
     assert (predicted <= 1).all()
 
 
-def test_what_a_head_cannot_be_asked_is_not_offered():
+def test_a_decoder_offers_only_the_objectives_of_its_head():
     assert covariance_decoder(id="c").objectives == ("classification", "multilabel")
     assert covariance_decoder(id="c", head=RidgeSearch()).objectives == ("regression", "retrieval")
     assert covariance_decoder(id="x", xdawn=2).objectives == ("classification",)
@@ -157,7 +157,7 @@ def test_any_regressor_can_be_declared_for_several_numbers_or_embeddings(path, o
     assert np.corrcoef(said[:, 1], y[110:, 1])[0, 1] > 0.8
 
 
-def test_whole_texts_can_be_answered_by_the_nearest_neighbour():
+def test_whole_texts_can_be_predicted_by_nearest_neighbours():
     rng = np.random.default_rng(0)
     texts = np.array(["yes", "no", "maybe"])[rng.integers(0, 3, 90)]
     x = 0.3 * rng.standard_normal((90, 2, 4)) + np.array([len(text) for text in texts])[:, None, None]
@@ -181,7 +181,7 @@ def test_wrong_declarations_are_one_clear_error(tmp_path):
         nl.decode(sklearn_decoder(id="c", path="sklearn.svm.SVC"), x, y, metric="decoding_pearson_r")
 
 
-def test_of_too_many_windows_each_class_gives_its_share():
+def test_subsampled_windows_keep_the_class_proportions():
     y = np.repeat(["a", "b", "c"], [900, 90, 10])
     rows = sample_rows(y, 100)
     assert np.unique(y[rows], return_counts=True)[1].tolist() == [90, 9, 1]
@@ -202,7 +202,7 @@ def test_a_decoder_learns_from_no_more_windows_than_it_says():
     assert some.notes_ == ["fitted on 40 windows, drawn from all of the training part"]
 
 
-def test_a_mean_that_cannot_be_found_is_replaced_and_told(monkeypatch):
+def test_a_mean_that_does_not_exist_is_replaced_and_noted(monkeypatch):
     import pyriemann.tangentspace
 
     x, y = rhythms(60)

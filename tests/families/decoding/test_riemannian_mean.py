@@ -57,7 +57,7 @@ def test_it_is_the_minimum_that_pyriemann_descends_to(
     np.testing.assert_allclose(mean, mean.T, rtol=1e-9, atol=1e-12 * mean.max())
 
 
-def test_where_rounding_limits_it_it_is_no_worse_than_descent() -> None:
+def test_the_mean_is_as_exact_as_descent_if_rounding_limits_it() -> None:
     x, weights = covariances(50, 8, spread=2.0, condition=6.0), np.full(50, 0.02)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -65,7 +65,7 @@ def test_where_rounding_limits_it_it_is_no_worse_than_descent() -> None:
     assert gradient(mean, x, weights) <= 2 * gradient(other, x, weights)
 
 
-def test_of_two_it_is_the_geometric_mean() -> None:
+def test_the_mean_of_two_matrices_is_their_geometric_mean() -> None:
     a, b = covariances(2, 5, spread=2.0)
     root, inverse = sqrtm(a), invsqrtm(a)
     np.testing.assert_allclose(
@@ -90,7 +90,7 @@ def test_weights_count_as_repetitions() -> None:
     )
 
 
-def test_what_has_no_mean_is_refused_as_by_pyriemann() -> None:
+def test_matrices_without_a_mean_are_refused_as_in_pyriemann() -> None:
     x = covariances(5, 3)
     broken = x.copy()
     broken[2] = -np.eye(3)
@@ -152,7 +152,7 @@ def test_by_descent_fewer_passes_are_made(monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < mine <= 0.75 * sum(made)
 
 
-def test_what_descent_cannot_do_is_left_to_pyriemann(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pyriemann_computes_the_mean_if_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     x = covariances(40, 5, spread=2.0)
     monkeypatch.setattr(riemannian_mean, "MOST_PASSES", 2)
     np.testing.assert_array_equal(mean_by_descent(x), by_descent(x))

@@ -64,7 +64,7 @@ def test_a_better_decoder_is_found_nearly_as_often_as_by_a_paired_t_test() -> No
     assert np.mean(ours) >= 0.8 * np.mean(paired)
 
 
-def test_what_was_learnt_of_noise_counts_in_full_and_what_generalises_does_not() -> None:
+def test_shared_training_counts_for_memorised_noise_but_not_for_generalisation() -> None:
     def variance(effect: float, estimator: object) -> float:
         x, y, names = experiment(1, 9, 30, 20, effect)
         return shared_variance(nl.decode(estimator, x, y, groups=names))

@@ -96,7 +96,7 @@ def test_the_spectrogram_is_that_of_the_fourier_transform():
         ((32, 10_000), {"depths": (7,)}, "must divide"),
     ],
 )
-def test_what_does_not_fit_the_network_is_refused(shape, changes, words):
+def test_windows_that_do_not_fit_the_network_are_refused(shape, changes, words):
     with pytest.raises(ModelError, match=words):
         typing_network(*shape, 99, **changes)
 
@@ -190,7 +190,7 @@ def test_texts_longer_than_the_networks_time_are_one_error():
         score(small(), x, texts, splits=[(np.arange(30), np.arange(30, 40))])
 
 
-def test_steps_count_a_blank_between_two_that_are_alike():
+def test_steps_include_a_blank_between_equal_symbols():
     assert [steps_needed(text) for text in ([], [1], [1, 1], [1, 2, 2, 2])] == [0, 1, 3, 6]
 
 

@@ -40,7 +40,7 @@ def counted(spec: dict[str, Any]) -> set[str]:
     }
 
 
-def test_trials_of_every_label_are_stated_or_said_to_be_unknown(repository: Path) -> None:
+def test_trial_counts_of_every_label_are_stated_or_declared_unknown(repository: Path) -> None:
     specs = published(repository)
     labelled = {id: labels for id, spec in specs.items() if (labels := labels_of(spec))}
     assert len(specs) > 100 and len(labelled) > 60

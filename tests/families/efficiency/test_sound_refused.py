@@ -90,7 +90,7 @@ def test_a_changed_byte_in_a_compressed_archive_is_detected(tmp_path, words):
         ("./bed/00000000_nohash_0.wav", b"RIFF????", "cannot be read as a WAV file"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, name, content, message):
+def test_an_invalid_archive_of_words_raises_one_error(tmp_path, words, name, content, message):
     changed = dict(words)
     if content is None:
         del changed[name]
@@ -118,7 +118,7 @@ def test_what_is_wrong_with_an_archive_of_words_is_one_message(tmp_path, words, 
         ("MSWC/pt/clips/pt-one/common_voice_pt_0.opus", b"OggS and no more", "cannot be decoded as sound"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_an_archive_of_sessions_is_one_message(tmp_path, sessions, name, content, message):
+def test_an_invalid_archive_of_sessions_raises_one_error(tmp_path, sessions, name, content, message):
     changed = dict(sessions)
     if content is None:
         del changed[name]
