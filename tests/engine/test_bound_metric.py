@@ -60,7 +60,7 @@ def test_one_row_matches_several_repetitions_only_for_metrics_of_single_trials()
     result = aligned(source, target, "source", "target", trials=True)
     assert result.values[:, 0].tolist() == [2, 2, 0]
     words = (
-        r"^the target has 2 repetitions of stimulus 'a' and the source has one row; rows must match one to one: average "
+        r"^the target has 2 rows of stimulus 'a' and the source has one row; rows must match one to one: average "
         r"the repetitions first with neuroledger\.data\.assembly\.average_repetitions\(target\)$"
     )
     with pytest.raises(MetricError, match=words):

@@ -47,7 +47,7 @@ def aligned(
     Raises
     ------
     MetricError
-        Only one side has stimulus ids, or ``reference`` has repetitions that ``array`` lacks.
+        Only one side has stimulus ids, or ``reference`` has several rows of a stimulus and ``array`` one.
     AssemblyError
         ``array`` lacks a stimulus of ``reference``, or has a different number of rows for it.
     """
@@ -66,10 +66,10 @@ def aligned(
     if np.array_equal(own_ids, ids):
         return array
     rows = rows_of(array, ids, name=name)
-    if not trials and "repetition" in reference.coords and len(np.unique(rows)) < len(rows):
+    if not trials and len(np.unique(rows)) < len(rows):
         repeated, count = np.unique(ids, return_counts=True)
         raise MetricError(
-            f"the {other} has {count.max()} repetitions of stimulus {str(repeated[count.argmax()])!r} and the {name} has "
+            f"the {other} has {count.max()} rows of stimulus {str(repeated[count.argmax()])!r} and the {name} has "
             "one row; rows must match one to one: average the repetitions first with "
             f"neuroledger.data.assembly.average_repetitions({other})"
         )

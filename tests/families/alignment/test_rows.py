@@ -21,12 +21,23 @@ def repeated(values: np.ndarray, count: int) -> xr.DataArray:
 
 @pytest.mark.parametrize("name", ["rdm", "cka", "cka_biased", "ridge", "pls"])
 def test_repetitions_on_one_side_are_refused(name):
-    with pytest.raises(
-        MetricError, match=r"5 repetitions of stimulus 's0000' and the source has one row.*average"
-    ):
+    with pytest.raises(MetricError, match=r"5 rows of stimulus 's0000' and the source has one row.*average"):
         nl.metric(name)(assembly(X), repeated(Y, 5))
     splits = {} if name in ("rdm", "cka", "cka_biased") else {"splits": {"train": 0.7}}
     assert np.isfinite(nl.metric(name, **splits)(assembly(X), average_repetitions(repeated(Y, 5))).value)
+
+
+@pytest.mark.parametrize("name", ["rdm", "cka", "ridge", "pls"])
+def test_several_rows_on_one_side_are_refused_whether_or_not_they_are_numbered(name):
+    with pytest.raises(
+        MetricError, match=r"the target has 5 rows of stimulus 's0000' and the source has one"
+    ):
+        nl.metric(name)(assembly(X), repeated(Y, 5).drop_vars("repetition"))
+    once_more = xr.concat([assembly(Y), assembly(Y)[3:4]], "presentation")
+    with pytest.raises(
+        MetricError, match=r"the target has 2 rows of stimulus 's0003' and the source has one"
+    ):
+        nl.metric(name)(assembly(X), once_more)
 
 
 @pytest.mark.parametrize("name", ["rdm", "cka", "cka_biased"])

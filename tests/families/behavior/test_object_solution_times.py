@@ -27,6 +27,12 @@ def test_crossings_by_hand():
     )
 
 
+def test_a_time_bin_without_a_defined_performance_does_not_lose_the_solution():
+    curves = np.array([[-np.inf, 3.0], [-np.inf, np.nan], [np.nan, 3.0]])
+    times = crossing_times(curves, np.array([70.0, 90.0]), np.full(3, 2.0))
+    np.testing.assert_allclose(times, [90.0, np.nan, 90.0], equal_nan=True)
+
+
 @pytest.mark.parametrize("features", [4, 60])
 def test_readout_minimises_the_stated_objective(features):
     rng = np.random.default_rng(0)

@@ -17,8 +17,8 @@ NEGLIGIBLE = 1e-12  # directions with less than this share of the largest varian
 def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Floats:
     """Return the time at which each row of ``(stimulus, time)`` reaches its threshold; NaN if it never does.
 
-    The time is interpolated linearly between the first bin at or above the threshold and the best earlier bin below it;
-    without an earlier bin it is the time of the first.
+    The time is interpolated linearly between the first bin at or above the threshold and the best earlier bin; without an
+    earlier bin whose performance is defined, it is the time of the first.
     """
     out = np.full(len(performance), np.nan)
     for row, (curve, threshold) in enumerate(zip(performance, thresholds, strict=True)):
@@ -26,7 +26,7 @@ def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Fl
         if not reached.size:
             continue
         hit = int(reached[0])
-        below = np.flatnonzero(curve[:hit] < threshold)
+        below = np.flatnonzero(np.isfinite(curve[:hit]))
         out[row] = times[hit]
         if below.size:
             last = int(below[np.argmax(curve[below])])
