@@ -452,6 +452,24 @@ def test_files_in_the_mirror_and_at_addresses_are_fetched_together(
     assert found == {"a.bin": b"a.bin", "b.bin": CONTENT, "c.bin": b"c.bin"}
 
 
+def test_files_of_one_name_in_several_folders_are_not_taken_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = tmp_path / "mirror"
+    names = ["A/data.mat", "b/data.mat", "c/data.mat", "c/deep/data.mat", "data.mat", "d/run[1].mat"]
+    for name in (*names, "0/b/data.mat", "d/run1.mat"):
+        (mirror / name).parent.mkdir(parents=True, exist_ok=True)
+        (mirror / name).write_text(name)
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    stated = {name: Stated() for name in names}
+    fetching.fetch_stated(tmp_path, tmp_path / "down", stated)
+    assert {name: (tmp_path / "down" / name).read_text() for name in names} == {name: name for name in names}
+    for folder in (mirror, tmp_path / "down"):
+        (folder / "c" / "data.mat").unlink()
+    with pytest.raises(UnavailableError, match=r"^c/data\.mat cannot be fetched"):
+        fetching.fetch_stated(tmp_path, tmp_path / "down", stated)
+
+
 @pytest.mark.parametrize(("status", "there"), [(1, True), (0, False)])
 def test_a_pull_of_dvc_succeeds_if_it_says_so_and_the_file_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, there: bool

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -224,8 +225,8 @@ def fetch_stated(
 ) -> None:
     """Fetch files that are not pinned yet into ``folder``, and compare each with what its publisher states.
 
-    In the mirror such a file is looked up by name, and used if it matches the statement. A file in ``folder`` that
-    matches already is kept, so that an interrupted fetch continues.
+    In the mirror such a file is looked up by name, in any folder, and used if it matches the statement. A file in
+    ``folder`` that matches already is kept, so that an interrupted fetch continues.
 
     Raises
     ------
@@ -242,9 +243,8 @@ def fetch_stated(
             with suppress(IntegrityError):
                 compare(path, statement)
                 continue
-        candidates = [] if mirror is None else sorted(mirror.rglob(Path(name).name))
         differences = []
-        for candidate in filter(Path.is_file, candidates):
+        for candidate in [] if mirror is None else _called(mirror, name, stated):
             try:
                 compare(candidate, statement)
             except IntegrityError as error:
@@ -262,6 +262,16 @@ def fetch_stated(
                 )
             with _disk_errors(path):
                 _fetch_url(root, statement, name, progress or _silent, differences).replace(path)
+
+
+def _called(mirror: Path, name: str, names: Iterable[str]) -> list[Path]:
+    """The files in the mirror that may be this one: first those with its whole name; none with the name of another."""
+    found = []
+    for path in filter(Path.is_file, mirror.rglob(escape(Path(name).name))):
+        whole = max((other for other in names if path.as_posix().endswith(f"/{other}")), key=len, default="")
+        if whole in ("", name):
+            found.append((whole == "", len(path.parts), path))
+    return [path for _, _, path in sorted(found)]
 
 
 class _Mirror:

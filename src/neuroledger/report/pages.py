@@ -173,11 +173,8 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
             "history": _changes(world, benchmark=column.id),
             "cited": _cited(world, [*spec.cite, *world.catalog.dataset(column.dataset).cite]),
         }
-        yield Page(
-            f"benchmarks/{column.id}.html",
-            "benchmark.html.j2",
-            context | _source(world, "benchmarks", column.id),
-        )
+        context |= _source(world, "benchmarks", column.id)
+        yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context)
         scored = sum(cell.status == "scored" for _, cell in lines)
         state, tone = (f"{scored} score{'s' * (scored > 1)}", "good") if scored else ("no record", "")
         state, tone = ("unavailable", "warn") if column.unavailable else (state, tone)
@@ -207,10 +204,8 @@ def _model_pages(world: World) -> Iterator[Page]:
         scored = sum(record.status == "scored" for record in records)
         state, tone = (f"{scored} score{'s' * (scored > 1)}", "good") if scored else ("no record", "")
         state, tone = ("unavailable", "warn") if spec.unavailable else (state, tone)
-        cells = [
-            spec.builder.name if spec.builder else "",
-            f"{spec.control} control" if spec.control else "model",
-        ]
+        role = f"{spec.control} control" if spec.control else "model"
+        cells = [spec.builder.name if spec.builder else "", role]
         if records or id in own:
             items.append(_item(id, spec.title, cells, state, tone, simulated=spec.simulated))
     yield _list("models", "Models", ["model", "builder", "role", "state"], items)
@@ -415,14 +410,8 @@ def _has_files(report: ValidationReport | None) -> bool:
 
 THUMBNAILS: Final = 24
 THUMBNAIL_PIXELS: Final = 96
-STATES: Final = {
-    "failed": "f",
-    "partial": "p",
-    "stale": "s",
-    "edited": "e",
-    "missing": "m",
-    "unavailable": "u",
-}
+STATES: Final = {"failed": "f", "partial": "p", "stale": "s", "edited": "e", "missing": "m",
+                 "unavailable": "u"}  # fmt: skip
 
 
 def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]:
