@@ -9,7 +9,12 @@ from pydantic import ValidationError
 
 from neuroledger.spec.kinds import KINDS
 
+PIN = {"size": 1, "sha256": "0" * 64}
 BARE: dict[str, dict[str, Any]] = {
+    "datasets": {
+        "license": "CC0-1.0", "files": {"a.nc": PIN | {"url": "https://example.org/a.nc"}}, "reader": {"name": "netcdf"}
+    },
+    "metrics": {"compare": {"name": "regression"}, "scale": "correlation"},
     "benchmarks": {
         "dataset": "d", "paradigm": {"name": "neural"}, "metric": "m", "ceiling": None, "parent": "p",
         "controls": {"negative": ["n"], "positive": ["p"]},
@@ -49,6 +54,40 @@ def made(kind: str, **fields: Any) -> Any:
             "w.pt has no source: give either `dvc: true`",
         ),
         ("models", {"visual_degrees": 0}, "greater than 0"),
+        (
+            "datasets",
+            {"unavailable": "lost", "unread": "odd"},
+            "a data set is `unavailable` or `unread`, not both",
+        ),
+        ("datasets", {"unread": "odd", "files": {}}, "a data set that is `unread` needs `files`"),
+        (
+            "datasets",
+            {"files": {}},
+            "a data set needs `files` and a `reader`, or the reason why it is `unavailable`",
+        ),
+        ("datasets", {"reader": None}, "a data set needs `files` and a `reader`, or the reason"),
+        (
+            "datasets",
+            {"files": {"a.nc": PIN}},
+            "a.nc has neither `dvc: true` nor a `url`: give one, or state in",
+        ),
+        ("datasets", {"downloads": {"a/../../b": {}}}, "'a/../../b' leads out of the folder of downloads"),
+        (
+            "datasets",
+            {"downloads": {"*.nc": {"size": 3}}},
+            "'*.nc' matches many files, which have no common checksum",
+        ),
+        ("datasets", {"degrees": 0}, "greater than 0"),
+        ("metrics", {"chance_level": 1}, "less than 1"),
+        ("metrics", {"chance_level": -0.1}, "greater than or equal to 0"),
+        ("metrics", {"chance_level": "1/2"}, "1/classes"),
+        ("metrics", {"splits": {"folds": 0}}, "greater than or equal to 1"),
+        ("metrics", {"splits": {"train": 1.0}}, "less than 1"),
+        ("metrics", {"splits": {"test": 0}}, "greater than or equal to 1"),
+        ("benchmarks", {"controls": {"ceiling_at_least": 0}}, "greater than 0"),
+        ("benchmarks", {"controls": {"itself_at_most": 0.9}}, "greater than or equal to 1"),
+        ("benchmarks", {"controls": {"floor_at_most": -0.1}}, "greater than or equal to 0"),
+        ("suites", {"benchmarks": [{"id": "a", "version": 0}]}, "greater than or equal to 1"),
         ("suites", {"benchmarks": []}, "a suite needs `benchmarks`, or other suites in `includes`"),
         ("suites", {"benchmarks": ["b", "a", {"id": "a"}, "b"]}, "listed twice: a, b"),
         ("suites", {"benchmarks": [{"id": "a", "weight": 0}]}, "greater than 0"),
@@ -76,6 +115,44 @@ def test_contradictory_fields_are_refused_with_the_reason(
 )
 def test_a_score_is_normalised_by_what_is_declared(fields: dict[str, Any], by: str) -> None:
     assert made("benchmarks", **fields).normalised_by == by
+
+
+def test_a_closed_data_set_says_why_and_needs_only_what_is_there() -> None:
+    bare = made("datasets")
+    assert bare.closed is None and (bare.access, bare.stimuli, bare.simulated) == ("public", "images", False)
+    lost = made("datasets", files={}, reader=None, unavailable="lost")
+    assert lost.closed == "lost"
+    odd = made("datasets", reader=None, unread="no reader has its format")
+    assert odd.closed == "no reader has its format"
+    listed = {"files": {"table": "bare.jsonl", "sha256": "0" * 64, "rows": 2}}
+    assert made("datasets", files={}, lists=listed).closed is None, "files may be listed in a table"
+    by_hand = made("datasets", files={"a.nc": PIN}, access_steps=["ask the lab"])
+    assert by_hand.files["a.nc"].by_hand
+    stated = {"a..b.nc": {"size": 3}, "*.nc": {}, "deep/?.nc": {}}
+    assert set(made("datasets", downloads=stated).downloads) == set(stated)
+
+
+def test_splits_scores_and_controls_that_a_spec_leaves_out_have_a_meaning() -> None:
+    splits = made("metrics", splits={}).splits
+    assert (splits.name, splits.folds, splits.train, splits.test, splits.by) == (
+        "shuffle",
+        10,
+        None,
+        None,
+        "stimulus_id",
+    )
+    assert (splits.unique, splits.repeats, splits.seed, splits.disjoint) == (False, "together", 1, None)
+    metric = made("metrics", error={"over": "neuroid"}, aggregate=[{"over": "neuroid", "with": "median"}])
+    assert (metric.chance_level, metric.direction, metric.splits, metric.unit) == (0.0, "higher", None, None)
+    assert metric.error.with_ == "sem" and metric.aggregate[0].with_ == "median"
+    assert made("metrics", chance_level="1/classes").chance_level == "1/classes"
+    benchmark = made("benchmarks", controls="absent", floor={"dummy": 0.1}, normalise={"by": "floor"})
+    controls = benchmark.controls
+    assert (controls.positive, controls.negative) == ((), ())
+    assert (controls.ceiling_at_least, controls.itself_at_most, controls.floor_at_most) == (0.8, 10.0, 0.1)
+    assert (benchmark.floor.perfect, benchmark.floor.fallback) == (1.0, None)
+    assert benchmark.normalise.formula == "scales" and not benchmark.normalise.clip
+    assert benchmark.normalised_by == "floor"
 
 
 def test_the_headline_is_first_and_a_bare_id_of_a_suite_weighs_one() -> None:

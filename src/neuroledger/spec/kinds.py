@@ -34,7 +34,7 @@ __all__ = [
 
 
 # A fraction, or a number of items.
-PartSize = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)]
+PartSize = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1, strict=True)]
 
 
 class Disjoint(Frozen):
