@@ -132,6 +132,17 @@ def test_reference_dimensionality(reference):
         assert score.value == pytest.approx(cases[f"DIM/factor_dimensionality({factor})"], abs=1e-12)
 
 
+@pytest.mark.parametrize("exponent", [-300, -150, -13, 13, 150, 155, 300])
+def test_the_dimensions_of_a_factor_do_not_depend_on_units(exponent):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((40, 30))
+    b = np.where(rng.random(a.shape) < 0.6, a, rng.standard_normal(a.shape))
+    pairs = {"factor": ("presentation", np.repeat(["shape", "texture"], 20))}
+    sides = [xr.DataArray(side, dims=("presentation", "neuroid"), coords=pairs) for side in (a, b)]
+    metric = bind.metric("factor_dimensionality", factor="shape")
+    assert metric(*(side * 10.0**exponent for side in sides)).value == metric(*sides).value
+
+
 def test_a_shared_factor_takes_more_dimensions():
     a, b = pairs(np.random.default_rng(0), 0.3)
     shape, texture = (

@@ -123,6 +123,22 @@ def test_uncoded_labels_score_at_chance_and_coded_labels_are_perfect() -> None:
     ).value == pytest.approx(0.0)
 
 
+def test_two_responses_to_one_stimulus_are_refused() -> None:
+    clear = measured(Coding(table()))
+    twice = xr.concat([clear.source, 2 * clear.source[:1]], "presentation")
+    with pytest.raises(MetricError, match="has several responses of the model"):
+        nl.metric("domain_readout", fitted="photo", divisions=2)(twice, clear.target)
+
+
+@pytest.mark.parametrize("exponent", [-300, -160, -13, 13, 160, 300])
+def test_the_units_of_the_responses_do_not_matter(exponent: int) -> None:
+    noisy = measured(Coding(table(), noise=3.0))
+    metric = nl.metric("domain_readout", fitted="photo", divisions=2)
+    expected = metric(noisy.source, noisy.target).value
+    assert 0.6 < expected < 0.99
+    assert metric(noisy.source * 10.0**exponent, noisy.target).value == pytest.approx(expected, abs=0.005)
+
+
 def test_the_interval_has_the_width_of_the_variation_over_stimuli() -> None:
     metric = nl.metric("domain_readout", fitted="photo", divisions=5, tested=20)
     measurements = [measured(Coding(table(40), noise=3.0, seed=seed)) for seed in range(25)]

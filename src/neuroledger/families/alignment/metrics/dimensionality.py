@@ -7,6 +7,7 @@ import xarray as xr
 
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
 
 __all__ = ["factor_dimensionality"]
@@ -63,6 +64,7 @@ def factor_dimensionality(
         )
     if RESIDUAL in names:
         raise MetricError("a factor may not be called 'residual': that is the rest")
+    a, b = moderate(np.stack([a, b]))
     variance = float(np.concatenate([a, b]).var(axis=0).sum())
     if not variance > 0:
         raise MetricError("the responses do not vary (or are missing), so no dimension encodes anything")

@@ -10,10 +10,11 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.arrays import Floats, Indices
-from neuroledger.data.factorize import coordinate, encode, locate
+from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.one_against_rest import decisions
+from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
@@ -84,7 +85,7 @@ def domain_readout(
     domains = coordinate(target, "domain")
     if domains is None or target.ndim != 1:
         raise MetricError("labels need the coordinate 'domain', and one row for each stimulus")
-    X = _responses(source, target)
+    X = moderate_columns(_responses(source, target))
     labels = encode(as_text(target.values))
     names = list(dict.fromkeys(str(name) for name in domains))
     rows = {name: np.flatnonzero(domains.astype(str) == name) for name in names}
@@ -128,6 +129,10 @@ def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:
     X = np.asarray(source.transpose("presentation", "neuroid").values, dtype=np.float64)
     source_ids, target_ids = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
     if source_ids is not None and target_ids is not None:
+        ids = encode(source_ids)
+        if (twice := repeated(ids.codes)).size:
+            name = str(ids.labels[ids.codes[twice[0]]])
+            raise MetricError(f"stimulus {name!r} has several responses of the model; average them first")
         rows = locate(target_ids, source_ids)
         if (rows < 0).any():
             raise MetricError(f"the model did not answer stimulus {str(target_ids[rows < 0][0])!r}")
