@@ -25,6 +25,8 @@ __all__ = ["PlsTraining"]
 
 # The solution for one direction has this relative residual, or this many steps of conjugate gradients.
 SOLVED, MOST_STEPS = 1e-8, 200
+# Number of power steps that find the strength of the strongest other direction.
+POWER_STEPS = 12
 # Smallest share of a row's own variation in its residual.
 REPRODUCED = 1e-10
 
@@ -253,8 +255,20 @@ def _t(A: Array) -> Array:
 
 
 def _solved(M: Array, c: Array, power: Array, gap: Array, b: Array, xp: Any) -> Array:
-    """Solve ``(gap − M + power c cᵀ) z = b`` for ``b`` orthogonal to ``c``, by conjugate gradients."""
+    """Solve ``(gap − M + power c cᵀ) z = b`` for ``b`` orthogonal to ``c``, by conjugate gradients.
+
+    The power iteration of a fit can stop at a direction that is not the strongest one. The gap is then widened until it
+    exceeds the strongest, which makes the matrix positive definite.
+    """
     b = b - c * (c * b).sum(1)[:, None]
+    v = b
+    for _ in range(POWER_STEPS):
+        v = M @ v - power * c * (c * v).sum(1)[:, None]
+        length = xp.sqrt((v * v).sum(1))[:, None]
+        v = v / xp.where(length > 0, length, 1.0)
+    strongest = (v * (M @ v)).sum(1)
+    strongest = xp.amax(strongest, 1)[:, None, None] / power
+    gap = gap * xp.where(strongest > 1, strongest, 1.0)
     z, r, p = xp.zeros_like(b), b, b
     size = (r * r).sum(1)
     enough = SOLVED**2 * size
