@@ -176,6 +176,56 @@ def _unlink(paths: Iterable[Path]) -> None:
         path.unlink()
 
 
+def test_two_downloads_that_would_have_one_name_are_refused(place: Path, folder: Path) -> None:
+    path = write(place, folder, ("  images/*.zip: {}\n", "  images/*.zip: {}\n  more/*: {}\n"))
+    (folder / "more").mkdir()
+    for name in ("a b.txt", "a_b.txt"):
+        (folder / "more" / name).write_text(name)
+    with pytest.raises(
+        RequestError, match=r"two files would be called more/a_b\.txt: rename one in .*download"
+    ):
+        pin(open_catalog(place), "Cells", Downloads(folder=folder))
+    assert untouched(place, path)
+    (folder / "more" / "a_b.txt").unlink()
+    pin(open_catalog(place), "Cells", Downloads(folder=folder, url_prefix="https://example.org/v1/"))
+    held = open_catalog(place).dataset("Cells").files["more/a_b.txt"]
+    assert held.url == "https://example.org/v1/more/a%20b.txt"
+    assert (place / "data" / "Cells" / "more" / "a_b.txt").read_text() == "a b.txt"
+
+
+def test_a_pin_keeps_its_source_and_a_version_as_long_as_the_bytes_are_the_same(
+    place: Path, folder: Path
+) -> None:
+    source = "{url: s3://lab/v1/responses.npy, version_id: v1, region: eu-lab-1, md5: MD5}"
+    md5 = _md5(folder)
+    path = write(
+        place, folder, (f"{{url: https://example.org/responses.npy, md5: {md5}}}", source.replace("MD5", md5))
+    )
+    pin(open_catalog(place), "Cells", Downloads(folder=folder))
+
+    def held() -> tuple[str | None, str | None, str | None]:
+        pinned = open_catalog(place).dataset("Cells").files["responses.npy"]
+        return pinned.url, pinned.version_id, pinned.region
+
+    assert held() == ("s3://lab/v1/responses.npy", "v1", "eu-lab-1")
+    pin(open_catalog(place), "Cells", Downloads(folder=folder))
+    assert held() == ("s3://lab/v1/responses.npy", "v1", "eu-lab-1")
+    pin(open_catalog(place), "Cells", Downloads(folder=folder, url_prefix="s3://lab/v1"))
+    assert held() == ("s3://lab/v1/responses.npy", "v1", "eu-lab-1")
+    pin(open_catalog(place), "Cells", Downloads(folder=folder, url_prefix="s3://lab/v2"))
+    assert held() == ("s3://lab/v2/responses.npy", None, None)
+    text = path.read_text().replace(f", md5: {md5}", "")
+    assert "v2/responses.npy, size" in text
+    path.write_text(text.replace("v2/responses.npy, size", "v2/responses.npy, version_id: v7, size"))
+    with (folder / "responses.npy").open("wb") as file:
+        np.save(file, np.random.default_rng(2).normal(size=(6, 4, 3)))
+    shutil.rmtree(place / "data")
+    pin(open_catalog(place), "Cells", Downloads(folder=folder, renew=True, url_prefix="s3://lab/v2"))
+    assert held() == ("s3://lab/v2/responses.npy", None, None), (
+        "the version of the old bytes is not that of the new"
+    )
+
+
 def test_files_that_are_missing_are_named_with_the_folder_that_holds_them(place: Path, folder: Path) -> None:
     path = write(place, folder)
     with pytest.raises(RequestError, match=r"contains download/responses\.npy: give the folder .*download"):

@@ -194,12 +194,12 @@ def _pin_entries(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) 
                 f"{source} has SHA-256 {digest[:12]}…, and {spec.id} pins {place} as {old.sha256[:12]}…: it is another "
                 "file; get the pinned one, or, if the change is intended, pin it with --renew and raise the spec's `version`"
             )
-        if downloads.url_prefix is not None:
-            pin = {"url": f"{downloads.url_prefix.rstrip('/')}/{quote(name)}", **pin}
-            if old is not None and old.url == pin["url"] and old.sha256 == digest and old.version_id:
-                pin["version_id"] = old.version_id
-        elif old is not None and old.sha256 == digest:
+        prefix = downloads.url_prefix
+        url = None if prefix is None else f"{prefix.rstrip('/')}/{quote(name)}"
+        if old is not None and old.sha256 == digest and url in (None, old.url):
             pin = old.model_dump(exclude_defaults=True, exclude={"size", "sha256"}) | pin
+        elif url is not None:
+            pin = {"url": url, **pin}
         elif download is not None and download.url is not None:
             pin = download.model_dump(exclude_none=True, include=SOURCE) | pin
         pins[place] = pin
