@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from neuroledger.display import NoDisplay
 from neuroledger.engine import verify as module
-from neuroledger.engine.record import Record, record_path, signature_path, write_record
+from neuroledger.engine.record import PAYLOAD, Record, record_path, signature_path, write_record
 from neuroledger.engine.session import Request
 from neuroledger.engine.verify import AGAIN, verify
 from neuroledger.errors import DataError, Finding, IntegrityError, RequestError
@@ -307,6 +308,45 @@ def test_joint_draws_may_differ_by_their_rounding(desk: Desk, again: Record, wha
     finding = recomputed(desk, again, drawn(0.0))
     assert finding.code == ("record.reproduced" if what is None else "record.not-reproduced")
     assert what is None or what in finding.what
+
+
+def leaves(content: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each place of plain data that contains no others, with its value."""
+    if isinstance(content, dict) and content:
+        for name, part in content.items():
+            yield from leaves(part, (*at, name))
+    else:
+        yield at, content
+
+
+def other(value: Any) -> Any:
+    """Another value; numbers a tenth larger, and more."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value * 1.1 + 1
+    if isinstance(value, str):
+        return f"{value}!"
+    return [*value, "one more"] if isinstance(value, list) else {"one": "more"}
+
+
+def test_every_part_of_the_payload_is_compared(desk: Desk) -> None:
+    base = drawn(0.0)
+    for name, value in {"notes": ["two neuroids left out"], "error": 0.01}.items():
+        base = changed(changed(base, "score", name, to=value), "scores", "ridge", name, to=value)
+    base = base.model_copy(update={"payload_sha256": base.payload()})
+    assert recomputed(desk, base, base).code == "record.reproduced"
+    parts = [(at, value) for at, value in leaves(base.model_dump(mode="json")) if at[0] in PAYLOAD[1:]]
+    assert len(parts) >= 60
+    for at, value in parts:
+        content = {at[0]: copy.deepcopy(getattr(base, at[0]))}
+        place = content
+        for name in at[:-1]:
+            place = place[name]
+        place[at[-1]] = drawn(0.1).score["spread"]["draws"][at[-1]] if "draws" in at else other(value)
+        again = base.model_copy(update=content)
+        assert module._compared(WHERE, base, again).code == "record.not-reproduced", at
+        assert not again.intact, at
 
 
 def signing(monkeypatch: pytest.MonkeyPatch, signer: str | None) -> list[tuple[Any, ...]]:
