@@ -108,6 +108,24 @@ def test_scores_without_an_interval_say_so() -> None:
     assert found.low is None and found.value == pytest.approx(-0.1) and "no interval" in found.reason
 
 
+def test_scores_of_two_scales_have_no_common_mean() -> None:
+    a, b = (scored(np.random.default_rng(seed).normal(size=30)) for seed in (0, 1))
+    other = b.replace(scale="similarity")
+    for first, second in ((a, other), ({"x": a, "y": a}, {"x": other, "y": b})):
+        found = nl.compare(first, second)
+        assert "not comparable" in found.differences[0].reason and found.differences[0].p is None
+        expected = nl.compare(a, b).overall if isinstance(first, dict) else None
+        assert found.overall.p == (None if expected is None else expected.p)
+        assert found.overall.value == (None if expected is None else expected.value)
+
+
+def test_a_benchmark_cannot_be_named_for_scores() -> None:
+    a, b = (scored(np.random.default_rng(seed).normal(size=30)) for seed in (0, 1))
+    for named in ({"benchmark": "x"}, {"suite": "core"}):
+        with pytest.raises(RequestError, match="omit `suite` and `benchmark`"):
+            nl.compare({"x": a, "y": a}, {"x": b, "y": b}, **named)
+
+
 def test_scores_and_mappings_of_scores_are_compared_without_a_repository() -> None:
     rng = np.random.default_rng(5)
     values = rng.normal(0, 1, 60)

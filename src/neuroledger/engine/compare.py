@@ -82,6 +82,8 @@ def compare(
     if isinstance(a, str) and a == b:
         raise RequestError(f"{a!r} cannot be compared with itself; name two models")
     if isinstance(a, Score | Mapping) and isinstance(b, Score | Mapping):
+        if suite is not None or benchmark is not None:
+            raise RequestError("scores are compared as they are given: omit `suite` and `benchmark`")
         return _of_scores(name_a, name_b, a, b)
     catalog = catalog or open_catalog()
     for subject in (a, b):
@@ -110,9 +112,7 @@ def compare(
 def _name(subject: Subject, fallback: str) -> str:
     if isinstance(subject, str):
         return subject
-    if isinstance(subject, Score | Mapping):
-        return fallback
-    return str(getattr(subject, "id", "") or fallback)
+    return str((not isinstance(subject, Score | Mapping) and getattr(subject, "id", "")) or fallback)
 
 
 def _of_scores(
@@ -126,7 +126,8 @@ def _of_scores(
         ids = f"A has {', '.join(first)}, B has {', '.join(second)}"
         raise RequestError(f"the scores share no benchmark: {ids}")
     differences = corrected([difference(name, first[name], second[name]) for name in shared])
-    pairs = [(first[name], second[name]) for name in shared]
+    both = [(first[name], second[name]) for name in shared]
+    pairs = [(x, y) for x, y in both if (x.scale, x.direction) == (y.scale, y.direction)]
     averaged = pairs if len(pairs) == 1 else [pair for pair in pairs if _can_be_averaged(pair)]
     weighted = [(pair, 1 / len(averaged)) for pair in averaged]
     return Comparison(name_a, name_b, "", 0, differences, _overall(weighted))
