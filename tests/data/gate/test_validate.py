@@ -234,6 +234,8 @@ def test_an_expectation_that_the_values_cannot_answer_is_a_finding(
     tiny.write(assembly=assembly)
     [finding] = validate(tiny.pin(with_expectation("assembly", expectation)), "tiny").findings
     assert words in finding.what and finding.code == f"expectation.{expectation['check']}"
+    assert finding.where == "data set tiny, assembly (expectations.assembly[4])"
+    assert finding.fix == "drop the expectation, or let the reader return what it is about"
 
 
 def test_declaring_nothing_is_not_passing(tiny: Tiny) -> None:
