@@ -112,7 +112,7 @@ def compare(
 def _name(subject: Subject, fallback: str) -> str:
     if isinstance(subject, str):
         return subject
-    return str((not isinstance(subject, Score | Mapping) and getattr(subject, "id", "")) or fallback)
+    return str(fallback if isinstance(subject, Score | Mapping) else getattr(subject, "id", "") or fallback)
 
 
 def _of_scores(
