@@ -360,6 +360,14 @@ def test_costs_are_drawn_of_models_whose_cost_was_measured_completely(lab: Lab) 
     drawn = re.findall(r"<title>(\w+: [\d.]+ at [^<]+)</title>", page)
     assert sorted(drawn) == ["ant: 0.900 at 1,000", "bee: 0.800 at 4e+04", "noise: 0.000 at 2,000"]
     assert re.findall(r"Score against ([^:]*):", page) == ["macs"], "equal costs, and scores, are no figure"
+    interval = r'<line class="span" x1="([\d.]+)" x2="\1" y1="([\d.]+)" y2="([\d.]+)"/>'
+    mark = interval + r'<circle( class="control")? cx="\1" cy="([\d.]+)"'
+    marks = re.findall(mark, page)
+    assert [bool(control) for _, _, _, control, _ in marks] == [False, False, True]
+    for _, low, high, _, middle in marks:
+        assert float(low) > float(middle) > float(high) and float(low) + float(high) == pytest.approx(
+            2 * float(middle), abs=0.3
+        )
 
 
 def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(
