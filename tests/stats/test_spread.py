@@ -19,8 +19,10 @@ from neuroledger.stats.spread import (
     left_out,
     moved,
     multipliers,
+    pack,
     quantile,
     reweighted,
+    unpack,
 )
 
 VALUES = np.random.default_rng(3).standard_normal(12)
@@ -117,13 +119,15 @@ def test_a_known_error_alone_is_normal_and_independent_of_other_scores() -> None
     assert abs(total) < 0.15 and covers(alone.factors) == ""
 
 
-def test_the_interval_of_one_score_may_have_fewer_degrees_of_freedom_than_its_items() -> None:
+def test_intervals_and_tests_may_have_fewer_degrees_of_freedom_than_items() -> None:
     spread = exactly(0.1)
     sure = Spread(spread.draws, spread.items, sure={"stimulus": 4})
     assert spread.interval(0.5)[1] == pytest.approx(0.5 + t.ppf(0.975, 11) * 0.1)
     assert sure.interval(0.5)[1] == pytest.approx(0.5 + t.ppf(0.975, 3) * 0.1)
-    assert sure.p(0.2) == spread.p(0.2) == pytest.approx(2 * t.sf(2, 11))
-    assert sure.freedom == pytest.approx(11)
+    assert spread.p(0.2) == pytest.approx(2 * t.sf(2, 11))
+    assert sure.p(0.2) == pytest.approx(2 * t.sf(2, 3))
+    assert unpack(pack(sure)).freedom == pytest.approx(3), "also from a record"
+    assert "sure" not in pack(spread)
 
 
 def test_the_upper_end_of_a_mean_of_squares_is_that_of_a_scaled_chi_squared() -> None:

@@ -152,8 +152,7 @@ class Influence:
     squares, skewed
         Whether the score is a mean of squares, or skewed towards the ends of its range (see :meth:`Spread.interval`).
     sure
-        Effective number of normal deviations of a factor, if smaller than its items; used for the interval of this score
-        only.
+        Effective number of normal deviations of a factor, if smaller than its items.
     """
 
     factors: Mapping[str, Items]
@@ -268,9 +267,9 @@ class Spread:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the variance, by Satterthwaite's formula."""
+        """Degrees of freedom of the variance, by Satterthwaite's formula; fewer where few strong items dominate."""
         parts = {name: float((self.draws[name] ** 2).mean()) for name in self.factors}
-        return float(freedom(parts, self.items))
+        return float(freedom(parts, {**self.items, **self.sure}))
 
     @property
     def total(self) -> Floats:
@@ -286,11 +285,11 @@ class Spread:
         names = dict.fromkeys([*self.draws, *other.draws])
         zero = np.zeros(DRAWS)
         draws = {name: self.draws.get(name, zero) + other.draws.get(name, zero) for name in names}
-        counts = {
-            name: min(self.items.get(name, n), other.items.get(name, n))
-            for name, n in {**self.items, **other.items}.items()
-        }
-        return Spread(draws, counts)
+        counts, sure = (
+            {name: min(a.get(name, n), b.get(name, n)) for name, n in {**a, **b}.items()}
+            for a, b in ((self.items, other.items), (self.sure, other.sure))
+        )
+        return Spread(draws, counts, sure=sure)
 
     def __sub__(self, other: Spread) -> Spread:
         return self + other * -1.0
@@ -301,8 +300,7 @@ class Spread:
         For a mean of squares, the lower end is Wilson's and the upper end that of a scaled chi-squared distribution. A
         score skewed towards its limits has Student's interval of the log odds between them (Fisher's transformation).
         """
-        generalised = replace(self, items={**self.items, **self.sure})
-        half = quantile((1 + LEVEL) / 2, generalised.freedom) * self.error
+        half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if self.squares and value > 0 and half > 0:
             offset = half / (2 * math.sqrt(value))
@@ -374,7 +372,8 @@ def pack(spread: Spread) -> dict[str, Any]:
         name: base64.b64encode((draws / (deviation[name] or 1.0)).astype("<f2").tobytes()).decode("ascii")
         for name, draws in spread.draws.items()
     }
-    return {"draws": packed, "deviation": deviation, "items": dict(spread.items)}
+    plain = {"draws": packed, "deviation": deviation, "items": dict(spread.items)}
+    return {**plain, "sure": dict(spread.sure)} if spread.sure else plain
 
 
 def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
@@ -395,12 +394,15 @@ def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
             )
             for name, text in plain["draws"].items()
         }
-        items = {str(name): int(count) for name, count in plain["items"].items()}
+        items, sure = (
+            {str(name): int(count) for name, count in counts.items()}
+            for counts in (plain["items"], plain.get("sure", {}))
+        )
         drawn_factors = {part for name in draws for part in name.split(CROSS)}
         if not all(np.isfinite(values).all() for values in draws.values()):
             raise ValueError("a draw is not a finite number")
-        if drawn_factors - items.keys() or min(items.values(), default=1) < 1:
+        if drawn_factors - items.keys() or min([*items.values(), *sure.values()], default=1) < 1:
             raise ValueError("draws of no items")
-        return Spread(draws, items)
+        return Spread(draws, items, sure=sure)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

@@ -32,11 +32,13 @@ Regularisation = Annotated[float, Field(ge=0)]
 
 # The unbiased estimator divides by n (n - 3).
 FEWEST_STIMULI = 4
+# With at most this many neuroids, single ones are not left out.
+FEWEST_NEUROIDS = 3
 # With fewer stimuli, leave-one-out values are too few to estimate the spread.
 FEWEST = 8
 
 
-@metric("cka", version=3)
+@metric("cka", version=4)
 def cka(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -70,7 +72,7 @@ def cka(
     return xr.DataArray(value, attrs=attrs)
 
 
-@metric("cka_subsets", version=3)
+@metric("cka_subsets", version=4)
 def cka_subsets(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -148,7 +150,7 @@ def _unbiased(K: Floats, L: Floats) -> float:
 
 
 def _influence(K: Floats, L: Floats, target: xr.DataArray, unbiased: bool) -> Influence | None:
-    """Influence on the alignment of stimuli (by leaving each out) and of neuroids (by derivatives)."""
+    """Influence on the alignment of stimuli and of neuroids, by leaving each out."""
     n = len(K)
     if n < FEWEST:
         return None
@@ -171,7 +173,8 @@ def _influence(K: Floats, L: Floats, target: xr.DataArray, unbiased: bool) -> In
     names, Y = complete_neuroids(target)
     Y = Y - Y.mean(axis=0)
     Y = Y * math.sqrt(float(np.trace(L)) / float((Y * Y).sum()))
-    return influence_of(ids, left, pairs, names, Y * (by_target @ Y))
+    without = _without_each_neuroid(K, L, Y, unbiased)
+    return influence_of(ids, left, pairs, names, Y * (by_target @ Y), without)
 
 
 def _centred(K: Floats) -> Floats:
@@ -193,6 +196,26 @@ def _without_each(K: Floats, L: Floats, unbiased: bool) -> Floats:
     kl, kk, ll = hsic(K, L), hsic(K, K), hsic(L, L)
     with np.errstate(invalid="ignore"):
         return np.where(kk * ll > 0, kl / np.sqrt(np.abs(kk * ll) + 1e-300), 0.0)
+
+
+def _without_each_neuroid(K: Floats, L: Floats, Y: Floats, unbiased: bool) -> Floats | None:
+    """Alignment with each neuroid of ``L = Y Yᵀ`` left out in turn, (neuroid,); None if one carries all that is shared.
+
+    HSIC is linear in each matrix, and that of the matrix of one neuroid with itself is computed from sums.
+    """
+    hsic, functional = (_unbiased, _unbiased_functional) if unbiased else (_biased, _centred)
+    n, squares, sums = len(K), (Y * Y).sum(axis=0), Y.sum(axis=0)
+    if unbiased:
+        rows, products = Y * sums - Y * Y, squares**2 - (Y**4).sum(axis=0)
+        whole = (sums**2 - squares) ** 2 / ((n - 1) * (n - 2))
+        own = (products + whole - 2 * (rows**2).sum(axis=0) / (n - 2)) / (n * (n - 3))
+    else:
+        own = (squares - sums**2 / n) ** 2
+    kl = float(hsic(K, L)) - (Y * (functional(K) @ Y)).sum(axis=0)
+    ll = float(hsic(L, L)) - 2 * (Y * (functional(L) @ Y)).sum(axis=0) + own
+    if len(own) <= FEWEST_NEUROIDS or not (ll > 0).all():
+        return None
+    return np.asarray(kl / np.sqrt(float(hsic(K, K)) * ll))
 
 
 def _sums(K: Floats, L: Floats, diagonal: bool) -> tuple[Floats, Floats, Floats, Floats]:
