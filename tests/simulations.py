@@ -239,7 +239,7 @@ def subjects() -> dict[str, Callable[[int], Iterator[Row]]]:
         for name, make in metrics.items()
     }
     found["leagues"] = lambda runs: (
-        league(name, nl.metric(name), (80, 30, 30), models, max(20, runs * 10 // (4 * models)))
+        league(name, nl.metric(name), (80, 30, 30), models, runs if models <= 20 else runs // 2)
         for name in ("ridge", "rdm", "cka")
         for models in (5, 20, 50)
     )
