@@ -10,6 +10,7 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.errors import DataError, RequestError
+from neuroledger.report import site
 from neuroledger.report.diagnosis import from_csv, from_published, from_records
 from neuroledger.stats.diagnosis import diagnose
 from tests.engine.lab import Lab
@@ -80,6 +81,8 @@ def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.Cap
         and "brain-rdm   4       1       1" in told
     )
     page = (tmp_path / "page.html").read_text()
+    style = Path(site.__file__).with_name("site") / "style.css"
+    assert style.read_text(encoding="utf-8") in page, "the page is one file"
     assert "<h1>Diagnosis of scores.csv</h1>" in page and "http" not in page.split("</style>")[1]
     assert main(["diagnose", "--table", str(path), "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
