@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from neuroledger.engine.check import check
-from neuroledger.spec.bibliography import Bibliography, joined, read_bibliography
+from neuroledger.spec.bibliography import Bibliography, attribution_problems, joined, read_bibliography
+from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.kinds import ModelSpec
 from tests.engine.tiny_repository import Tiny
 
 ENTRY = "@article{known, author = {Somebody, A. and Other, B.}, title = {What was {EEG}}, year = 2020}\n"
@@ -67,6 +70,48 @@ def test_a_broken_bibliography_is_named_with_its_line(
     tmp_path: Path, broken: str, line: int, words: str
 ) -> None:
     assert said(tmp_path, bibliography=broken) == [("specs/references.bib", line, words)]
+
+
+def test_each_problem_of_attribution_says_where_it_is_and_what_to_do(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path)
+    tiny.write()
+    catalog = tiny.pin(cite=["known", "unknown"], license="cc0-1.0")
+    (tmp_path / "specs" / "references.bib").write_text(ENTRY + ENTRY + "@misc{open\n", encoding="utf-8")
+    lines = (tmp_path / "specs" / "datasets" / "tiny.yaml").read_text().splitlines()
+    at = {words: next(i + 1 for i, line in enumerate(lines) if words in line) for words in ("unknown", "cc0")}
+    found = {one.what: one for one in check(catalog)[0]}
+    cited = found["citation 'unknown' is not in specs/references.bib"]
+    assert (cited.line, cited.fix) == (at["unknown"], "add its BibTeX entry there")
+    licence = found["SPDX writes 'cc0-1.0' as 'CC0-1.0'"]
+    assert (licence.line, licence.fix) == (at["cc0"], "write `license: CC0-1.0`")
+    twice = found["the key 'known' occurs twice"]
+    assert (twice.line, twice.fix) == (2, "keep one of the entries")
+    broken = found["not a BibTeX entry: '@misc{open'"]
+    assert broken.line == 3 and broken.fix.startswith("write @article{key, name = {value}, …}")
+    tiny.pin(license="free to use")
+    (unknown,) = [one for one in check(open_catalog(tmp_path))[0] if "is not an SPDX licence" in one.what]
+    assert unknown.fix.startswith(
+        "use an id from https://spdx.org/licenses, or LicenseRef-NAME and a license_note"
+    )
+
+
+def test_a_model_has_a_licence_of_spdx_or_none(tmp_path: Path) -> None:
+    def problems(**fields: Any) -> list[tuple[Any, ...]]:
+        given = {"id": "m", "version": 1, "title": "A model", "builder": {"name": "noise"}} | fields
+        return list(attribution_problems(ModelSpec.model_validate(given), Bibliography({})))
+
+    assert problems() == problems(license="MIT") == []
+    ((location, words, _),) = problems(license="mit")
+    assert (location, words) == (("license",), "SPDX writes 'mit' as 'MIT'")
+    assert [location for location, *_ in problems(cite=["a", "b"])] == [("cite", 0), ("cite", 1)]
+
+
+def test_the_parser_of_bibliographies_logs_nothing_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("bibtexparser").setLevel(logging.NOTSET)
+    (tmp_path / "references.bib").write_text("@article{broken\n@article{x, y = {z}\n", encoding="utf-8")
+    assert read_bibliography(tmp_path / "references.bib").problems and not caplog.records
 
 
 def test_every_problem_of_a_bibliography_is_reported_at_once(tmp_path: Path) -> None:
