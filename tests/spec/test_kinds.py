@@ -82,6 +82,7 @@ def made(kind: str, **fields: Any) -> Any:
         ("metrics", {"chance_level": -0.1}, "greater than or equal to 0"),
         ("metrics", {"chance_level": "1/2"}, "1/classes"),
         ("metrics", {"splits": {"folds": 0}}, "greater than or equal to 1"),
+        ("metrics", {"splits": {"seed": -1}}, "greater than or equal to 0"),
         ("metrics", {"splits": {"train": 1.0}}, "less than 1"),
         ("metrics", {"splits": {"test": 0}}, "greater than or equal to 1"),
         ("benchmarks", {"controls": {"ceiling_at_least": 0}}, "greater than 0"),
@@ -142,6 +143,7 @@ def test_splits_scores_and_controls_that_a_spec_leaves_out_have_a_meaning() -> N
         "stimulus_id",
     )
     assert (splits.unique, splits.repeats, splits.seed, splits.disjoint) == (False, "together", 1, None)
+    assert made("metrics", splits={"seed": 0}).splits.seed == 0
     metric = made("metrics", error={"over": "neuroid"}, aggregate=[{"over": "neuroid", "with": "median"}])
     assert (metric.chance_level, metric.direction, metric.splits, metric.unit) == (0.0, "higher", None, None)
     assert metric.error.with_ == "sem" and metric.aggregate[0].with_ == "median"
