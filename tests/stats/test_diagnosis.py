@@ -189,3 +189,27 @@ def test_a_benchmark_on_which_all_models_are_equal_orders_none() -> None:
     assert result.growth[0].tau == 0.0 and result.growth[1].tau == pytest.approx(1)
     assert [(pair.first, pair.second) for pair in result.pairs] == [("a", "b")]
     assert result.panel == ("a",) and result.panel_tau == pytest.approx(1)
+
+
+def test_a_benchmark_of_two_models_is_no_panel_of_a_suite_of_many() -> None:
+    rng = np.random.default_rng(2)
+    quality = np.linspace(0, 1, 12)
+    values = pd.DataFrame({f"b{i}": quality + 0.3 * rng.standard_normal(12) for i in range(4)})
+    values["few"] = np.where((quality == 0) | (quality == 1), quality, np.nan)
+    found = diagnose(table(values))
+    assert found.panel[0] != "few" and found.panel != ("few",)
+    assert found.panel_tau >= 0.95 or len(found.panel) == 5
+
+
+def test_models_that_share_no_benchmark_with_the_others_have_no_adjusted_mean() -> None:
+    rng = np.random.default_rng(3)
+    values = pd.DataFrame(np.nan, index=[f"m{i}" for i in range(10)], columns=list("abcd"))
+    values.iloc[:6, :2], values.iloc[6:, 2:] = rng.standard_normal((6, 2)), 9 + rng.standard_normal((4, 2))
+    adjusted = diagnose(table(values)).adjusted
+    assert all(np.isnan(adjusted[f"m{i}"]) == (i > 5) for i in range(10))
+    both = values.iloc[:6].mean(axis=1)
+    assert {name: pytest.approx(mean) for name, mean in both.items()} == {
+        name: mean for name, mean in adjusted.items() if not np.isnan(mean)
+    }
+    values.loc["m5", "c"] = 9.0  # one model of both groups makes all comparable
+    assert not any(np.isnan(mean) for mean in diagnose(table(values)).adjusted.values())

@@ -125,7 +125,14 @@ def test_first_values_are_the_smallest():
         ({"stratify": "category"}, "coordinate 'category'"),
         ({"name": "kfold", "folds": 100}, "over 60 values of 'stimulus_id'"),
         ({"name": "group"}, "`groups` must name"),
-        ({"name": "coordinate", "coordinate": "session", "test_values": (99,)}, "no rows in one part"),
+        (
+            {"name": "coordinate", "coordinate": "session", "test_values": (99,)},
+            "no row has 99; its values are 0, 1",
+        ),
+        (
+            {"name": "coordinate", "coordinate": "session", "test_values": tuple(range(7))},
+            "no rows in one part",
+        ),
         ({"name": "coordinate"}, "need `coordinate`"),
         (
             {"name": "coordinate", "coordinate": "session", "test_values": (1,), "train_values": (0, 1)},
@@ -199,3 +206,19 @@ def test_an_unknown_coordinate_is_reported_with_the_known_ones():
         draw(SplitsSpec(by="grid"), flat)
     with pytest.raises(MetricError, match=r"its values are 0, 1, 2, 3, 4, 5, 6$"):
         draw(SplitsSpec(name="coordinate", coordinate="session", test_values=(99,)), SIXTY)
+
+
+@pytest.mark.parametrize(
+    ("values", "part", "absent", "hint"),
+    [
+        (["first", "second"], "test_values", "secnd", "did you mean 'second'"),
+        (["first", "second"], "train_values", "third session", "its values are first, second"),
+        ([1.0, 2.0], "test_values", "1", "did you mean 1.0"),
+    ],
+)
+def test_a_value_that_no_row_has_is_refused_with_the_one_that_is_probably_meant(values, part, absent, hint):
+    given = {"test_values": [values[1]], "train_values": [values[0]]}
+    given[part] = [*given[part], absent]
+    spec = SplitsSpec(name="coordinate", coordinate="session", **given)
+    with pytest.raises(MetricError, match=f"no row has '{absent}'.*{hint}"):
+        draw(spec, rows(range(4), session=values * 2))

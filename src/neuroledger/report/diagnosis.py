@@ -173,7 +173,10 @@ def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[
         "Models",
         "Mean score adjusted for missing benchmarks (model + benchmark effects).",
         ["model", "adjusted mean"],
-        [[name, f"{value:.3f}"] for name, value in diagnosis.adjusted.items()],
+        [
+            [name, "not comparable" if value != value else f"{value:.3f}"]
+            for name, value in diagnosis.adjusted.items()
+        ],
     )
     yield (
         "Agreement",

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import kendalltau, norm, rankdata
 
 from neuroledger.data.arrays import Floats
@@ -110,7 +111,8 @@ def diagnose(table: Table, *, axes: int = 3, seed: int = 0) -> Diagnosis:
 
     * ``coverage``: the number of scored, failed and never run models of each benchmark.
     * ``adjusted``: each model's mean over all benchmarks, estimated by least squares of model and benchmark effects on the
-      existing scores. A missing score is never counted as 0.
+      existing scores. A missing score is never counted as 0. Models that no chain of shared benchmarks connects with the
+      largest group of models cannot be compared with it: NaN.
     * ``pairs``: Spearman's correlation of each pair of benchmarks that share at least five models; the interval uses
       Fisher's z with the variance of Bonett and Wright (2000).
     * ``explained``: whether pairs that share an attribute agree more; p permutes the attribute over benchmarks (a Mantel
@@ -119,7 +121,7 @@ def diagnose(table: Table, *, axes: int = 3, seed: int = 0) -> Diagnosis:
     * ``redundant`` pairs have a correlation of at least .9 and an interval above .8; ``contrary`` pairs have a correlation
       below 0 at a level of .025 divided by the number of pairs (Bonferroni).
     * ``panel``: benchmarks selected greedily, each maximising Kendall's tau between the orders of models of the panel and
-      of the whole suite, until tau reaches .95.
+      of the whole suite, until tau reaches .95; pairs of models that the panel does not order count 0.
     * ``discriminative``: the share of pairs of models whose intervals on a benchmark separate them; NaN without intervals.
     * ``growth``: the order of models after each benchmark, compared with that of the whole suite.
 
@@ -249,9 +251,12 @@ def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
     design[np.arange(len(row)), row] = 1
     design[np.arange(len(row)), models + column] = 1
     effects = np.linalg.lstsq(design, values[row, column], rcond=None)[0]
-    means = effects[:models] + effects[models:].mean()
+    groups = connected_components(np.isfinite(values) @ np.isfinite(values).T)[1]
+    group = groups == np.bincount(groups).argmax()
+    reached = np.isfinite(values[group]).any(axis=0)
+    means = np.where(group, effects[:models] + effects[models:][reached].mean(), np.nan)
     adjusted = dict(zip(map(str, scored.index), means.tolist(), strict=True))
-    return dict(sorted(adjusted.items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(adjusted.items(), key=lambda item: (np.isnan(item[1]), -item[1], item[0])))
 
 
 def _standard(scored: pd.DataFrame) -> Floats:
@@ -282,11 +287,18 @@ def _panel(scored: pd.DataFrame) -> tuple[tuple[str, ...], float]:
     agreement = 0.0
     while agreement < KEPT and len(chosen) < values.shape[1]:
         remaining = [at for at in range(values.shape[1]) if at not in chosen]
-        taus = [_tau(_mean(values[:, [*chosen, at]]), full) for at in remaining]
+        means = [_mean(values[:, [*chosen, at]]) for at in remaining]
+        taus = [_tau(mean, full) * _ordered_share(mean) for mean in means]
         best = int(np.argmax(taus))
         chosen.append(remaining[best])
         agreement = taus[best]
     return tuple(str(scored.columns[at]) for at in chosen), agreement
+
+
+def _ordered_share(means: Floats) -> float:
+    """Return the share of pairs of models that both have a mean."""
+    known, count = int(np.isfinite(means).sum()), len(means)
+    return known * (known - 1) / (count * (count - 1))
 
 
 def _separated(scores: pd.Series[float], half_widths: pd.Series[float]) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -205,6 +207,12 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
             "splits 'coordinate' need `coordinate`, the name of the coordinate that divides the rows"
         )
     values = _coordinate(assembly, spec.coordinate)
+    for named in (spec.train_values, spec.test_values):
+        for name in named:
+            if not np.isin(values, _typed((name,), values)).any():
+                raise MetricError(
+                    f"splits by {spec.coordinate!r}: no row has {name!r}; {_hint(name, values)}"
+                )
     test = np.isin(values, _typed(spec.test_values, values))
     train = np.isin(values, _typed(spec.train_values, values)) if spec.train_values else ~test
     if (train & test).any():
@@ -253,6 +261,15 @@ def _rows(units: _Units, chosen: Indices) -> Indices:
     inside = np.zeros(len(units.first), bool)
     inside[chosen] = True
     return np.flatnonzero(inside[units.of_row])
+
+
+def _hint(name: str | int | float, values: Labels) -> str:
+    """Return the value that is probably meant, or the first values."""
+    known = {str(value): value for value in np.unique(values).tolist()}
+    near = get_close_matches(str(name), known, n=1)
+    with suppress(ValueError):
+        near = [text for text, value in known.items() if float(name) == float(value)] or near
+    return f"did you mean {known[near[0]]!r}?" if near else f"its values are {_few(values)}"
 
 
 def _few(values: Labels) -> str:

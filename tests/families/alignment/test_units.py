@@ -154,3 +154,14 @@ def test_dissimilarities_of_any_size_are_compared(comparison):
     stated = xr.DataArray(squareform(pdist(Y, "sqeuclidean")), dims=("stimulus", "stimulus_b"), coords=ids)
     for exponent in (-200, -155, 155, 200):
         assert metric(assembly(X), stated * 10.0**exponent).value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-290, 1e-160, 1e160, 1e290])
+@pytest.mark.parametrize("metric", ["pls", "neuron_to_neuron"])
+def test_extreme_units_of_features_change_no_digit_of_scale_free_readouts(metric: str, unit: float) -> None:
+    rng = np.random.default_rng(6)
+    X, Y = rng.standard_normal((40, 30)), rng.standard_normal((40, 5))
+    Y += X[:, :5]
+    power = 2.0 ** round(np.log2(unit))
+    plain, scaled = (nl.metric(metric)(assembly(Z, prefix="f"), assembly(Y)).value for Z in (X, X * power))
+    assert plain == scaled

@@ -37,7 +37,7 @@ Correlation = Literal["pearson", "spearman"]
 
 # With fewer test presentations, any correlation is 1 or -1.
 FEWEST_TESTED = 3
-# Targets are rescaled beyond this power of two, before their squares overflow or underflow.
+# Values are rescaled beyond this power of two, before their squares overflow or underflow.
 EXTREME = 100
 # Predictions of equal rows, as of a stimulus entered twice, may differ by this share of the target's level.
 ULPS = 4 * float(np.finfo(np.float64).eps)
@@ -114,6 +114,9 @@ def correlations(
     exponent = int(np.frexp(np.abs(Y).max())[1])
     if abs(exponent) > EXTREME:  # correlations ignore the targets' units; a power of two changes no digit
         Y = np.ldexp(Y, -exponent)
+    if isinstance(estimator, Pls | BestUnit):  # whose predictions do not depend on the features' units either
+        exponent = int(np.frexp(max(float(X.max()), -float(X.min())))[1]) if X.size else 0
+        X = np.ldexp(X.astype(np.float64), -exponent) if abs(exponent) > EXTREME else X
     original_splits = splits
     X, Y, splits = _copy_shared_rows(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
