@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -21,7 +22,7 @@ from neuroledger.families.alignment.similarity.gram import (
 from neuroledger.families.alignment.similarity.influence import influence_of
 from neuroledger.spec.registry import metric
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence
+from neuroledger.stats.spread import Influence, Items, left_out
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cka", "cka_subsets"]
@@ -150,7 +151,7 @@ def _unbiased(K: Floats, L: Floats) -> float:
 
 
 def _influence(K: Floats, L: Floats, target: xr.DataArray, unbiased: bool) -> Influence | None:
-    """Influence on the alignment of stimuli and of neuroids, by leaving each out."""
+    """Influence on the alignment of stimuli and of neuroids, by derivatives and by leaving each out."""
     n = len(K)
     if n < FEWEST:
         return None
@@ -173,8 +174,15 @@ def _influence(K: Floats, L: Floats, target: xr.DataArray, unbiased: bool) -> In
     names, Y = complete_neuroids(target)
     Y = Y - Y.mean(axis=0)
     Y = Y * math.sqrt(float(np.trace(L)) / float((Y * Y).sum()))
+    influence = influence_of(ids, left, pairs, names, Y * (by_target @ Y))
     without = _without_each_neuroid(K, L, Y, unbiased)
-    return influence_of(ids, left, pairs, names, Y * (by_target @ Y), without)
+    if without is None:
+        return influence
+    # Of a few strong neuroids, derivatives overestimate the variance of a score and underestimate that of a difference of
+    # scores; leaving each out does the reverse.
+    derived, alone = influence.factors["neuroid"], left_out(names, without)
+    mean = Items(derived.ids, (derived.deviation + alone.deviation) / 2)
+    return replace(influence, factors={**influence.factors, "neuroid": mean})
 
 
 def _centred(K: Floats) -> Floats:
