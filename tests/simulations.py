@@ -129,9 +129,9 @@ def summary(name: tuple[str, str, str], scores: Sequence[Sequence[Score]], *, ow
     apart = truth[0] - truth[1]
     differ = 0
     for run in scores:
-        found = difference("simulated", run[0], run[1])
-        assert found.low is not None and found.high is not None
-        differ += not found.low <= apart <= found.high
+        between = difference("simulated", run[0], run[1])
+        assert between.low is not None and between.high is not None
+        differ += not between.low <= apart <= between.high
     ranked = sum(clearly_better([joint_mean([(1.0, score)]) for score in run]).any() for run in scores)
     # Intervals of two models of one experiment are not independent, so each experiment counts once.
     counts = share(round(float(covered.mean()) * len(scores)), len(scores))
@@ -172,23 +172,28 @@ def decoded(people: int, trials: int, run: int, noise: float, folds: int | None)
 
 
 def of_decoders(runs: int) -> Iterator[Row]:
-    """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test of people."""
+    """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test over people."""
     for people, trials, folds in ((6, 30, None), (9, 40, None), (20, 30, None), (9, 30, 5)):
         scores = [decoded(people, trials, run, 0.0, folds) for run in range(runs)]
         kept = f"{people} people, {trials} trials" + (f", {folds} folds" if folds else "")
-        yield summary(("decoding", kept, "trials" if folds else "people"), scores)
+        row = summary(("decoding", kept, "trials" if folds else "people"), scores)
+        yield row if folds else row._replace(cells=(*row.cells[:-1], found(scores)))
     for people, trials in ((9, 40), (20, 30)):
         for noise in (0.6, 1.2):
-            ours = tested = 0
-            for run in range(runs):
-                a, b = decoded(people, trials, run, noise, None)
-                p = difference("simulated", a, b).p
-                ours += p is not None and p < 0.05
-                of_people = [score.samples.values.ravel() for score in (a, b) if score.samples is not None]
-                tested += ttest_1samp(of_people[0] - of_people[1], 0).pvalue < 0.05
-            found = f"{ours / runs:.2f}; t test {tested / runs:.2f}"
+            scores = [decoded(people, trials, run, noise, None) for run in range(runs)]
             name = ("decoding", f"{people} people, {trials} trials, noise + {noise}", "people")
-            yield Row(name, (str(runs), "", "", "", "", found))
+            yield Row(name, (str(runs), "", "", "", "", found(scores)))
+
+
+def found(scores: Sequence[Sequence[Score]]) -> str:
+    """How often two scores of people differ at 5 %, and how often the people's own scores do in a paired t test."""
+    ours = tested = 0
+    for a, b in scores:
+        p = difference("simulated", a, b).p
+        ours += p is not None and p < 0.05
+        of_people = [score.samples.values.ravel() for score in (a, b) if score.samples is not None]
+        tested += ttest_1samp(of_people[0] - of_people[1], 0).pvalue < 0.05
+    return f"{ours / len(scores):.2f}; t test {tested / len(scores):.2f}"
 
 
 def of_answers(label: str, people: int, stimuli: int, level: float, runs: int) -> Row:
@@ -234,21 +239,21 @@ def subjects() -> dict[str, Callable[[int], Iterator[Row]]]:
         name: partial(nl.metric, name) for name in ("ridge", "ridgecv", "pls", "rdm", "cka")
     }
     metrics["pls, 5 components"] = few_components
-    found: dict[str, Callable[[int], Iterator[Row]]] = {
+    known: dict[str, Callable[[int], Iterator[Row]]] = {
         name: (lambda runs, name=name, make=make: of_responses(name, make(), runs))  # type: ignore[misc]
         for name, make in metrics.items()
     }
-    found["leagues"] = lambda runs: (
+    known["leagues"] = lambda runs: (
         league(name, nl.metric(name), (80, 30, 30), models, runs if models <= 20 else runs // 2)
         for name in ("ridge", "rdm", "cka")
         for models in (5, 20, 50)
     )
-    found["decoding"] = of_decoders
+    known["decoding"] = of_decoders
     for label in ("error_consistency", "accuracy", "accuracy_difference"):
-        found[label] = lambda runs, label=label: (  # type: ignore[misc]
+        known[label] = lambda runs, label=label: (  # type: ignore[misc]
             of_answers(label, *size, runs) for size in ((4, 80, 1.0), (10, 160, 0.3), (6, 40, 0.0))
         )
-    return found
+    return known
 
 
 def replaced(text: str, rows: Sequence[Row]) -> str:
