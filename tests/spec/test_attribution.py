@@ -62,8 +62,13 @@ def test_a_citation_needs_an_entry(tmp_path: Path) -> None:
     [
         (ENTRY + "\n" + ENTRY, 3, "the key 'known' occurs twice"),
         ("@article{open, title = {x}\n" + ENTRY, 1, "not a BibTeX entry: '@article{open, title = {x}'"),
+        ("@misc{" + 99 * "x" + "\n", 1, f"not a BibTeX entry: '@misc{{{54 * 'x'}'"),
         (ENTRY + "@article{title = {x}}\n", 2, "not a BibTeX entry: '@article{title ='"),
-        ("@article{open,\n  title = {x}\n" + ENTRY, 1, "not a BibTeX entry: '@article{open,'"),
+        (
+            "@article{open,\n  title = {x},\n  year = 2020\n" + ENTRY,
+            1,
+            "not a BibTeX entry: '@article{open,'",
+        ),
     ],
 )
 def test_a_broken_bibliography_is_named_with_its_line(
@@ -111,7 +116,9 @@ def test_the_parser_of_bibliographies_logs_nothing_of_its_own(
 ) -> None:
     logging.getLogger("bibtexparser").setLevel(logging.NOTSET)
     (tmp_path / "references.bib").write_text("@article{broken\n@article{x, y = {z}\n", encoding="utf-8")
+    caplog.set_level(logging.INFO)
     assert read_bibliography(tmp_path / "references.bib").problems and not caplog.records
+    assert logging.getLogger().level == logging.INFO, "what others log is not silenced"
 
 
 def test_every_problem_of_a_bibliography_is_reported_at_once(tmp_path: Path) -> None:
