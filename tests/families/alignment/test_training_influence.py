@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import xarray as xr
 
+import neuroledger as nl
 from neuroledger.families.alignment.regression import pls_training
 from neuroledger.families.alignment.regression.held_out import Estimator
 from neuroledger.families.alignment.regression.linear import Linear
@@ -167,3 +169,29 @@ def test_the_slopes_of_almost_equal_directions_are_bounded() -> None:
     found = influence(training, [Slopes(0, rng.standard_normal((10, 12)), np.ones(10))])[0]
     assert np.isfinite(found.rows).all()
     assert np.abs(found.targets).max() < 10 * np.abs(Y).max() * np.sqrt(60)
+
+
+@pytest.mark.parametrize("name", ["ridge", "pls"])
+def test_two_equal_time_bins_of_a_shared_fit_have_nearly_the_interval_of_one(name: str) -> None:
+    rng = np.random.default_rng(5)
+    Z = rng.standard_normal((80, 6))
+    X = Z @ rng.standard_normal((6, 12)) + rng.standard_normal((80, 12))
+    Y = Z @ rng.standard_normal((6, 7)) + 2 * rng.standard_normal((80, 7))
+    estimator = {"name": "pls", "components": 3} if name == "pls" else {"name": "ridge", "alpha": 1e-6}
+
+    def error(time: str, *values: Floats) -> float:
+        compare = {"name": "regression", "estimator": estimator, "time": time}
+        bound = nl.metric("spantime_ridge", compare=compare)
+        source, target = (
+            xr.DataArray(
+                np.stack([each, each], 2),
+                dims=("presentation", "neuroid", "time_bin"),
+                coords={"stimulus_id": ("presentation", [f"s{i}" for i in range(80)])},
+            )
+            for each in values
+        )
+        score = bound(source, target)
+        assert score.spread is not None
+        return score.spread.error
+
+    assert error("shared", X, Y) == pytest.approx(error("separate", X, Y), rel=0.1)

@@ -54,7 +54,8 @@ class HeldOutPart(NamedTuple):
     """Predictions and responses (row, target) of one split and time bin, and what was fitted.
 
     For rank correlations, ``predicted`` and ``measured`` are ranks, and ``values`` the predictions themselves. ``rows`` and
-    ``train`` are numbers of rows of the target, ``split`` the position of the split, and ``columns`` the usable targets.
+    ``train`` are numbers of rows of the target, ``columns`` the usable targets, ``split`` the position of the split, and
+    ``places`` the positions of the rows among all ``tested`` rows of the split.
     """
 
     rows: NDArray[np.intp]
@@ -64,6 +65,8 @@ class HeldOutPart(NamedTuple):
     r: NDArray[np.float64]
     columns: NDArray[np.bool_]
     split: int
+    places: slice
+    tested: int
     train: NDArray[np.intp]
     training: Training | None
 
@@ -152,6 +155,8 @@ def correlations(
                     result[at, t, usable.columns],
                     usable.columns,
                     at,
+                    slice(t * size, (t + 1) * size),
+                    len(split.test),
                     original_splits[at].train,
                     predicted.training,
                 )

@@ -94,10 +94,7 @@ def training_influence(
     cells, leverage = np.zeros((count, max(bins) + 1, targets)), 0.0
     for training in filter(None, fits.values()):
         chosen = [at for at, part in enumerate(parts) if part.training is training]
-        slopes = [
-            Slopes(parts[at].split, _gradient(parts[at], weights[at]), signs[parts[at].rows % count])
-            for at in chosen
-        ]
+        slopes = [_slopes(parts[at], weights[at], signs[parts[at].rows % count]) for at in chosen]
         for at, found in zip(chosen, training.influence(slopes), strict=True):
             train, columns = parts[at].train % count, np.flatnonzero(parts[at].columns)
             np.add.at(rows, train, found.rows)
@@ -108,13 +105,16 @@ def training_influence(
     return Fitted(rows, signed, cells, {"neuroid": own}, leverage / len(parts))
 
 
-def _gradient(part: HeldOutPart, weights: Floats) -> Floats:
-    """Derivative of the weighted sum of a part's correlations by its predictions, (row, usable target)."""
+def _slopes(part: HeldOutPart, weights: Floats, signs: Floats) -> Slopes:
+    """Derivative of the weighted sum of a part's correlations by the predictions of its split; 0 for other time bins."""
     a, b = part.values - part.values.mean(axis=0), part.measured - part.measured.mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         length = np.sqrt((a * a).sum(axis=0))
         slope = (b / np.sqrt((b * b).sum(axis=0)) - part.r * a / length) / length
-    return np.where(np.isfinite(part.r), np.nan_to_num(slope) * weights[part.columns], 0.0)
+    gradient, all_signs = np.zeros((part.tested, slope.shape[1])), np.ones(part.tested)
+    gradient[part.places] = np.where(np.isfinite(part.r), np.nan_to_num(slope) * weights[part.columns], 0.0)
+    all_signs[part.places] = signs
+    return Slopes(part.split, gradient, all_signs)
 
 
 def _without_each(a: Floats, b: Floats) -> Floats:
