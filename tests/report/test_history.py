@@ -78,3 +78,16 @@ def test_without_git_there_is_no_history(tmp_path: Path, monkeypatch: pytest.Mon
     assert history(tmp_path) == {}
     monkeypatch.setenv("PATH", str(tmp_path))
     assert history(tmp_path) == {}
+
+
+def test_rounding_of_another_machine_is_no_change(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    first = commit(tmp_path, ant=value(0.5), bee=value(0.0))
+    commit(tmp_path, ant=value(0.5 + 1e-15), bee=value(-7e-17))
+    second = commit(tmp_path, ant=value(0.5 + 1e-8), bee=value(3e-8))
+    found = history(tmp_path)
+    assert found["b", "ant"] == (
+        Step(*first, "b", "ant", 0.5, "first"),
+        Step(*second, "b", "ant", 0.5 + 1e-8, "+1e-08"),
+    )
+    assert [step.commit for step in found["b", "bee"]] == [first[0], second[0]]

@@ -49,9 +49,10 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
         pair = match["benchmark"], match["model"]
         previous = steps.setdefault(pair, [])
         value = values.get(match["blob"])
-        if previous and previous[-1].value == value:
-            continue
         before = previous[-1].value if previous else None
+        both = (math.inf if number is None else number for number in (value, before))
+        if previous and math.isclose(*both, rel_tol=1e-9, abs_tol=1e-9):  # at most rounding
+            continue
         change = "" if value is None or before is None else f"{value - before:+.4g}"
         previous.append(Step(commit, date, *pair, value, change if previous else "first"))
     return {pair: tuple(changes) for pair, changes in steps.items()}
