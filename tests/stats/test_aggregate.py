@@ -10,7 +10,7 @@ import xarray as xr
 
 from neuroledger.errors import MetricError
 from neuroledger.stats.differences import Joint, clearly_better
-from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of
+from neuroledger.stats.resampling import Cells, Fitted, aggregate, error_of, influence_of
 from neuroledger.stats.spread import Influence, moved
 
 NAN = math.nan
@@ -137,6 +137,71 @@ def test_refit_increases_the_common_variance_of_a_factor() -> None:
     item = np.concatenate(parts).sum(axis=1) / 6  # of two splits and three neuroids, each counts a sixth
     assert variances(1.0)[0] == pytest.approx(6 / 5 * ((item - item.mean()) ** 2).sum())
     assert variances(2.25) == pytest.approx((2.25 * variances(1.0)[0], variances(1.0)[1]))
+
+
+@pytest.mark.parametrize("leverage", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("interaction", [0.1, 2.0])
+@pytest.mark.parametrize("how", ["mean", "median"])
+def test_what_was_fitted_adds_to_the_variance_without_half_of_the_interactions(
+    leverage: float, interaction: float, how: str
+) -> None:
+    rng = np.random.default_rng(8)
+    ids = np.array([f"s{i}" for i in range(40)])
+    samples = xr.DataArray(rng.standard_normal((2, 5)), dims=("split", "neuroid"))
+    tested, cells = rng.standard_normal((40, 5)) / 40, rng.standard_normal((40, 5)) / 80
+    rows, signed = rng.standard_normal(40) / 40, interaction * rng.standard_normal(40) / 40
+    shared, asked = rng.standard_normal(5) / 5, []
+
+    def fits(slopes: np.ndarray, signs: np.ndarray) -> Fitted:
+        asked.append((slopes, signs))
+        return Fitted(rows, signed, cells, {"neuroid": shared}, leverage)
+
+    parts = [(np.arange(20), 2 * tested[:20]), (np.arange(20, 40), 2 * tested[20:])]
+    steps = [("neuroid", how), ("split", "mean")]
+    known = Cells(ids, parts, refit=1.7, fits=fits)
+    found, alone = influence_of(samples, steps, known), influence_of(samples, steps, Cells(ids, parts))
+    assert found is not None and alone is not None
+    ((slopes, signs),) = asked
+    assert slopes.shape == (2, 5) and slopes.sum() == pytest.approx(1)
+    assert set(signs) == {1.0, -1.0} and 5 < (signs > 0).sum() < 35
+
+    def variance(item: np.ndarray) -> float:
+        return float(len(item) * item.var(ddof=1))
+
+    item = (tested[:20] * 2 * slopes[0]).sum(axis=1), (tested[20:] * 2 * slopes[1]).sum(axis=1)
+    by_test = np.concatenate(item)
+    derived, pairs = variance(by_test + rows), variance(signed)
+    wanted = (1 - leverage / 2) * max(derived - pairs, derived / 2) + leverage / 2 * 1.7 * variance(by_test)
+    assert found.factors["stimulus"].variance - pairs == pytest.approx(wanted)
+    # The draws of the interactions are subtracted where the factor is combined with others.
+    only = found.only(["stimulus"])
+    assert only is not None
+    spread = only.spread("p")
+    assert spread.variance == pytest.approx(max(wanted, (wanted + pairs) / 2), rel=0.15)
+    moved_by = found.factors["neuroid"].deviation - alone.factors["neuroid"].deviation
+    np.testing.assert_allclose(moved_by, math.sqrt(5 / 4) * (shared - shared.mean()), atol=1e-12)
+    if how == "median":  # whose draws are recomputed
+        draws = rng.standard_normal((7, 5))
+        added = found.factors["neuroid"].draws(draws) - alone.factors["neuroid"].draws(draws)
+        np.testing.assert_allclose(added, draws @ moved_by, atol=1e-12)
+    both, one = (each.crossed["stimulus", "neuroid"] for each in (found, alone))
+    row, column = cells.mean(axis=1, keepdims=True), cells.mean(axis=0)
+    np.testing.assert_allclose(
+        both[np.argsort(np.argsort(ids))] - one[np.argsort(np.argsort(ids))],
+        cells - row - column + cells.mean(),
+        atol=1e-12,
+    )
+
+
+def test_unknown_fits_leave_the_term_of_refitting() -> None:
+    samples = xr.DataArray(np.arange(3.0)[None], dims=("split", "neuroid"))
+    ids, parts = np.array(list("abcd")), [(np.arange(4), np.arange(12.0).reshape(4, 3))]
+    steps = [("neuroid", "mean"), ("split", "mean")]
+    unknown = influence_of(samples, steps, Cells(ids, parts, refit=1.5, fits=lambda *_: None))
+    stated = influence_of(samples, steps, Cells(ids, parts, refit=1.5))
+    assert unknown is not None and stated is not None
+    assert unknown.factors["stimulus"].variance == stated.factors["stimulus"].variance
+    assert set(unknown.crossed) == {("stimulus", "neuroid")}
 
 
 def test_scores_with_different_factors_have_their_own_degrees_of_freedom() -> None:
