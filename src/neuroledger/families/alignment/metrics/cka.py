@@ -207,7 +207,9 @@ def _without_each(K: Floats, L: Floats, unbiased: bool) -> Floats:
 
 
 def _without_each_neuroid(K: Floats, L: Floats, Y: Floats, unbiased: bool) -> Floats | None:
-    """Alignment with each neuroid of ``L = Y Yᵀ`` left out in turn, (neuroid,); None if one carries all that is shared.
+    """Alignment with each neuroid of ``L = Y Yᵀ`` left out in turn, (neuroid,).
+
+    None for at most three neuroids, or if the others have no signal without one of them.
 
     HSIC is linear in each matrix, and that of the matrix of one neuroid with itself is computed from sums.
     """

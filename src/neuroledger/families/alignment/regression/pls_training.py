@@ -15,6 +15,7 @@ import numpy as np
 
 from neuroledger.families.alignment.regression.problem import Problem
 from neuroledger.families.alignment.regression.training import (
+    REPRODUCED,
     Slopes,
     TrainingInfluence,
     separate_influence,
@@ -27,8 +28,6 @@ __all__ = ["PlsTraining"]
 SOLVED, MOST_STEPS = 1e-8, 200
 # Number of power steps that find the strength of the strongest other direction.
 POWER_STEPS = 12
-# Smallest share of a row's own variation in its residual.
-REPRODUCED = 1e-10
 
 
 @dataclass(frozen=True)

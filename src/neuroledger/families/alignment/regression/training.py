@@ -9,7 +9,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Floats
 
-__all__ = ["Slopes", "Training", "TrainingInfluence", "separate_influence"]
+__all__ = ["REPRODUCED", "Slopes", "Training", "TrainingInfluence", "separate_influence"]
 
 # A row whose fitted value is its own response to this share has a residual that is rounding error.
 REPRODUCED = 1e-10

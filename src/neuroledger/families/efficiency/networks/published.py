@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import snntorch
@@ -11,12 +12,12 @@ from torch import Tensor, nn
 __all__ = ["Activity", "Commands", "Imagery"]
 
 
-class _Spiking(nn.Module):  # type: ignore[misc]
+class _Spiking(nn.Module, ABC):  # type: ignore[misc]
     """A network of snntorch's neurons, stepped through time from rest, with spike counts as outputs."""
 
+    @abstractmethod
     def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
         """Return spikes ``(batch, class)`` of one time step ``(batch, neuroid)``; ``membranes`` are updated in place."""
-        raise NotImplementedError
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return spike counts, ``(batch, class)``."""
