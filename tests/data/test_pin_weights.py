@@ -95,6 +95,13 @@ def test_pinned_weights_keep_the_version_and_place_of_their_source(place: Path, 
     ]
 
 
+def test_names_are_quoted_in_the_url_of_a_prefix(place: Path, folder: Path) -> None:
+    write(place, ("  b.bin: {url: https://example.org/b.bin}", "  b+2.bin: {url: https://example.org/b}"))
+    (folder / "b.bin").rename(folder / "b+2.bin")
+    pin_weights(open_catalog(place), "net", Downloads(folder=folder, url_prefix="https://mirror.org"))
+    assert open_catalog(place).model("net").weights["b+2.bin"].url == "https://mirror.org/b%2B2.bin"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error", "words"),
     [

@@ -243,7 +243,7 @@ def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: boo
         compare(source, download)
         origin = download.model_dump(exclude_none=True, include=SOURCE)
         if downloads.url_prefix is not None:
-            origin = {"url": f"{downloads.url_prefix.rstrip('/')}/{name}"}
+            origin = {"url": f"{downloads.url_prefix.rstrip('/')}/{quote(name)}"}
         pins[name] = {**origin, "size": source.stat().st_size, "sha256": sha256_of_file(source)}
     before = path.read_text(encoding="utf-8")
     text = without(with_entries(before, ("weights",), pins, before="downloads"), "unavailable")
