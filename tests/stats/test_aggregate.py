@@ -142,7 +142,7 @@ def test_refit_increases_the_common_variance_of_a_factor() -> None:
 @pytest.mark.parametrize("leverage", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("interaction", [0.1, 2.0])
 @pytest.mark.parametrize("how", ["mean", "median"])
-def test_what_was_fitted_adds_to_the_variance_without_half_of_the_interactions(
+def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice(
     leverage: float, interaction: float, how: str
 ) -> None:
     rng = np.random.default_rng(8)
@@ -170,14 +170,14 @@ def test_what_was_fitted_adds_to_the_variance_without_half_of_the_interactions(
 
     item = (tested[:20] * 2 * slopes[0]).sum(axis=1), (tested[20:] * 2 * slopes[1]).sum(axis=1)
     by_test = np.concatenate(item)
-    derived, pairs = variance(by_test + rows), variance(signed)
-    wanted = (1 - leverage / 2) * max(derived - pairs, derived / 2) + leverage / 2 * 1.7 * variance(by_test)
-    assert found.factors["stimulus"].variance - pairs == pytest.approx(wanted)
+    derived, pairs, share = variance(by_test + rows), variance(signed), 0.6 * leverage
+    single = max(derived - 1.25 * pairs, 0.4 * derived)
+    wanted = (1 - share) * single + share * 1.7 * variance(by_test)
+    assert found.factors["stimulus"].variance - min(pairs, wanted) == pytest.approx(wanted)
     # The draws of the interactions are subtracted where the factor is combined with others.
     only = found.only(["stimulus"])
     assert only is not None
-    spread = only.spread("p")
-    assert spread.variance == pytest.approx(max(wanted, (wanted + pairs) / 2), rel=0.15)
+    assert only.spread("p").variance == pytest.approx(wanted, rel=0.15)
     moved_by = found.factors["neuroid"].deviation - alone.factors["neuroid"].deviation
     np.testing.assert_allclose(moved_by, math.sqrt(5 / 4) * (shared - shared.mean()), atol=1e-12)
     if how == "median":  # whose draws are recomputed

@@ -40,7 +40,8 @@ def test_each_half_is_normalised_as_by_the_peer(level: str) -> None:
     theirs = normalise(raw, ceiling, compat="brainscore")
     assert theirs.value == pytest.approx(halves.mean(), rel=1e-12)
     assert theirs.error == pytest.approx(halves.std(), rel=1e-12)
-    ours = normalise(raw, ceiling)
+    certain = ceiling.replace(low=0.5 * ceiling.value, high=1.0)
+    ours = normalise(raw, certain)
     assert ours.value == pytest.approx(raw.value / np.sqrt(ceiling.value), rel=1e-12)
     assert ours.value != theirs.value
 
@@ -111,10 +112,14 @@ def test_normalisation_without_a_formula_or_a_positive_ceiling_is_refused() -> N
         with pytest.raises(MetricError, match="the ceiling is"):
             normalise(raw, ceiling_of(value))
     uncertain = ceiling_of(0.1, low=0.0, high=0.3)
-    with pytest.raises(MetricError, match=r"the ceiling 0\.1 has the interval \[0, 0\.3\]"):
+    with pytest.raises(
+        MetricError, match=r"the ceiling 0\.1 has the 95 % interval \[0, 0\.3\].*99 % interval includes 0"
+    ):
         normalise(raw, uncertain)
+    with pytest.raises(MetricError, match="the data may be noise"):  # 2.57 standard errors above 0
+        normalise(raw, ceiling_of(0.1, low=0.1 - 0.1 * 1.96 / 2.57, high=0.3))
     assert normalise(raw, uncertain, compat="brainscore").value == pytest.approx(2.5)
-    assert normalise(raw, ceiling_of(0.1, low=1e-9, high=0.3)).value == pytest.approx(2.5)
+    assert normalise(raw, ceiling_of(0.1, low=0.1 - 0.1 * 1.96 / 2.59, high=0.3)).value == pytest.approx(2.5)
 
 
 def test_replicates_are_divided_by_those_of_the_ceiling_draw_by_draw() -> None:

@@ -110,6 +110,19 @@ def test_spreads_of_the_same_items_add_up_draw_by_draw() -> None:
     np.testing.assert_array_equal(other.draws["stimulus"], first.draws["stimulus"])
 
 
+def test_what_all_scores_share_is_in_their_intervals_and_not_in_their_differences() -> None:
+    def spread(seed: int, common: float) -> Spread:
+        items = moved(IDS, np.random.default_rng(seed).standard_normal(12) / 12)
+        return Influence({"subject": items}, common={"subject": common} if common else {}).spread("set")
+
+    plain, other = spread(1, 0.0), spread(2, 0.0)
+    first, second = spread(1, 0.5), spread(2, 0.5)
+    assert first.variance == pytest.approx(plain.variance + 0.25)
+    assert (first - second).variance == pytest.approx((plain - other).variance, rel=0.1)
+    assert (first - spread(2, 0.2)).variance > (plain - other).variance + 0.05
+    assert first.items == {"subject": 12}
+
+
 def test_a_known_error_alone_is_normal_and_independent_of_other_scores() -> None:
     alone = Spread.alone("x", 0.2)
     assert alone.error == pytest.approx(0.2)

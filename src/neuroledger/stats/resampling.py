@@ -27,6 +27,12 @@ FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw", "c
 BROAD: Final = 10
 # Range of values around the middle that contains weighted medians, in square roots of their number (over five deviations).
 REACH: Final = 2.5
+# Variance of the score by what readouts were fitted to, determined with simulated experiments (``tests/simulations.py``):
+# interactions of two fitted rows, as a share of those of a fitted and a tested row; the least share of the variance that no
+# interaction explains; and the weight of refits to other rows, as a share of the leverage.
+BETWEEN_FITTED: Final = 0.25
+NOT_PAIRS: Final = 0.4
+BY_REFIT: Final = 0.6
 
 
 def _absolute_mean(values: Floats, axis: int) -> Floats:
@@ -216,11 +222,11 @@ def influence_of(
         table *= math.sqrt(cells.refit if fitted is None else 1.0)
         whole = table.reshape(len(table), -1).sum(axis=1)
         if fitted is not None:
-            whole = _refitted(cells, whole, fitted)
+            whole, signed = _refitted(cells, whole, fitted)
             table = table + fitted.cells.reshape(table.shape)
             for dim in [name for name in fitted.items if name in factors]:
                 factors[dim] = _more(factors[dim], moved(known[dim], fitted.items[dim]).deviation)
-            crossed[cells.factor, cells.factor] = _half_of_pairs(moved(cells.ids, fitted.signed).deviation)
+            crossed[cells.factor, cells.factor] = _of_pairs(moved(cells.ids, signed).deviation)
         first = moved(cells.ids, whole)
         if cells.pairs is not None:
             crossed[cells.factor, cells.factor] = cells.pairs
@@ -231,21 +237,28 @@ def influence_of(
     return Influence(factors, crossed) if factors else None
 
 
-def _refitted(cells: Cells, tested: Floats, fitted: Fitted) -> Floats:
-    """Return the influence of rows as tested and as fitted rows.
+def _refitted(cells: Cells, tested: Floats, fitted: Fitted) -> tuple[Floats, Floats]:
+    """Return the influence of rows as tested and as fitted rows, and the part by which its variance exceeds the score's.
 
-    A fit that reproduces its training rows hardly changes with their weights, though other rows would give another fit. Half
-    of the leverage is therefore the weight of the variance by ``refit``, and the rest that of the variance by derivatives.
+    The influence of rows contains each interaction of two of them twice. Those of a fitted with a tested row are known from
+    the signs, those of two fitted rows are not: they are assumed to be ``BETWEEN_FITTED`` times as large. At least the share
+    ``NOT_PAIRS`` of the variance is that of single rows, because interactions of few rows are estimated with large errors.
+
+    A fit that reproduces its training rows hardly changes with their weights, though other rows would give another fit. The
+    share ``BY_REFIT`` of the leverage is therefore the weight of the variance by ``refit``.
     """
     whole = tested + fitted.rows
     pairs = moved(cells.ids, fitted.signed).variance
     derived = moved(cells.ids, whole).variance
     if derived <= 0:
-        return whole
-    by_refit = cells.refit * moved(cells.ids, tested).variance
-    share = fitted.leverage / 2
-    variance = (1 - share) * max(derived - pairs, derived / 2) + share * by_refit
-    return whole * math.sqrt((variance + pairs) / derived)
+        return whole, 0 * whole
+    single = max(derived - (1 + BETWEEN_FITTED) * pairs, NOT_PAIRS * derived)
+    share = BY_REFIT * min(1.0, fitted.leverage)
+    variance = (1 - share) * single + share * cells.refit * moved(cells.ids, tested).variance
+    # The variance of a factor is at least half of that of its draws, so no more than ``variance`` can be subtracted.
+    subtracted = min(pairs, variance)
+    signed = fitted.signed * math.sqrt(subtracted / pairs) if pairs > 0 else fitted.signed
+    return whole * math.sqrt((variance + subtracted) / derived), signed
 
 
 def _signs(ids: npt.NDArray[Any]) -> Floats:
@@ -264,12 +277,10 @@ def _more(items: Items, deviation: Floats) -> Items:
     )
 
 
-def _half_of_pairs(deviation: Floats) -> Callable[[Floats, Floats], Floats]:
-    """Return draws whose variance is half of that of the interactions of pairs of items.
+def _of_pairs(deviation: Floats) -> Callable[[Floats, Floats], Floats]:
+    """Return draws of the interactions of pairs of items, each of which is contained in the parts of both items.
 
-    The items' influence contains interactions twice, which overestimates the variance, and derivatives are smaller than
-    changes of a whole item, which underestimates it. Interactions are therefore subtracted only by half. Each is contained,
-    about equally, in the parts of both items, so that half of them is the sum over single items.
+    Half of them, by their signs, is assigned to each item of the pair, so that they are a sum over single items.
     """
     return lambda first, _: first @ deviation
 

@@ -21,6 +21,8 @@ __all__ = ["COMMENSURABLE", "LIMITS", "Score", "clipped", "mean_of", "normalise"
 Floats = npt.NDArray[np.float64]
 Status = Literal["scored", "partial", "failed"]
 NAN = float("nan")
+# Ratio of the widths of a 99 % and a 95 % interval: one of 200 ceilings of noise has such an interval above 0.
+WIDER: Final = 2.58 / 1.96
 # Scales from 0 (no agreement) to 1 (perfect), whose values can be averaged over benchmarks.
 COMMENSURABLE: Final = frozenset({
     "correlation", "reliability", "explained_variance", "similarity", "consistency", "accuracy", "fraction",
@@ -389,7 +391,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
     Raises
     ------
     MetricError
-        The two scales have no formula, the ceiling is not positive, or its interval contains 0.
+        The two scales have no formula, the ceiling is not positive, or its 99 % interval contains 0.
     """
     rule = FORMULAS.get((raw.scale, ceiling.scale)) if formula == "scales" else NAMED[formula]
     if rule is None:
@@ -399,10 +401,11 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
         )
     if not (math.isfinite(ceiling.value) and ceiling.value > 0):
         raise MetricError(f"the ceiling is {ceiling.value:.4g}: the data contain no signal to normalise by")
-    if compat is None and ceiling.low <= 0:
+    if compat is None and ceiling.value - WIDER * (ceiling.value - ceiling.low) <= 0:
         raise MetricError(
-            f"the ceiling {ceiling.value:.3g} has the interval [{ceiling.low:.3g}, {ceiling.high:.3g}], which includes 0: "
-            "the data may be noise; record more repetitions or stimuli, or select neuroids by their reliability elsewhere"
+            f"the ceiling {ceiling.value:.3g} has the 95 % interval [{ceiling.low:.3g}, {ceiling.high:.3g}], and the 99 % "
+            "interval includes 0: the data may be noise; record more repetitions or stimuli, or select neuroids by their "
+            "reliability elsewhere"
         )
     if compat == "brainscore" and rule in (_signed_square, _square_of_ratio):
         rule = UNSIGNED[rule]

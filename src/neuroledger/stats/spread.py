@@ -28,6 +28,7 @@ DRAWS: Final = 512
 LEVEL: Final = 0.95
 CROSS: Final = " × "
 ALONE: Final = "score"
+ALL: Final = "\0all"  # in place of the id of one item
 NOWHERE: Final = (-math.inf, math.inf)
 # The only factor of scores whose metric resamples itself.
 RESAMPLED: Final = "resampled"
@@ -153,6 +154,8 @@ class Influence:
         Whether the score is a mean of squares, or skewed towards the ends of its range (see :meth:`Spread.interval`).
     sure
         Effective number of normal deviations of a factor, if smaller than its items.
+    common
+        Standard deviation by factor that all scores of its items share, so that it is no part of their differences.
     """
 
     factors: Mapping[str, Items]
@@ -162,6 +165,7 @@ class Influence:
     squares: bool = False
     skewed: bool = False
     sure: Mapping[str, int] = field(default_factory=dict)
+    common: Mapping[str, float] = field(default_factory=dict)
 
     def only(self, names: Sequence[str]) -> Influence | None:
         """Return the influence of the named factors only, or None if the score has none of them."""
@@ -186,6 +190,10 @@ class Influence:
         chosen = tuple(name for name in chosen if len(self.factors[name].ids) > 1)
         signs = {name: multipliers(population, name, self.factors[name].ids) for name in chosen}
         draws = {name: self.factors[name].draws(signs[name]) for name in chosen}
+        for name in self.common.keys() & draws.keys():
+            shared = self.common[name] * multipliers(population, name, [ALL])[:, 0]
+            variance = float((draws[name] ** 2).mean()) + self.common[name] ** 2
+            draws[name] = _exact(draws[name] + shared, variance)
         for (first, second), cells in self.crossed.items():
             if first not in signs or second not in signs:
                 continue

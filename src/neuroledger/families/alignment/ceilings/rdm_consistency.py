@@ -22,6 +22,8 @@ from neuroledger.stats.spread import Influence, Items
 __all__ = ["rdm_consistency"]
 
 FEWEST_STIMULI = 4
+# Agreement of the halves, in standard deviations of that with permuted stimuli, that at most one in 200 sets of noise has.
+CERTAIN = 2.58
 # Number of quantiles at which the distribution of the patterns' power is evaluated.
 QUANTILES = 400
 
@@ -34,7 +36,7 @@ def _fits(parameters: Any) -> None:
         )
 
 
-@ceiling("rdm_consistency", version=3, together=_fits)
+@ceiling("rdm_consistency", version=4, together=_fits)
 def rdm_consistency(
     assembly: xr.DataArray,
     *,
@@ -67,7 +69,7 @@ def rdm_consistency(
     Raises
     ------
     CeilingError
-        There are no repetitions, or the interval of the reliability includes 0.
+        There are no repetitions, the interval of the reliability includes 0, or the halves agree no more than noise may.
     """
     if "stimulus_id" not in assembly.coords or set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(
@@ -85,6 +87,12 @@ def rdm_consistency(
         raise CeilingError(
             f"the reliability of the RDM is {reliability.value:.3f} ± {1.96 * error:.3f}, which includes 0: the data "
             "contain no geometry to compare with; record more repetitions, stimuli or neuroids"
+        )
+    if reliability.agreement < CERTAIN:
+        raise CeilingError(
+            f"the RDMs of the halves agree by {reliability.agreement:.2f} standard deviations more than with permuted "
+            f"stimuli, and noise may reach {CERTAIN}: the data may contain no geometry to compare with; record more "
+            "repetitions, stimuli or neuroids"
         )
     value = _agreement(reliability, reliability.value, distance, comparison)
     step = min(0.05 * reliability.value, 0.25 * error)
@@ -119,7 +127,10 @@ class _Patterns(NamedTuple):
 
 
 class _Reliability(NamedTuple):
-    """Share of noiseless variance in the measured dissimilarities, and the contribution of each item to its deviation."""
+    """Share of noiseless variance in the measured dissimilarities, and the contribution of each item to its deviation.
+
+    ``agreement`` is the covariance of the halves over its standard deviation with permuted stimuli.
+    """
 
     value: float
     dissimilarities: Floats
@@ -128,6 +139,7 @@ class _Reliability(NamedTuple):
     noise_square: float
     by_stimulus: Floats
     by_neuroid: Floats
+    agreement: float
 
 
 def _patterns(
@@ -210,10 +222,14 @@ def _reliability(data: _Patterns) -> _Reliability:
         raise CeilingError("all stimuli are equally dissimilar: the RDM does not vary")
     shared = np.zeros((n, n))
     slope = np.zeros(p)
+    permuted = 0.0
     for first, second in data.halves:
         a, b = first / data.norm[:, None], second / data.norm[:, None]
         (_, A), (_, B) = _pairs(a, normed), _pairs(b, normed)
         shared += A * B / len(data.halves)
+        permuted += _permuted_deviation(A, B) / len(
+            data.halves
+        )  # at least the deviation of the mean over splits
         slope += (_neuroid_slopes(B, a, full, normed) + _neuroid_slopes(A, b, full, normed)) / len(
             data.halves
         )
@@ -244,7 +260,21 @@ def _reliability(data: _Patterns) -> _Reliability:
         data.noise_square,
         by_stimulus,
         by_neuroid,
+        float(shared.sum()) / permuted if permuted > 0 else 0.0,
     )
+
+
+def _permuted_deviation(A: Floats, B: Floats) -> float:
+    """Standard deviation of ``(A * B).sum()`` over permutations of the stimuli of one half [mantel1967].
+
+    Both matrices are symmetric, with a zero diagonal and a sum of 0.
+    """
+    n = len(A)
+    (a, a_rows), (b, b_rows) = ((float((M * M).sum()), float((M.sum(axis=1) ** 2).sum())) for M in (A, B))
+    pairs = n * (n - 1)
+    variance = 2 * a * b / pairs + 4 * (a_rows - a) * (b_rows - b) / (pairs * (n - 2))
+    variance += 4 * (a - 2 * a_rows) * (b - 2 * b_rows) / (pairs * (n - 2) * (n - 3))
+    return math.sqrt(max(0.0, variance))
 
 
 def _noise_reduction(deviations: Floats, variance: float) -> float:

@@ -18,6 +18,7 @@ from neuroledger.families.alignment.regression.problem import Problem, Readout, 
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
 from neuroledger.families.alignment.regression.training import Training
+from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Array, Workspace
 
@@ -37,8 +38,6 @@ Correlation = Literal["pearson", "spearman"]
 
 # With fewer test presentations, any correlation is 1 or -1.
 FEWEST_TESTED = 3
-# Values are rescaled beyond this power of two, before their squares overflow or underflow.
-EXTREME = 100
 # Predictions of equal rows, as of a stimulus entered twice, may differ by this share of the target's level.
 ULPS = 4 * float(np.finfo(np.float64).eps)
 
@@ -114,12 +113,9 @@ def correlations(
             f"a split tests on {shortest} presentations, where every correlation is 1 or -1 or undefined; "
             f"at least {FEWEST_TESTED} are needed: use fewer folds, a larger test part or more stimuli"
         )
-    exponent = int(np.frexp(np.abs(Y).max())[1])
-    if abs(exponent) > EXTREME:  # correlations ignore the targets' units; a power of two changes no digit
-        Y = np.ldexp(Y, -exponent)
-    if isinstance(estimator, Pls | BestUnit):  # whose predictions do not depend on the features' units either
-        exponent = int(np.frexp(max(float(X.max()), -float(X.min())))[1]) if X.size else 0
-        X = np.ldexp(X.astype(np.float64), -exponent) if abs(exponent) > EXTREME else X
+    Y = moderate(Y)  # correlations ignore the targets' units
+    if isinstance(estimator, Pls | BestUnit) and X.size:  # whose predictions ignore the features' units, too
+        X = moderate(X)
     original_splits = splits
     X, Y, splits = _copy_shared_rows(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)

@@ -25,13 +25,14 @@ FEW_CLUSTERS = 6
 # Additional variance by the correlation of folds that train on each other's clusters, as a share of the variance of the
 # tested clusters: 1 for a decoder that has learnt only noise. Without the scores of training windows it follows from the
 # score: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME
-# if chance is unknown. The constants were determined with simulated subjects.
+# if chance is unknown. What the training data do to one decoder they do in part to all of them, so that the additional
+# variance of a difference is the square of this share. All of this was determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
 SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
 
 
-@metric("decoding", version=6, input="predictions")
+@metric("decoding", version=7, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -84,7 +85,8 @@ def decoding(
         [bengio2004]: for a decoder that has learnt only noise, each pair of clusters contributes the same product,
         whichever of the two is tested, so that the variance is twice that of the tested clusters. A decoder
         whose training generalises fully has no such term: the share of the training score that tested windows lack
-        determines it. Recalls and accuracies near 0 or 1 have at least the variance of
+        determines it. A part of the term is common to all decoders of the same data: a difference of two scores has
+        less. Recalls and accuracies near 0 or 1 have at least the variance of
         :func:`~neuroledger.families.rare_outcomes.unseen`.
         attrs["notes"]: the unit, the cluster and their numbers.
 
@@ -178,7 +180,9 @@ def _influence(
     elif folds > 1 and items.variance > 0:
         distance = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
         paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + distance / FAR)
-    return Influence({factor: Items(items.ids, np.sqrt(1 + paired) * items.deviation + rare)})
+    single = Items(items.ids, np.sqrt(1 + paired**2) * items.deviation + rare)
+    common = {factor: float(np.sqrt((paired - paired**2) * items.variance))} if paired else {}
+    return Influence({factor: single}, common=common)
 
 
 def _noise_share(
