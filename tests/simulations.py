@@ -94,12 +94,12 @@ NEW = {
 SIZES = ((60, 15, 200), (100, 150, 30), (100, 150, 200), (200, 25, 60))
 
 
-def of_responses(label: str, metric: nl.BoundMetric, runs: int) -> Iterator[Row]:
+def of_responses(label: str, metric: nl.BoundMetric, runs: range) -> Iterator[Row]:
     """Rows of a metric of responses: each size, for each claim."""
     for size in SIZES:
         for fixed, (new, over) in NEW.items():
             world, scores = World(*size, fixed), []
-            for run in range(runs):
+            for run in runs:
                 models, target = world.experiment(run)
                 both = [metric(model, target).replace(population=str(run)) for model in models]
                 scores.append([score.replace(generalise=over) if over else score for score in both])
@@ -107,15 +107,15 @@ def of_responses(label: str, metric: nl.BoundMetric, runs: int) -> Iterator[Row]
             yield summary((label, kept, new), scores, own_truth=fixed == "stimuli")
 
 
-def league(label: str, metric: nl.BoundMetric, size: tuple[int, int, int], models: int, runs: int) -> Row:
+def league(label: str, metric: nl.BoundMetric, size: tuple[int, int, int], models: int, runs: range) -> Row:
     """One row: how often the board ranks any of many equal models before another."""
     world, false = World(*size, ""), 0
-    for run in range(runs):
+    for run in runs:
         sources, target = world.experiment(run, models)
         scores = [metric(source, target).replace(population=str(run)) for source in sources]
         false += bool(clearly_better([joint_mean([(1.0, score)]) for score in scores]).any())
     name = (label, f"{size[0]} stimuli, {size[1]} neuroids, {models} models", "stimuli, neuroids")
-    return Row(name, (str(runs), "", "", "", share(false, runs), ""))
+    return Row(name, (str(len(runs)), "", "", "", share(false, len(runs)), ""))
 
 
 def summary(name: tuple[str, str, str], scores: Sequence[Sequence[Score]], *, own_truth: bool = False) -> Row:
@@ -171,18 +171,18 @@ def decoded(people: int, trials: int, run: int, noise: float, folds: int | None)
     return scores
 
 
-def of_decoders(runs: int) -> Iterator[Row]:
+def of_decoders(runs: range) -> Iterator[Row]:
     """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test over people."""
     for people, trials, folds in ((6, 30, None), (9, 40, None), (20, 30, None), (9, 30, 5)):
-        scores = [decoded(people, trials, run, 0.0, folds) for run in range(runs)]
+        scores = [decoded(people, trials, run, 0.0, folds) for run in runs]
         kept = f"{people} people, {trials} trials" + (f", {folds} folds" if folds else "")
         row = summary(("decoding", kept, "trials" if folds else "people"), scores)
         yield row if folds else row._replace(cells=(*row.cells[:-1], found(scores)))
     for people, trials in ((9, 40), (20, 30)):
         for noise in (0.6, 1.2):
-            scores = [decoded(people, trials, run, noise, None) for run in range(runs)]
+            scores = [decoded(people, trials, run, noise, None) for run in runs]
             name = ("decoding", f"{people} people, {trials} trials, noise + {noise}", "people")
-            yield Row(name, (str(runs), "", "", "", "", found(scores)))
+            yield Row(name, (str(len(runs)), "", "", "", "", found(scores)))
 
 
 def found(scores: Sequence[Sequence[Score]]) -> str:
@@ -196,10 +196,10 @@ def found(scores: Sequence[Sequence[Score]]) -> str:
     return f"{ours / len(scores):.2f}; t test {tested / len(scores):.2f}"
 
 
-def of_answers(label: str, people: int, stimuli: int, level: float, runs: int) -> Row:
+def of_answers(label: str, people: int, stimuli: int, level: float, runs: range) -> Row:
     """One row of a metric of answers: people and models that find the same stimuli hard."""
     metric, scores = nl.metric(label), []
-    for run in range(runs):
+    for run in runs:
         rng = np.random.default_rng([people, stimuli, run])
         odds = level + 1.2 * rng.standard_t(5, stimuli)
         ids = np.array([f"{run}s{i}" for i in range(stimuli)])
@@ -233,18 +233,18 @@ def few_components() -> nl.BoundMetric:
     return nl.metric("pls", compare={"name": "regression", "estimator": estimator, "correlation": "pearson"})
 
 
-def subjects() -> dict[str, Callable[[int], Iterator[Row]]]:
-    """What can be asked for by name, as rows for a number of runs."""
+def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
+    """What can be asked for by name, as rows for some experiments."""
     metrics: dict[str, Callable[[], nl.BoundMetric]] = {
         name: partial(nl.metric, name) for name in ("ridge", "ridgecv", "pls", "rdm", "cka")
     }
     metrics["pls, 5 components"] = few_components
-    known: dict[str, Callable[[int], Iterator[Row]]] = {
+    known: dict[str, Callable[[range], Iterator[Row]]] = {
         name: (lambda runs, name=name, make=make: of_responses(name, make(), runs))  # type: ignore[misc]
         for name, make in metrics.items()
     }
     known["leagues"] = lambda runs: (
-        league(name, nl.metric(name), (80, 30, 30), models, runs if models <= 20 else runs // 2)
+        league(name, nl.metric(name), (80, 30, 30), models, runs if models <= 20 else runs[: len(runs) // 2])
         for name in ("ridge", "rdm", "cka")
         for models in (5, 20, 50)
     )
@@ -272,6 +272,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulations", description=__doc__.splitlines()[0])
     parser.add_argument("subject", nargs="*", help=f"of {', '.join(known)} (default: all)")
     parser.add_argument("--runs", type=int, default=200, help="experiments of each row (default: 200)")
+    parser.add_argument(
+        "--first", type=int, default=0, help="number of the first experiment, which seeds it (default: 0)"
+    )
     parser.add_argument("--page", action="store_true", help="write the rows to docs/calibration.md")
     options = parser.parse_args()
     unknown = [name for name in options.subject if name not in known]
@@ -280,7 +283,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     print(HEAD, RULE, sep="\n", flush=True)
     for name in options.subject or known:
-        for row in known[name](options.runs):
+        for row in known[name](range(options.first, options.first + options.runs)):
             print(row, flush=True)
             if options.page:
                 PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), [row]), encoding="utf-8")

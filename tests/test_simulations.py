@@ -42,4 +42,4 @@ def test_an_experiment_draws_anew_only_what_the_claim_generalises_over(
 
 
 def test_a_league_of_equal_models_is_one_row() -> None:
-    assert league("cka", nl.metric("cka"), (20, 8, 5), 3, 2).cells[0] == "2"
+    assert league("cka", nl.metric("cka"), (20, 8, 5), 3, range(2)).cells[0] == "2"
