@@ -3,9 +3,11 @@
     python -m tests.mutants                                    # every mutant of the kernel: hours
     python -m tests.mutants --only 'src/neuroledger/stats/*'   # of some modules
     python -m tests.mutants --every 20                         # of each function, mutants 1, 21, 41, …
+    python -m tests.mutants --sample 300                       # a random sample of all mutants
 
 A copy of the repository is mutated by mutmut in a temporary folder; nothing is written here. The share of mutants that
-some test notices is printed by module, and the exit status is 1 where it is below ``--at-least``.
+some test notices is printed by module, and the exit status is 1 where it is below ``--at-least``. Of a random sample,
+the 95 % interval of the share of all mutants is printed too. Decorated functions have no mutants: mutmut skips them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -35,6 +38,8 @@ TESTS = (
     "families/decoding",
     "families/alignment",
 )
+# Mutated functions take more steps than these tests allow.
+COUNTING = ("tests/spec/test_lists.py::test_every_row_of_a_long_list_costs_the_same_small_number_of_steps",)
 LARGEST = 400  # no function has more mutants
 NOTICED = frozenset({"killed", "timeout", "suspicious", "segfault", "caught by type check"})
 RESULT = re.compile(r"^\s+(neuroledger\.\S+)\.\S+__mutmut_\d+: (.+)$", re.MULTILINE)
@@ -49,9 +54,10 @@ def main() -> int:
     parser.add_argument(
         "--tests", action="append", metavar="PATH", help="tests to run; default: those of the kernel"
     )
-    parser.add_argument(
-        "--every", type=int, default=1, metavar="N", help="every N-th mutant of each function"
-    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--every", type=int, default=1, metavar="N", help="every N-th mutant of each function")
+    which.add_argument("--sample", type=int, metavar="N", help="a random sample of N of all mutants")
+    parser.add_argument("--seed", type=int, default=0, help="of the random sample (%(default)s)")
     parser.add_argument(
         "--at-least", type=float, default=0.85, metavar="SHARE", help="exit 1 below it (%(default)s)"
     )
@@ -62,19 +68,17 @@ def main() -> int:
     tests = options.tests or [f"tests/{name}" for name in TESTS]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copied(Path(folder), only, tests)
-        wanted = (
-            [f"*__mutmut_{number}" for number in range(1, LARGEST, options.every)]
-            if options.every > 1
-            else []
-        )
-        command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(options.jobs), *wanted]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        wanted = []
+        if options.sample:
+            wanted = sample(generated(Path(folder), options.jobs), options.sample, options.seed)
+        elif options.every > 1:
+            wanted = [f"*__mutmut_{number}" for number in range(1, LARGEST, options.every)]
+        done = mutmut(Path(folder), "run", "--max-children", str(options.jobs), *wanted)
         if done.returncode:
             print((done.stdout + done.stderr)[-4000:])
             return 2
-        listing = [sys.executable, "-m", "mutmut", "results", "--all", "true"]
-        listed = subprocess.run(listing, cwd=folder, capture_output=True, text=True, check=True).stdout
-    return scored(listed, options.at_least, survivors=options.survivors)
+        listed = results(Path(folder))
+    return scored(listed, options.at_least, survivors=options.survivors, sampled=bool(options.sample))
 
 
 def copied(folder: Path, only: list[str], tests: list[str]) -> None:
@@ -92,23 +96,49 @@ def copied(folder: Path, only: list[str], tests: list[str]) -> None:
         "source_paths": ["src/"],
         "only_mutate": only,
         "pytest_add_cli_args_test_selection": tests,
-        "pytest_add_cli_args": ["-x", "-p", "no:cacheprovider"],
+        "pytest_add_cli_args": ["-x", "-p", "no:cacheprovider", *(f"--deselect={test}" for test in COUNTING)],
         "also_copy": others,
+        "timeout_multiplier": 5.0,  # times the tests' usual duration; a mutant that takes longer never ends
+        "timeout_constant": 5.0,
     }
     with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write("\n[tool.mutmut]\n" + "".join(f"{name} = {value!r}\n" for name, value in settings.items()))
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
 
 
+def mutmut(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command mutmut run in ``folder``."""
+    command = [sys.executable, "-m", "mutmut", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def results(folder: Path) -> str:
+    """One line for each mutant in ``folder``: its name and what became of it."""
+    listed = mutmut(folder, "results", "--all", "true")
+    listed.check_returncode()
+    return listed.stdout
+
+
+def generated(folder: Path, jobs: int) -> list[str]:
+    """Names of all mutants, generated in ``folder`` by a run of none; what fails in it fails again in the next."""
+    mutmut(folder, "run", "--max-children", str(jobs), "none")
+    return [line.strip().partition(": ")[0] for line in results(folder).splitlines()]
+
+
+def sample(names: list[str], size: int, seed: int) -> list[str]:
+    """``size`` of ``names``, each as likely as any other; a larger sample of the same seed contains a smaller one."""
+    return random.Random(seed).sample(sorted(names), len(names))[:size]
+
+
 def interval(killed: int, tried: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of the share: a part of the mutants tells about all of them no more than that."""
+    """Wilson's 95 % interval of the share of all mutants, from a random sample of them."""
     square = 1.96**2
     middle = (killed + square / 2) / (tried + square)
     half = math.sqrt(killed * (tried - killed) / max(1, tried) + square / 4) * 1.96 / (tried + square)
     return middle - half, middle + half
 
 
-def scored(listed: str, at_least: float, *, survivors: bool) -> int:
+def scored(listed: str, at_least: float, *, survivors: bool, sampled: bool) -> int:
     """Print killed of tried mutants by module; 0 where their share is high enough."""
     tried, killed = Counter[str](), Counter[str]()
     for module, status in RESULT.findall(listed):
@@ -119,10 +149,14 @@ def scored(listed: str, at_least: float, *, survivors: bool) -> int:
     for module in sorted(tried):
         print(f"{killed[module] / tried[module]:7.1%}  {killed[module]:5} of {tried[module]:5}  {module}")
     if survivors:
-        print(*(line for line in listed.splitlines() if line.endswith(("survived", "no tests"))), sep="\n")
+        for line in listed.splitlines():
+            if line.endswith(("survived", "no tests")):
+                print(line)
     share = killed.total() / max(1, tried.total())
-    low, high = interval(killed.total(), tried.total())
-    print(f"{share:7.1%}  {killed.total():5} of {tried.total():5}  all; of a sample: {low:.0%} to {high:.0%}")
+    print(f"{share:7.1%}  {killed.total():5} of {tried.total():5}  all")
+    if sampled:
+        low, high = interval(killed.total(), tried.total())
+        print(f"{low:7.1%} to {high:.1%}: the 95 % interval of the share of all mutants")
     return int(share < at_least)
 
 
