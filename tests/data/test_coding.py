@@ -86,3 +86,8 @@ def test_words_of_a_column_are_rows_of_integers_and_each_code_has_its_first_row(
     )
     assert repeated(np.array([0, 2, 0]), np.array([2, 0, 2])).tolist() == [2]
     assert locate([], ["a"]).tolist() == [] and locate(["b", "a"], ["a", "b"]).dtype == np.intp
+
+
+def test_rows_are_told_apart_among_very_many_combinations():
+    many = np.full(4, 2_000_000)
+    assert repeated(many, many, np.array([0, 1, 0, 2_000_000])).tolist() == [2]

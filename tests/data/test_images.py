@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from neuroledger.data import images
-from neuroledger.data.images import decode
+from neuroledger.data.images import decode, thumbnail
 from neuroledger.errors import DataError
 
 
@@ -134,3 +134,9 @@ def test_odd_images_of_brain_score_decode_as_there(mirror: Path) -> None:
             pasted = Image.new("RGB", opened.size)
             pasted.paste(opened)
         assert (ours == np.asarray(pasted)).all(), path.name
+
+
+def test_a_thumbnail_that_cannot_be_made_names_its_image() -> None:
+    assert Image.open(io.BytesIO(thumbnail(encoded(Image.new("RGB", (8, 4))), "a", 4))).size == (4, 2)
+    with pytest.raises(DataError, match="'a' is not an image"):
+        thumbnail(b"text", "a", 4)

@@ -34,7 +34,7 @@ from neuroledger.data.package import (
     require_dvc,
     track,
 )
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import inline, with_field
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import AssemblyError, RequestError
 from neuroledger.spec.catalog import open_catalog
@@ -400,3 +400,13 @@ def test_dvc_is_required_and_its_error_is_reported(own: Path, monkeypatch: pytes
         [sys.executable, "-P", "-m", "dvc", "add", "--quiet", str(own / "a"), str(own / "b")],
         own,
     )
+
+
+def test_a_declared_reader_with_further_parameters_is_kept(own: Path) -> None:
+    package_assembly(open_catalog(own), "mine", from_long_table(long_table()), TERMS)
+    text, spec = spec_of(own)
+    declared = spec["reader"] | {"degrees": 4}
+    path = own / "specs" / "datasets" / "mine.yaml"
+    path.write_text(with_field(text, ("reader",), declared))
+    package_assembly(open_catalog(own), "mine", from_long_table(long_table()), TERMS)
+    assert spec_of(own)[1]["reader"] == declared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import itertools
 import mmap
 import os
@@ -593,3 +594,10 @@ def test_values_that_are_written_come_back_aligned_and_only_those_that_may_be_na
     assert len(through(np.memmap(tmp_path / "scratch" / "y", dtype=float, mode="r"))[1]) == 2, (
         "it goes with the child"
     )
+
+
+def test_a_result_that_names_another_module_does_not_even_import_it() -> None:
+    for name in (b"mailcap", b"not_a_module"):
+        with pytest.raises(pickle.UnpicklingError, match="is not part of a data set"):
+            sandbox._Unpacker(io.BytesIO(b"c" + name + b"\nfindmatch\n."), [], None, []).load()
+    assert "mailcap" not in sys.modules

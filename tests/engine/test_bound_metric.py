@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from pydantic import BaseModel
 
 import neuroledger as nl
 from neuroledger.engine.bound_metric import BoundMetric, _short, aligned, check_repeated, joined
@@ -162,9 +163,19 @@ def test_the_identity_of_a_metric_contains_its_overrides_and_the_version_of_its_
     assert plain.identity["spec_sha256"] != other.identity["spec_sha256"]
 
 
+class Size(BaseModel):
+    side: int
+
+
+class Group(BaseModel):
+    name: str
+    of: Size
+
+
 def test_parameters_are_shown_briefly() -> None:
     assert _short([1, 2, 3, 4]) == "[1, 2, 3, 4]" and _short((1, 2, 3, 4, 5)) == "(1, …, 5)"
     assert _short("x") == "'x'"
+    assert _short(Group(name="left", of=Size(side=2))) == "left(of=Size(side=2))"
     assert repr(nl.metric("accuracy")) == "<metric accuracy: accuracy()>"
 
 

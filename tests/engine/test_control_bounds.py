@@ -73,5 +73,7 @@ def test_a_floor_below_chance_is_refused_before_any_work(lab: Lab) -> None:
     result = [item for item in check(lab.open())[0] if item.code == "spec.chance"]
     assert len(result) == 1
     assert "chance level of the metric is 0.5" in result[0].what
+    lines = (lab.root / "specs" / "benchmarks" / "lab.V4-auroc.yaml").read_text().splitlines()
+    assert lines[result[0].line - 1][result[0].column - 1 :].startswith("0.1")
     lab.benchmark("lab.V4-auroc", **(fields | {"controls": {}}))
     assert not [item for item in check(lab.open())[0] if item.code == "spec.chance"]

@@ -22,7 +22,7 @@ from neuroledger.families.alignment.models.small_cnn import network, small_cnn  
 from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.torch_layers import Inputs, _deterministic, in_memory, state_sha256  # noqa: E402
-from neuroledger.models.torch_module import torch_module  # noqa: E402
+from neuroledger.models.torch_module import require, torch_module  # noqa: E402
 from neuroledger.spec.registry import get  # noqa: E402
 from tests.models.drawn_stimuli import drawn, of_images  # noqa: E402
 
@@ -679,3 +679,14 @@ def test_the_identity_of_a_module_of_a_spec_lists_what_determines_its_answers() 
     changed = {name: value for name, value in drawn_again.items() if value != identity.get(name)}
     del changed["packages"]
     assert changed == {"weights": {"seed": 4}, "stochastic": 4, "microsaccades": 8.0, "times": [[0.0, 10.0]]}
+
+
+def test_a_package_that_does_not_fit_torch_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> Any:
+        raise RuntimeError("operator does not exist")
+
+    monkeypatch.setattr("importlib.import_module", broken)
+    with pytest.raises(
+        UnavailableError, match=r"torchvision .* cannot be imported \(operator does not exist\)"
+    ):
+        require("torchvision", "hub")

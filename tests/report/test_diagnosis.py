@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ import pytest
 from neuroledger.cli import main
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report import site
+from neuroledger.report.board import Leaderboard
 from neuroledger.report.diagnosis import from_csv, from_published, from_records
+from neuroledger.report.table import board_of
 from neuroledger.stats.diagnosis import diagnose
 from tests.engine.lab import Lab
 from tests.report.ledger import record
@@ -122,3 +126,22 @@ def test_failed_records_and_missing_records_are_counted_separately(lab: Lab) -> 
     assert table.half_widths.loc["bee"].isna().all()
     assert "noise" not in table.values.index
     assert table.attributes["lab.V4-pls"]["metric"] == "pls"
+
+
+@pytest.mark.parametrize(
+    ("direction", "normalise", "value"),
+    [("higher", "none", 0.5), ("higher", "ceiling", 0.5), ("lower", "none", -0.5), ("lower", "ceiling", 0.5)],
+)
+def test_scores_for_which_lower_is_better_change_their_sign_unless_normalised(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, direction: str, normalise: str, value: float
+) -> None:
+    def board(*given: Any) -> Leaderboard:
+        known = board_of(*given)
+        columns = tuple(replace(each, direction=direction, normalise=normalise) for each in known.columns)
+        return replace(known, columns=columns)
+
+    monkeypatch.setattr("neuroledger.report.diagnosis.board_of", board)
+    catalog, records = lab.open(), [record("ant", "lab.V4-pls", 0.5)]
+    (row,) = [each for each in board_of(catalog, catalog.suite("lab"), records).rows if each.model == "ant"]
+    shown = from_records(catalog, "lab", records).values.loc["ant", "lab.V4-pls"]
+    assert abs(shown) in {cell.value for cell in row.cells} and shown * value > 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from neuroledger.data.gate.validate import validate
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
-from neuroledger.report.pages import Page, axis, gather, packed, pages
+from neuroledger.report.pages import Page, _blocks, axis, gather, packed, pages
 from neuroledger.report.site import _bytes, _command, _counted, _json, _plain, _prose, _record_text
 from neuroledger.spec.base import Component
 from neuroledger.spec.kinds import Aggregation
@@ -189,6 +190,9 @@ def test_lists_name_the_state_of_benchmarks_models_and_data_sets(lab: Lab) -> No
         for one in pages(world)
         if isinstance(one, Page) and "items" in one.context
     }
+    assert {item["id"]: item["title"] for item in lists["datasets.html"]} == {
+        id: world.catalog.dataset(id).title for id in ("asked", "lab", "odd")
+    }
     states = {
         path: {item["id"]: (item["state"], item["tone"]) for item in items} for path, items in lists.items()
     }
@@ -208,3 +212,22 @@ def test_lists_name_the_state_of_benchmarks_models_and_data_sets(lab: Lab) -> No
     listed = next(one for one in pages(gather(lab.open(), "lab", [])) if one.path == "datasets.html")
     assert isinstance(listed, Page)
     assert {item["id"]: item["state"] for item in listed.context["items"]}["lab"] == "invalid"
+
+
+def test_benchmarks_that_do_not_count_have_an_axis_of_their_own(lab: Lab) -> None:
+    world = gather(lab.open(), "lab", [])
+    apart = {"counts": False, "scale": "error", "unit": "ms"}
+    columns = (column("a"), column("b", **apart), column("c", scale="reliability"), column("d", **apart))
+    none = Cell("missing")
+    row = Row("ant", "The ant", "model", False, (Cell("scored", 0.5),) * 4, (none,), none, None)
+    world = replace(world, everything=board(*columns, rows=(row,)))
+    groups = [[each.id for each, _ in cells] for _, _, cells in _blocks(world, row)]
+    assert groups == [["a", "c"], ["b", "d"]]
+
+
+def test_partial_scores_are_counted_with_the_failures(lab: Lab) -> None:
+    records = [record("ant", "lab.V4-ridge", 0.9, status="partial"), record("bee", "lab.V4-ridge", None)]
+    index = next(one for one in pages(gather(lab.open(), "lab", records)) if one.path == "index.html")
+    assert isinstance(index, Page)
+    ((_, data),) = index.context["data"]
+    assert ("failed or partial", "2") in data["numbers"]

@@ -144,3 +144,8 @@ def test_untrusted_json_is_an_object_or_one_value_error(text: str | bytes | None
     with pytest.raises(ValueError, match=words):
         json_object(text)
     assert json_object('{"a": -9223372036854775808, "b": 1e300}') == {"a": -(2**63), "b": 1e300}
+
+
+def test_what_must_be_written_out_is_said() -> None:
+    assert problem_of("b: *a\n").endswith("hint: write the value out")
+    assert problem_of("a: &a 1\n").endswith("hint: write the value out")

@@ -146,8 +146,11 @@ def test_the_table_is_the_stated_one(tmp_path: Path) -> None:
     (tmp_path / "Long.files.jsonl").write_text(text + text)
     with pytest.raises(
         SpecError, match=r"Long\.files\.jsonl:1:1: the table has SHA-256 .*, and Long\.yaml states"
-    ):
+    ) as caught:
         load(path)
+    assert "restore it from git; for an intended change, run `neuroledger pin`" in str(caught.value)
+    with pytest.raises(SpecError, match=r"^specs/datasets/Long\.files\.jsonl:1:1: "):
+        read_spec(path, "datasets", "specs/datasets/Long.yaml")
     (tmp_path / "Long.files.jsonl").unlink()
     with pytest.raises(
         SpecError, match=r"Long\.yaml:6:\d+: Long\.files\.jsonl cannot be read \(No such file"

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 from neuroledger.errors import RequestError
 from neuroledger.stats import diagnosis
-from neuroledger.stats.diagnosis import Table, diagnose
+from neuroledger.stats.diagnosis import Table, _tau, diagnose
 
 
 def table(
@@ -147,7 +147,7 @@ def test_a_high_correlation_over_few_models_is_not_called_redundant() -> None:
     second[[0, 1]] = second[[1, 0]]  # rho is .976 over 8 models, and the interval begins at about .86
     few = pd.DataFrame({"a": first[:6], "b": second[:6]})
     (pair,) = diagnose(table(few)).pairs
-    assert pair.rho > 0.9 and pair.low < 0.8 and diagnose(table(few)).redundant == ()
+    assert pair.low < 0.8 and 0.9 < pair.rho < pair.high and diagnose(table(few)).redundant == ()
     many = pd.DataFrame({"a": first, "b": second})
     (pair,) = diagnose(table(many)).redundant
     assert pair.low > 0.8 and pair.models == 8
@@ -213,3 +213,10 @@ def test_models_that_share_no_benchmark_with_the_others_have_no_adjusted_mean() 
     }
     values.loc["m5", "c"] = 9.0  # one model of both groups makes all comparable
     assert not any(np.isnan(mean) for mean in diagnose(table(values)).adjusted.values())
+
+
+def test_orders_agree_whatever_the_range_of_the_scores() -> None:
+    rising = np.arange(4.0)
+    for whole in (rising / 3, rising, rising * 1e-9, -rising):
+        assert _tau(rising, whole) == (1.0 if whole[-1] > 0 else -1.0)
+    assert _tau(rising, np.ones(4)) == _tau(np.ones(4), rising) == 0.0

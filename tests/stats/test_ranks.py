@@ -174,3 +174,8 @@ def test_models_without_shared_rows_are_not_tested():
         sign_flip_p([float("nan")])
     with pytest.raises(RequestError, match="a and b have no task in common"):
         paired_differences({"x": {"a": 1.0}, "y": {"b": 1.0}})
+
+
+def test_ranks_of_one_model_are_refused() -> None:
+    with pytest.raises(RequestError, match=r"^ranks need at least two models"):
+        normalised_ranks({"t": {"a": 0.9}})
