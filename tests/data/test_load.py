@@ -67,6 +67,7 @@ def test_the_assembly_must_have_the_pinned_content(valid: Lab) -> None:
         DataError, match=f"has the SHA-256 [0-9a-f]{{64}}, and {'0' * 64} is pinned"
     ) as caught:
         load_dataset(valid.open(), "lab")
+    assert "renew the pin (`check: content` under `expectations`)" in str(caught.value)
     pinned(str(caught.value).split("has the SHA-256 ")[1][:64])
     load_dataset(valid.open(), "lab")
     pinned("0" * 64, severity="warning")

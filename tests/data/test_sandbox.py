@@ -601,3 +601,8 @@ def test_a_result_that_names_another_module_does_not_even_import_it() -> None:
         with pytest.raises(pickle.UnpicklingError, match="is not part of a data set"):
             sandbox._Unpacker(io.BytesIO(b"c" + name + b"\nfindmatch\n."), [], None, []).load()
     assert "mailcap" not in sys.modules
+
+
+def test_a_file_that_is_not_there_is_no_obstacle_to_reading_the_others(tmp_path: Path) -> None:
+    (tmp_path / "here").write_text("text")
+    assert run((tmp_path / "here").read_text, tmp_path / "absent" / "gone", tmp_path / "here") == "text"

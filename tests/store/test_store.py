@@ -224,6 +224,16 @@ def test_every_file_of_an_entry_is_synced_before_the_entry_is_renamed(
     assert calls == ["sync"] * 3 + ["rename"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only some systems fork")
+def test_an_own_entry_is_not_that_of_a_fork(store: Store) -> None:
+    mine = store.put("things", MADE_OF, write, own=True)
+    child = os.fork()
+    if not child:
+        os._exit(0 if store.get("things", MADE_OF, own=True) is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.get("things", MADE_OF, own=True) == mine
+
+
 def test_an_own_entry_is_found_by_this_process_only(store: Store) -> None:
     mine = store.put("things", MADE_OF, write, own=True)
     assert store.get("things", MADE_OF) is None and store.get("things", MADE_OF, own=True) == mine
