@@ -84,8 +84,6 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
         )
     layers.append(direct)
     for layer in layers:
-        if layer.get("splits", ...) is None and plain.get("splits") is not None:
-            plain["splits"] = None
         plain = _merged(plain, _same_units(plain, layer))
     try:
         return model.model_validate(plain)

@@ -243,7 +243,6 @@ def _refitted(cells: Cells, tested: Floats, fitted: Fitted) -> tuple[Floats, Flo
     The influence of rows contains each interaction of two of them twice. Those of a fitted with a tested row are known from
     the signs, those of two fitted rows are not: they are assumed to be ``BETWEEN_FITTED`` times as large. At least the share
     ``NOT_PAIRS`` of the variance is that of single rows, because interactions of few rows are estimated with large errors.
-
     A fit that reproduces its training rows hardly changes with their weights, though other rows would give another fit. The
     share ``BY_REFIT`` of the leverage is therefore the weight of the variance by ``refit``.
     """
@@ -278,10 +277,7 @@ def _more(items: Items, deviation: Floats) -> Items:
 
 
 def _of_pairs(deviation: Floats) -> Callable[[Floats, Floats], Floats]:
-    """Return draws of the interactions of pairs of items, each of which is contained in the parts of both items.
-
-    Half of them, by their signs, is assigned to each item of the pair, so that they are a sum over single items.
-    """
+    """Return draws of the interactions of pairs, as a sum over single items: each is contained in the parts of both."""
     return lambda first, _: first @ deviation
 
 
