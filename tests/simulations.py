@@ -145,25 +145,31 @@ def share(count: int, runs: int) -> str:
     return f"{count / runs:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def decoded(people: int, trials: int, run: int, noise: float, folds: int | None) -> list[Score]:
-    """Two linear decoders of simulated trials of people; the second sees them with additional noise."""
+def decoded(
+    people: int, trials: int, run: int, noise: float, folds: int | None = None, *, own: bool = False
+) -> list[Score]:
+    """Two linear decoders of simulated trials of people; the second sees them with additional noise.
+
+    ``own`` trains one decoder for each person, on half of the trials, so that no two people share training data.
+    """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     rng, parts = np.random.default_rng([people, trials, run]), []
     pattern = np.full(8, 1.0) / np.sqrt(8)
     for _ in range(people):
-        own = pattern + 0.6 * rng.standard_normal(8) / np.sqrt(8)
+        mean = pattern + 0.6 * rng.standard_normal(8) / np.sqrt(8)
         label = np.resize([0, 1], trials)
         rng.shuffle(label)
         offset = 0.3 * rng.standard_normal(8)
-        parts.append((label, (2 * label - 1)[:, None] * own / 2 + offset + rng.standard_normal((trials, 8))))
+        parts.append((label, (2 * label - 1)[:, None] * mean / 2 + offset + rng.standard_normal((trials, 8))))
     labels, X = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
     person = np.repeat([f"{run}p{i}" for i in range(people)], trials)
     scores = []
     for at in range(2):
-        own = np.random.default_rng([3, run, at])
-        seen = X + (0.7 + at * noise) * own.standard_normal(X.shape)
+        seeded = np.random.default_rng([3, run, at])
+        seen = X + (0.7 + at * noise) * seeded.standard_normal(X.shape)
         kept: dict[str, Any] = {"splits": folds} if folds else {"groups": person}
+        kept |= {"splits": {"name": "blocked", "folds": 2}, "train": "each"} if own else {}
         classes = np.where(labels, "left", "right")
         scores.append(
             nl.decode(LinearDiscriminantAnalysis(), seen, classes, **kept).replace(population=str(run))
@@ -172,26 +178,35 @@ def decoded(people: int, trials: int, run: int, noise: float, folds: int | None)
 
 
 def of_decoders(runs: range) -> Iterator[Row]:
-    """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test over people."""
+    """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test over people.
+
+    The t test is valid where each person has an own decoder; people that train each other's decoders are not independent.
+    """
     for people, trials, folds in ((6, 30, None), (9, 40, None), (20, 30, None), (9, 30, 5)):
         scores = [decoded(people, trials, run, 0.0, folds) for run in runs]
         kept = f"{people} people, {trials} trials" + (f", {folds} folds" if folds else "")
         row = summary(("decoding", kept, "trials" if folds else "people"), scores)
-        yield row if folds else row._replace(cells=(*row.cells[:-1], found(scores)))
+        yield row if folds else row._replace(cells=(*row.cells[:-1], found(scores, people)))
     for people, trials in ((9, 40), (20, 30)):
         for noise in (0.6, 1.2):
-            scores = [decoded(people, trials, run, noise, None) for run in runs]
+            scores = [decoded(people, trials, run, noise) for run in runs]
             name = ("decoding", f"{people} people, {trials} trials, noise + {noise}", "people")
-            yield Row(name, (str(len(runs)), "", "", "", "", found(scores)))
+            yield Row(name, (str(len(runs)), "", "", "", "", found(scores, people)))
+    for people, trials in ((9, 40), (20, 40)):
+        for noise in (0.0, 0.6, 1.2):
+            scores = [decoded(people, trials, run, noise, own=True) for run in runs]
+            name = ("decoding", f"{people} people, {trials} trials, own decoders, noise + {noise}", "people")
+            yield Row(name, (str(len(runs)), "", "", "", "", found(scores, people)))
 
 
-def found(scores: Sequence[Sequence[Score]]) -> str:
+def found(scores: Sequence[Sequence[Score]], people: int) -> str:
     """How often two scores of people differ at 5 %, and how often the people's own scores do in a paired t test."""
     ours = tested = 0
     for a, b in scores:
         p = difference("simulated", a, b).p
         ours += p is not None and p < 0.05
-        of_people = [score.samples.values.ravel() for score in (a, b) if score.samples is not None]
+        samples = [score.samples.values for score in (a, b) if score.samples is not None]
+        of_people = [values.reshape(people, -1).mean(axis=1) for values in samples]
         tested += ttest_1samp(of_people[0] - of_people[1], 0).pvalue < 0.05
     return f"{ours / len(scores):.2f}; t test {tested / len(scores):.2f}"
 

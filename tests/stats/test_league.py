@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -64,6 +66,19 @@ def test_leagues_on_few_items_get_no_false_rank(models: int, items: int, runs: i
     assert false / runs <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / runs)
 
 
+def test_a_model_with_few_strong_items_does_not_hide_differences_of_others() -> None:
+    rng, items = np.random.default_rng(5), 40
+    common = rng.standard_normal(items)
+    good, bad, odd = (
+        joint_mean([(1.0, of_items(common + shift + 0.1 * rng.standard_normal(items), "b"))])
+        for shift in (0.4, 0.0, 0.2)
+    )
+    assert odd.spread is not None
+    odd = Joint(odd.value, replace(odd.spread, sure={"stimulus": 2}))
+    better = clearly_better([good, bad, odd])
+    assert better[0, 1] and not better[0, 2] and not better[2, 1]
+
+
 def test_the_board_finds_a_better_model_as_often_as_tukeys_range_would() -> None:
     """One of 20 models is better by what an exact test of all pairs at once finds in about four of five leagues."""
     rng = np.random.default_rng(21)
@@ -105,7 +120,9 @@ def test_compare_of_equal_models_has_few_false_positives(metric: str) -> None:
     for _ in range(30):
         target, *models = experiment(rng)
         p.append(nl.compare(*(bound(item, target) for item in models)).differences[0].p)
-    assert np.mean(np.array(p) < 0.05) <= 0.15
+    assert np.mean(np.array(p) < 0.05) <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / len(p)), (
+        "chance may add three errors"
+    )
     assert np.mean(np.array(p) < 0.5) > 0.15
 
 

@@ -151,3 +151,17 @@ def test_equal_extremes_share_their_slope() -> None:
 )
 def test_holms_correction_steps_down(p: list[float], expected: list[float]) -> None:
     np.testing.assert_allclose(holm(p), expected)
+
+
+@pytest.mark.parametrize(("count", "most"), [(5, 1.35), (15, 1.19), (40, 1.22)])
+def test_draws_of_a_median_vary_as_the_median_does(count: int, most: float) -> None:
+    """Draws vary by up to a fifth more than the median of as many normal values; scaled as those of a mean, by a third."""
+    rng = np.random.default_rng(count)
+    true = np.median(rng.standard_normal((20_000, count)), axis=1).var()
+    claimed = []
+    for _ in range(300):
+        samples = xr.DataArray(rng.standard_normal(count), dims="neuroid")
+        influence = influence_of(samples, [("neuroid", "median")])
+        assert influence is not None
+        claimed.append(influence.spread(str(rng.integers(1 << 30))).variance)
+    assert 0.85 < np.mean(claimed) / true < most

@@ -143,6 +143,20 @@ def test_intervals_and_tests_may_have_fewer_degrees_of_freedom_than_items() -> N
     assert "sure" not in pack(spread)
 
 
+def test_few_strong_items_count_as_fewer_items() -> None:
+    """``n`` deviations of kurtosis ``k`` estimate their variance with ``2n / (k - 1)`` degrees, of which 3/4 are claimed."""
+    ids = np.array([f"im{i:03d}" for i in range(100)])
+    assert Items(ids, np.resize([0.1, -0.1], 100)).sure == 100, "deviations of one size"
+    one_strong = np.append(np.full(99, 0.1), 2.0)
+    assert Items(ids, one_strong).sure == 1 + int(1.5 * 100 / (kurtosis(one_strong) - 1)) < 5
+    assert Items(ids, 1e6 * one_strong).sure == Items(ids, one_strong).sure, "whatever the units"
+    assert Items(ids, np.zeros(100)).sure == 100, "no deviation"
+
+
+def kurtosis(deviation: np.ndarray) -> float:
+    return float((deviation**4).mean() / (deviation**2).mean() ** 2)
+
+
 def test_the_upper_end_of_a_mean_of_squares_is_that_of_a_scaled_chi_squared() -> None:
     """A mean of n squared standard normal deviates has the variance 2/n, and n·mean is chi-squared distributed."""
     n, value = 50, 1.3

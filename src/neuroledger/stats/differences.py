@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtri, stdtrit
 
 from neuroledger.stats.resampling import holm
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import CROSS, DRAWS, Spread, combined, covers, freedom, quantile
+from neuroledger.stats.spread import CROSS, DRAWS, MANY, Spread, combined, covers, freedom, quantile
 
 __all__ = [
     "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
@@ -35,10 +35,11 @@ class Difference:
     p, p_corrected
         Two-sided p value of Student's test of the difference; and the same after Holm's correction within its family.
     effect
-        The difference divided by the standard deviation of one item of the factor with the largest variance: Cohen's d of
-        ``pairs`` pairs.
+        The difference divided by the standard deviation of one item of the factor with the largest variance: Cohen's d.
     detectable
         The smallest difference that a test at 5 % detects in 80 % of experiments of this size.
+    pairs
+        Number of items of this factor; of the score with fewer, if the scores are not of the same items.
     covers
         The random factors that the interval and the test generalise over, in words.
     reason
@@ -159,7 +160,8 @@ def clearly_better(
     variances = {name: _between(samples) for name, samples in draws.items()}
     factors = [name for name in names if CROSS not in name]
     # Fewer degrees of freedom where few strong items dominate: the largest of many differences depends on far tails.
-    items = {name: min({**s.items, **s.sure}.get(name, 1 << 30) for s in spreads) for name in factors}
+    each = {name: np.array([{**s.items, **s.sure}.get(name, MANY) for s in spreads]) for name in factors}
+    items = {name: np.minimum(counts[:, None], counts) for name, counts in each.items()}
     error = np.sqrt(combined(variances))
     degrees = freedom({name: variances[name] for name in factors}, items)
     whole = np.sum([draws[name] for name in factors], axis=0)

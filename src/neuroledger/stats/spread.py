@@ -17,7 +17,7 @@ from scipy.special import chdtri, expit, log_ndtr, logit, ndtri, stdtr, stdtrit
 from neuroledger.errors import MetricError
 
 __all__ = [
-    "DRAWS", "NOWHERE", "RESAMPLED", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
+    "DRAWS", "MANY", "NOWHERE", "RESAMPLED", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
     "left_out", "moved", "multipliers", "pack", "reweighted", "unpack",
 ]  # fmt: skip
 
@@ -33,6 +33,8 @@ NOWHERE: Final = (-math.inf, math.inf)
 # The only factor of scores whose metric resamples itself.
 RESAMPLED: Final = "resampled"
 MANY: Final = 1 << 30
+# Determined with simulated experiments (``tests/simulations.py``).
+CLAIMED: Final = 0.75
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "stimulus_id": "stimuli", "series": "series"}
 
 
@@ -53,6 +55,19 @@ class Items:
     def variance(self) -> float:
         """Variance of the score due to this factor."""
         return float(self.deviation @ self.deviation)
+
+    @property
+    def sure(self) -> int:
+        """Effective number of items, less than their number if a few strong ones dominate the deviation.
+
+        ``n`` deviations of kurtosis ``k`` estimate their variance with ``2n / (k - 1)`` degrees of freedom. ``CLAIMED`` of
+        these are claimed, because samples without the rare strongest items have a smaller variance and a smaller kurtosis.
+        """
+        squares = self.deviation**2
+        variance, count = float(squares.var()), len(squares)
+        if variance == 0:
+            return count
+        return min(count, 1 + int(CLAIMED * 2 * count * float(squares.mean()) ** 2 / variance))
 
     def draws(self, multipliers: Floats) -> Floats:
         """Return deviations of the score ``(draw,)`` from standard normal multipliers of the items ``(draw, item)``."""
@@ -81,7 +96,10 @@ def left_out(ids: Sequence[Any] | npt.NDArray[Any], values: Floats) -> Items:
 
 
 def reweighted(
-    items: Mapping[str, Any], values: Callable[[Mapping[str, Floats]], Floats], block: int = 64
+    items: Mapping[str, Any],
+    values: Callable[[Mapping[str, Floats]], Floats],
+    block: int = 64,
+    excess: Callable[[int], float] = lambda n: (n + 1) / (n - 1),
 ) -> Influence:
     """Return the influence of items from scores recomputed with exponential weights: the Bayesian bootstrap [rubin1981].
 
@@ -94,6 +112,8 @@ def reweighted(
         a draw is undefined. Weights of 1 give the score itself.
     block
         Number of draws computed at a time.
+    excess
+        Variance of a score of ``n`` items over the expected variance of its draws: that of a mean by default.
     """
     ids = {name: np.asarray(each).astype(str) for name, each in items.items()}
     order = {name: np.argsort(each) for name, each in ids.items()}
@@ -109,8 +129,8 @@ def reweighted(
         scores = np.concatenate(parts)
         known = np.isfinite(scores)
         centre = scores[known].mean() if known.any() else 0.0
-        scale = math.prod(math.sqrt((len(ids[name]) + 1) / (len(ids[name]) - 1)) for name in multipliers)
-        return np.where(known, scores - centre, 0.0) * scale
+        variance = math.prod(excess(len(ids[name])) for name in multipliers)
+        return np.where(known, scores - centre, 0.0) * math.sqrt(variance)
 
     def crossed(first: str, second: str) -> Callable[[Floats, Floats], Floats]:
         # Multiplied weights include the noise of single measurements in addition to that in both factors.
@@ -346,12 +366,12 @@ def combined(parts: Mapping[str, Any]) -> Any:
     return float(bounded) if np.ndim(bounded) == 0 else bounded
 
 
-def freedom(parts: Mapping[str, Any], items: Mapping[str, int]) -> Any:
+def freedom(parts: Mapping[str, Any], items: Mapping[str, Any]) -> Any:
     """Return the degrees of freedom of a sum of variances; each factor has those of its items minus one."""
     if not parts:
         return math.inf
     variance = np.sum(list(parts.values()), axis=0)
-    share = np.sum([part**2 / max(1, items[name] - 1) for name, part in parts.items()], axis=0)
+    share = np.sum([part**2 / np.maximum(1, items[name] - 1) for name, part in parts.items()], axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         degrees = np.where(share > 0, variance**2 / share, np.inf)
     return float(degrees) if np.ndim(degrees) == 0 else degrees

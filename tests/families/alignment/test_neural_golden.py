@@ -27,10 +27,10 @@ def test_the_pinned_number_has_not_moved(name):
 
 def test_versions_of_the_pinned_components():
     """Raise the number here, and pin anew, when a component's numbers are meant to change."""
-    metrics = {"regression": 6, "rdm": 4, "rdm_subsets": 4, "cka": 4, "cka_subsets": 4}
+    metrics = {"regression": 7, "rdm": 5, "rdm_subsets": 5, "cka": 5, "cka_subsets": 5}
     ceilings = {
-        "internal_consistency": 5,
-        "predictor_consistency": 4,
+        "internal_consistency": 6,
+        "predictor_consistency": 5,
         "rdm_consistency": 4,
         "rsa": 2,
         "constant": 1,

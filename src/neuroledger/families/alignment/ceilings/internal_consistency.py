@@ -57,7 +57,7 @@ class _Layout(NamedTuple):
     halves: Floats
 
 
-@ceiling("internal_consistency", version=5)
+@ceiling("internal_consistency", version=6)
 def internal_consistency(
     assembly: xr.DataArray,
     *,

@@ -27,7 +27,7 @@ FEWEST_STIMULI = 10
 TOGETHER = 2_000_000
 
 
-@ceiling("predictor_consistency", version=4)
+@ceiling("predictor_consistency", version=5)
 def predictor_consistency(
     assembly: xr.DataArray,
     *,

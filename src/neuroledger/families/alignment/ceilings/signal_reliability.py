@@ -19,7 +19,7 @@ __all__ = ["signal_reliability"]
 FEWEST_STIMULI = 4
 
 
-@ceiling("signal_reliability", version=1)
+@ceiling("signal_reliability", version=2)
 def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
     """Reliability of each neuroid's mean responses, ``1 − noise / variance · (n − 3) / (n − 1)`` [sahani2003].
 

@@ -14,7 +14,7 @@ from neuroledger.spec.registry import ceiling
 __all__ = ["stored"]
 
 
-@ceiling("stored", version=1)
+@ceiling("stored", version=2)
 def stored(
     assembly: xr.DataArray,
     *,

@@ -31,7 +31,7 @@ __all__ = ["extrapolated_predictivity", "subject_predictivity"]
 FEWEST = 2
 
 
-@ceiling("subject_predictivity", version=2)
+@ceiling("subject_predictivity", version=3)
 def subject_predictivity(
     assembly: xr.DataArray,
     *,
@@ -123,7 +123,7 @@ def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[s
     ]
 
 
-@ceiling("extrapolated_predictivity", version=1)
+@ceiling("extrapolated_predictivity", version=2)
 def extrapolated_predictivity(
     assembly: xr.DataArray,
     *,

@@ -39,7 +39,7 @@ FEWEST_NEUROIDS = 3
 FEWEST = 8
 
 
-@metric("cka", version=4)
+@metric("cka", version=5)
 def cka(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -73,7 +73,7 @@ def cka(
     return xr.DataArray(value, attrs=attrs)
 
 
-@metric("cka_subsets", version=4)
+@metric("cka_subsets", version=5)
 def cka_subsets(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -25,7 +25,7 @@ __all__ = ["r2_er", "unbiased_fraction"]
 FEWEST_TESTED = 5
 
 
-@metric("r2_er", version=2, trials=True)
+@metric("r2_er", version=3, trials=True)
 def r2_er(
     source: xr.DataArray,
     target: xr.DataArray,

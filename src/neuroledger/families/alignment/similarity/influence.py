@@ -19,7 +19,7 @@ from neuroledger.families.alignment.similarity.rdm import (
     mean_ranks,
     prepared,
 )
-from neuroledger.stats.spread import Influence, Items, centred, left_out, moved
+from neuroledger.stats.spread import Influence, centred, left_out, moved
 
 __all__ = [
     "beyond_each",
@@ -79,18 +79,7 @@ def influence_of(
             moved(neuroids, cells.sum(axis=0)) if without is None else left_out(neuroids, without)
         )
         crossed["stimulus", "neuroid"] = centred(2 * cells[np.ix_(rows, columns)])
-    return Influence(factors, crossed, sure={name: _sure(items) for name, items in factors.items()})
-
-
-def _sure(items: Items) -> int:
-    """Effective number of items: ``n`` deviations of kurtosis ``k`` estimate their variance with ``2n / (k - 1)`` degrees.
-
-    If a few neuroids with strong responses dominate the deviation, the estimate is as uncertain as one from few items.
-    """
-    squares = items.deviation**2
-    variance = float(squares.var())
-    count = len(squares)
-    return min(count, 1 + int(2 * count * float(squares.mean()) ** 2 / variance)) if variance > 0 else count
+    return Influence(factors, crossed, sure={name: items.sure for name, items in factors.items()})
 
 
 def beyond_each(ids: NDArray[np.str_], pairs: Floats) -> Floats:
