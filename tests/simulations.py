@@ -5,8 +5,9 @@
     python -m tests.simulations --page                # and replace these rows in docs/calibration.md
 
 Stimuli are points of a latent space with heavy tails; neurons rectify random projections of them, with weights of unequal
-size, and add noise; two models see them through the same random features, each with noise of its own, and are therefore
-equal. An experiment draws what the claim generalises over anew; the rest is the same in all experiments.
+size, and add noise. In rows of counts, stimuli are normal, and neurons fire as Poisson processes with exponential rates.
+Two models see the stimuli through the same random features, each with noise of its own, and are therefore equal. An
+experiment draws what the claim generalises over anew; the rest is the same in all experiments.
 """
 
 from __future__ import annotations
@@ -68,14 +69,17 @@ class World:
         rng = np.random.default_rng([1, run])
         latent = self.latent if self.fixed == "stimuli" else self.new_stimuli(rng)
         weights, noise = self.neurons if self.fixed == "neurons" else self.new_neurons(rng)
-        signal = np.maximum(latent @ self.projection + self.threshold, 0) @ weights
-        level = 2 * noise * np.abs(weights).mean(axis=0)
-        responses = signal + level * rng.standard_normal(signal.shape)
+        responses = self.measured(latent, weights, noise, rng)
         own = [np.random.default_rng([2, 0 if self.fixed == "stimuli" else run, at]) for at in range(models)]
         features = [np.tanh(latent @ self.seen) for _ in own]
         seen = [one + 0.5 * each.standard_normal(one.shape) for one, each in zip(features, own, strict=True)]
         of = "" if self.fixed == "stimuli" else run
         return [self.labelled(values, of, "f") for values in seen], self.labelled(responses, of, f"{run}n")
+
+    def measured(self, latent: Floats, weights: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
+        signal = np.maximum(latent @ self.projection + self.threshold, 0) @ weights
+        level = 2 * noise * np.abs(weights).mean(axis=0)
+        return np.asarray(signal + level * rng.standard_normal(signal.shape))
 
     def labelled(self, values: Floats, run: Any, kind: str) -> xr.DataArray:
         kind = "n" if kind.endswith("n") and self.fixed == "neurons" else kind
@@ -86,24 +90,39 @@ class World:
         return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
 
 
+class Counts(World):
+    """Neurons that fire as Poisson processes, whose rate is an exponential function of a projection of the stimulus."""
+
+    def new_stimuli(self, rng: np.random.Generator) -> Floats:
+        return rng.standard_normal((self.size[0], LATENT))
+
+    def new_neurons(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        return rng.standard_normal((LATENT, self.size[1])) / np.sqrt(LATENT), np.ones(self.size[1])
+
+    def measured(self, latent: Floats, weights: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
+        return rng.poisson(2 * np.exp(0.7 * latent @ weights)).astype(np.float64)
+
+
 NEW = {
     "": ("stimuli, neuroids", None),
     "neurons": ("stimuli", ("stimulus",)),
     "stimuli": ("neuroids", ("neuroid",)),
 }
 SIZES = ((60, 15, 200), (100, 150, 30), (100, 150, 200), (200, 25, 60))
+COUNTS = ((60, 100, 40), (100, 40, 40), (100, 200, 40), (240, 60, 40))
 
 
 def of_responses(label: str, metric: nl.BoundMetric, runs: range) -> Iterator[Row]:
-    """Rows of a metric of responses: each size, for each claim."""
-    for size in SIZES:
+    """Rows of a metric of responses: each kind of neurons and size, for each claim."""
+    for kind, size in [*((World, size) for size in SIZES), *((Counts, size) for size in COUNTS)]:
         for fixed, (new, over) in NEW.items():
-            world, scores = World(*size, fixed), []
+            world, scores = kind(*size, fixed), []
             for run in runs:
                 models, target = world.experiment(run)
                 both = [metric(model, target).replace(population=str(run)) for model in models]
                 scores.append([score.replace(generalise=over) if over else score for score in both])
             kept = f"{size[0]} stimuli, {size[1]} neuroids, {size[2]} features"
+            kept += ", counts" if kind is Counts else ""
             yield summary((label, kept, new), scores, own_truth=fixed == "stimuli")
 
 
@@ -146,16 +165,26 @@ def share(count: int, runs: int) -> str:
 
 
 def decoded(
-    people: int, trials: int, run: int, noise: float, folds: int | None = None, *, own: bool = False
+    people: int,
+    trials: int,
+    run: int,
+    noise: float,
+    folds: int | None = None,
+    *,
+    signal: float = 1.0,
+    own: bool = False,
+    trees: bool = False,
 ) -> list[Score]:
-    """Two linear decoders of simulated trials of people; the second sees them with additional noise.
+    """Two decoders of simulated trials of people, linear or trees; the second sees the trials with additional noise.
 
     ``own`` trains one decoder for each person, on half of the trials, so that no two people share training data.
     """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.tree import DecisionTreeClassifier
 
+    estimator = DecisionTreeClassifier(max_depth=3, random_state=0) if trees else LinearDiscriminantAnalysis()
     rng, parts = np.random.default_rng([people, trials, run]), []
-    pattern = np.full(8, 1.0) / np.sqrt(8)
+    pattern = np.full(8, signal) / np.sqrt(8)
     for _ in range(people):
         mean = pattern + 0.6 * rng.standard_normal(8) / np.sqrt(8)
         label = np.resize([0, 1], trials)
@@ -171,9 +200,7 @@ def decoded(
         kept: dict[str, Any] = {"splits": folds} if folds else {"groups": person}
         kept |= {"splits": {"name": "blocked", "folds": 2}, "train": "each"} if own else {}
         classes = np.where(labels, "left", "right")
-        scores.append(
-            nl.decode(LinearDiscriminantAnalysis(), seen, classes, **kept).replace(population=str(run))
-        )
+        scores.append(nl.decode(estimator, seen, classes, **kept).replace(population=str(run)))
     return scores
 
 
@@ -181,12 +208,17 @@ def of_decoders(runs: range) -> Iterator[Row]:
     """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test over people.
 
     The t test is valid where each person has an own decoder; people that train each other's decoders are not independent.
+    Trees of few levels change with each person, more than their training scores show.
     """
     for people, trials, folds in ((6, 30, None), (9, 40, None), (20, 30, None), (9, 30, 5)):
         scores = [decoded(people, trials, run, 0.0, folds) for run in runs]
         kept = f"{people} people, {trials} trials" + (f", {folds} folds" if folds else "")
         row = summary(("decoding", kept, "trials" if folds else "people"), scores)
         yield row if folds else row._replace(cells=(*row.cells[:-1], found(scores, people)))
+    for label, options in (("no signal", {"signal": 0.0}), ("trees of depth 3", {"trees": True})):
+        scores = [decoded(20, 30, run, 0.0, None, **options) for run in runs]
+        row = summary(("decoding", f"20 people, 30 trials, {label}", "people"), scores)
+        yield row._replace(cells=(*row.cells[:-1], found(scores, 20)))
     for people, trials in ((9, 40), (20, 30)):
         for noise in (0.6, 1.2):
             scores = [decoded(people, trials, run, noise) for run in runs]

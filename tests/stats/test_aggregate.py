@@ -170,8 +170,8 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
 
     item = (tested[:20] * 2 * slopes[0]).sum(axis=1), (tested[20:] * 2 * slopes[1]).sum(axis=1)
     by_test = np.concatenate(item)
-    derived, pairs, share = variance(by_test + rows), variance(signed), 0.6 * leverage
-    single = max(derived - 1.25 * pairs, 0.4 * derived)
+    derived, pairs, share = variance(by_test + rows), variance(signed), 0.3 * leverage
+    single = max(derived - pairs, derived / 2)
     wanted = (1 - share) * single + share * 1.7 * variance(by_test)
     assert found.factors["stimulus"].variance - min(pairs, wanted) == pytest.approx(wanted)
     # The draws of the interactions are subtracted where the factor is combined with others.

@@ -27,12 +27,9 @@ FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw", "c
 BROAD: Final = 10
 # Range of values around the middle that contains weighted medians, in square roots of their number (over five deviations).
 REACH: Final = 2.5
-# Variance of the score by what readouts were fitted to, determined with simulated experiments (``tests/simulations.py``):
-# interactions of two fitted rows, as a share of those of a fitted and a tested row; the least share of the variance that no
-# interaction explains; and the weight of refits to other rows, as a share of the leverage.
-BETWEEN_FITTED: Final = 0.25
-NOT_PAIRS: Final = 0.4
-BY_REFIT: Final = 0.6
+# Weight of refits to other rows in the variance of the score by what readouts were fitted to, as a share of the leverage,
+# determined with simulated experiments (``tests/simulations.py``).
+BY_REFIT: Final = 0.3
 
 
 def _absolute_mean(values: Floats, axis: int) -> Floats:
@@ -244,9 +241,8 @@ def influence_of(
 def _refitted(cells: Cells, tested: Floats, fitted: Fitted) -> tuple[Floats, Floats]:
     """Return the influence of rows as tested and as fitted rows, and the part by which its variance exceeds the score's.
 
-    The influence of rows contains each interaction of two of them twice. Those of a fitted with a tested row are known from
-    the signs, those of two fitted rows are not: they are assumed to be ``BETWEEN_FITTED`` times as large. At least the share
-    ``NOT_PAIRS`` of the variance is that of single rows, because interactions of few rows are estimated with large errors.
+    The influence of rows contains each interaction of a fitted with a tested row twice, which is therefore at most half of
+    their variance. Interactions of two fitted rows are not known, and not subtracted.
     A fit that reproduces its training rows hardly changes with their weights, though other rows would give another fit. The
     share ``BY_REFIT`` of the leverage is therefore the weight of the variance by ``refit``.
     """
@@ -255,7 +251,7 @@ def _refitted(cells: Cells, tested: Floats, fitted: Fitted) -> tuple[Floats, Flo
     derived = moved(cells.ids, whole).variance
     if derived <= 0:
         return whole, 0 * whole
-    single = max(derived - (1 + BETWEEN_FITTED) * pairs, NOT_PAIRS * derived)
+    single = max(derived - pairs, derived / 2)
     share = BY_REFIT * min(1.0, fitted.leverage)
     variance = (1 - share) * single + share * cells.refit * moved(cells.ids, tested).variance
     # The variance of a factor is at least half of that of its draws, so no more than ``variance`` can be subtracted.

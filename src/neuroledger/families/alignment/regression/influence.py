@@ -23,8 +23,8 @@ FEWEST_LEFT = 3
 def correlation_influence(parts: Sequence[HeldOutPart]) -> list[Floats]:
     """Influence of each row on the correlation of each target, (row, all targets), for each held-out part.
 
-    The mean of two estimates: leaving the row out of its own part, which overestimates the influence in small parts
-    [efron1981], and the derivative of the correlation at the pooled moments of all parts, which underestimates it.
+    The root mean square of two estimates: leaving the row out of its own part, which overestimates the influence in small
+    parts [efron1981], and the derivative of the correlation at the pooled moments of all parts, which underestimates it.
     """
     count = sum(len(part.rows) for part in parts)
     mean_a = sum(part.predicted.sum(axis=0) for part in parts) / count
@@ -49,7 +49,8 @@ def correlation_influence(parts: Sequence[HeldOutPart]) -> list[Floats]:
             if n > FEWEST_LEFT:
                 left_out = _without_each(part.predicted, part.measured)
                 sharp = (np.nanmean(left_out, axis=0) - left_out) * np.sqrt((n - 1) / n)
-                smooth = (smooth + np.where(np.isfinite(sharp), sharp, smooth)) / 2
+                sharp = np.where(np.isfinite(sharp), sharp, smooth)
+                smooth = np.copysign(np.sqrt((smooth**2 + sharp**2) / 2), smooth + sharp)
             values = np.zeros((n, len(part.columns)))
             values[:, part.columns] = np.where(np.isfinite(part.r), np.nan_to_num(smooth), 0.0)
             influences.append(values)
