@@ -150,6 +150,28 @@ def test_subjects_of_simulated_dissimilarities_agree_as_those_measured_do() -> N
     assert np.mean(drawn) == pytest.approx(agreement(target.values), abs=0.1)
 
 
+def test_the_noise_of_simulated_dissimilarities_does_not_depend_on_which_stimuli_are_drawn() -> None:
+    """With noise in proportion to the drawn stimuli, every experiment would have the same share of signal."""
+    rng = np.random.default_rng(0)
+    places = rng.standard_normal((12, 2)) * np.where(np.arange(12) < 2, 6.0, 1.0)[:, None]
+    table = ((places[:, None] - places[None]) ** 2).sum(axis=2)
+    coords = {"stimulus_id": ("stimulus", [f"s{i:02d}" for i in range(12)])}
+    target = xr.DataArray(table, dims=("stimulus", "stimulus_b"), coords=coords)
+    draw = simulated_recordings(Measurement(target, target, target), ("stimulus",))
+    agreements, sizes = [], []
+    for seed in range(80):
+        drawn = draw(np.random.default_rng(seed), 1).models[0]
+        upper = np.triu_indices(12, 1)
+        distances = drawn.target.values[upper]
+        agreements.append(np.corrcoef(distances, _square_distances(drawn.source.values)[upper])[0, 1])
+        sizes.append(distances.mean())
+    assert np.corrcoef(sizes, agreements)[0, 1] > 0.3
+
+
+def _square_distances(values: Floats) -> Floats:
+    return np.asarray(((values[:, None] - values[None]) ** 2).sum(axis=2))
+
+
 def test_properties_are_drawn_from_the_distribution_measured() -> None:
     rng = np.random.default_rng(0)
     target = xr.DataArray(

@@ -281,7 +281,8 @@ def _dissimilarities(measured: Measurement) -> Draw:
     rank = max(2, min(LATENT, int((level > 0).sum())))
     places = axes[:, -rank:] * np.sqrt(np.maximum(level[-rank:], 1e-12))
     names = [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
-    own = _own_share(places, shared)
+    # The noise is that of the measured stimuli: noise in proportion to the drawn ones would offset their variation.
+    own, scale = _own_share(places, shared), places.std()
     mixing = np.random.default_rng(0).standard_normal((2 * rank, FEATURES))
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
@@ -289,7 +290,7 @@ def _dissimilarities(measured: Measurement) -> Draw:
         ids = [f"s{i:04d}" for i in range(n)]
 
         def rdm() -> Floats:
-            return _distances(np.hstack([Z, own * Z.std() * rng.standard_normal(Z.shape)]))
+            return _distances(np.hstack([Z, own * scale * rng.standard_normal(Z.shape)]))
 
         matrices = np.stack([rdm() for _ in range(max(1, len(names)))])
         coords: dict[str, Any] = {"stimulus_id": ("stimulus", ids)}
@@ -299,7 +300,7 @@ def _dissimilarities(measured: Measurement) -> Draw:
         target = xr.DataArray(matrices if names else matrices[0], dims=shape, coords=coords)
         sources = [
             _source(
-                np.hstack([Z, Z.std() * rng.standard_normal(Z.shape)]) @ mixing,
+                np.hstack([Z, scale * rng.standard_normal(Z.shape)]) @ mixing,
                 ids,
                 {},
                 1,
