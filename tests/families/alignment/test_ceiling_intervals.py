@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.stats.score import Score
+from neuroledger.stats.score import Score, normalise
 
 
 def simulated(run: int, stimuli=40, neuroids=25, repetitions=4, noise=1.4, subjects=1) -> xr.DataArray:
@@ -99,3 +99,57 @@ def test_stimuli_move_each_time_bin() -> None:
     assert set(temporal.spread.factors) == {"stimulus", "neuroid"}
     alone = nl.ceiling("internal_consistency")(assembly.isel(time_bin=[1]))
     assert set(alone.spread.factors) == {"stimulus", "neuroid"} and alone.low < alone.value < alone.high
+
+
+def rdms_of_people(run: int, stimuli: int = 30, people: str = "abc") -> xr.DataArray:
+    """Dissimilarities of people who share four of eight dimensions."""
+    rng = np.random.default_rng([11, run])
+    shared = rng.standard_normal((stimuli, 4))
+    matrices = []
+    for _ in people:
+        places = np.hstack([shared, rng.standard_normal(shared.shape)])
+        matrices.append(((places[:, None] - places[None]) ** 2).sum(axis=2))
+    coords = {
+        "subject": list(people),
+        "stimulus_id": ("stimulus", [f"{run}s{i:02d}" for i in range(stimuli)]),
+    }
+    return xr.DataArray(np.stack(matrices), dims=("subject", "stimulus", "stimulus_b"), coords=coords)
+
+
+@pytest.mark.parametrize("name", ["rsa_ceiling", "rsa_ceiling_lower"])
+def test_an_rsa_ceiling_covers_new_stimuli_and_new_subjects(name: str) -> None:
+    found = [nl.ceiling(name, pool="matched")(rdms_of_people(run)) for run in range(80)]
+    values = np.array([score.value for score in found])
+    assert found[0].interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    assert np.mean([score.low <= values.mean() <= score.high for score in found]) >= 0.9
+    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    assert 0.8 < claimed / values.std(ddof=1) < 1.35
+
+
+def test_a_ratio_to_an_rsa_ceiling_of_the_same_stimuli_varies_less_than_with_a_constant_ceiling() -> None:
+    ratios, errors, apart = [], [], []
+    for run in range(80):
+        target = rdms_of_people(run, 60, "mabcde")
+        model, others = target.isel(subject=0, drop=True), target.isel(subject=range(1, 6))
+        raw, top = nl.metric("rdm")(model, others), nl.ceiling("rsa_ceiling", pool="matched")(others)
+        ratio = normalise(raw, top)
+        ratios.append(ratio.value)
+        errors.append(ratio.spread.variance)
+        apart.append(raw.spread.variance / top.value**2)
+    assert np.mean(errors) < 0.95 * np.mean(apart)
+    assert 0.8 < np.sqrt(np.mean(errors)) / np.std(ratios, ddof=1) < 1.35
+
+
+@pytest.mark.parametrize("comparison", ["pearson", "cosine", "spearman"])
+def test_the_expected_rsa_ceiling_without_a_stimulus_is_that_of_the_remaining_ones(comparison: str) -> None:
+    bound = nl.ceiling("rsa_ceiling", bound="expected", comparison=comparison)
+    assembly = rdms_of_people(0)
+    own = bound(assembly).influence().factors["stimulus"].deviation
+    n = assembly.sizes["stimulus"]
+    rows = [np.delete(np.arange(n), one) for one in range(n)]
+    left = np.array([bound(assembly.isel(stimulus=row, stimulus_b=row)).value for row in rows])
+    jackknife = np.sqrt((n - 1) / n) * (left.mean() - left)
+    if comparison == "spearman":  # to first order, in the reliability
+        assert np.corrcoef(own, jackknife)[0, 1] > 0.9
+    else:
+        np.testing.assert_allclose(own, jackknife, atol=1e-9)

@@ -32,7 +32,7 @@ def test_versions_of_the_pinned_components():
         "internal_consistency": 6,
         "predictor_consistency": 5,
         "rdm_consistency": 4,
-        "rsa": 2,
+        "rsa": 3,
         "constant": 1,
     }
     assert {name: registry.get("metric", name).version for name in metrics} == metrics

@@ -7,11 +7,17 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
+from scipy.spatial.distance import squareform
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Strings
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.gram import gram
+from neuroledger.families.alignment.similarity.influence import (
+    beyond_each,
+    pair_influence,
+    without_each_stimulus,
+)
 from neuroledger.families.alignment.similarity.noise import rank_agreement
 from neuroledger.families.alignment.similarity.rdm import (
     ALIKE,
@@ -25,15 +31,19 @@ from neuroledger.families.alignment.similarity.rdm import (
 )
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.resampling import Cells
+from neuroledger.stats.spread import from_left_out
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rsa_ceiling"]
 
 # Number of pairs of 4 stimuli.
 FEWEST_PAIRS = 6
+# Half the step of the numerical derivative by the reliability.
+STEP = 1e-3
 
 
-@ceiling("rsa", version=2)
+@ceiling("rsa", version=3)
 def rsa_ceiling(
     assembly: xr.DataArray,
     *,
@@ -62,6 +72,8 @@ def rsa_ceiling(
     -------
     xr.DataArray
         The chosen value for each ``subject``; the means of the other bounds are in the notes and in ``attrs``.
+        ``attrs["cells"]`` returns the influence of stimuli on each value: the ceiling changes with the stimuli as the
+        agreement of a model does, and in the same direction, so that their ratio changes less.
 
     Raises
     ------
@@ -96,28 +108,91 @@ def rsa_ceiling(
         if name != bound
     ]
     chosen = {"upper": upper, "lower": lower}
+    ids = _stimulus_ids(assembly)
+
+    def cells() -> Cells:
+        if bound == "expected":
+            left, pairs = _expected_without_each(rdms, comparison), None
+        else:
+            others = [
+                total / len(names) if bound == "upper" else (total - own) / (len(names) - 1) for own in pooled
+            ]
+            sides = [(squareform(rdm), squareform(other)) for rdm, other in zip(rdms, others, strict=True)]
+            left = np.stack([without_each_stimulus(a, b, comparison) for a, b in sides], axis=1)
+            pairs = np.mean([beyond_each(ids, pair_influence(a, b, comparison)) for a, b in sides], axis=0)
+        return Cells(ids, [(np.arange(len(ids)), from_left_out(left))], pairs=pairs)
+
     return xr.DataArray(
         _expected(rdms, comparison) if bound == "expected" else chosen[bound],
         dims="subject",
         coords={"subject": list(names)},
-        attrs={"notes": notes, "upper_bound": bounds["upper"], "lower_bound": bounds["lower"]},
+        attrs={
+            "notes": notes,
+            "upper_bound": bounds["upper"],
+            "lower_bound": bounds["lower"],
+            "cells": cells,
+        },
     )
+
+
+def _stimulus_ids(assembly: xr.DataArray) -> Strings:
+    dim = "stimulus" if "stimulus" in assembly.dims else "presentation"
+    ids = assembly.coords.get("stimulus_id")
+    return np.asarray(np.arange(assembly.sizes[dim]) if ids is None else ids.values).astype(str)
 
 
 def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
     """Expected agreement of the shared geometry with the RDM of each subject."""
-    count = len(rdms)
     products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
+    reliability = _reliability(products)
+    if comparison in RANKED:
+        return [rank_agreement(rdm, float(r), comparison) for rdm, r in zip(rdms, reliability, strict=True)]
+    return [float(r) for r in np.sqrt(reliability)]
+
+
+def _reliability(products: Floats) -> Floats:
+    """Share of the shared geometry in the variance of each subject's RDM, (subject,), from their covariances.
+
+    Raises
+    ------
+    CeilingError
+        The RDMs do not agree.
+    """
+    count = len(products)
     variances = products.diagonal()
     shared = float((products.sum() - variances.sum()) / (count * (count - 1)))
     if shared <= 0:
         raise CeilingError(
             "the subjects' RDMs do not agree with each other: there is no geometry to compare with"
         )
-    reliability = np.minimum(shared / variances, 1.0)
-    if comparison in RANKED:
-        return [rank_agreement(rdm, float(r), comparison) for rdm, r in zip(rdms, reliability, strict=True)]
-    return [float(r) for r in np.sqrt(reliability)]
+    return np.asarray(np.minimum(shared / variances, 1.0))
+
+
+def _expected_without_each(rdms: Floats, comparison: Comparison) -> Floats:
+    """Values of :func:`_expected` with each stimulus left out in turn, (stimulus, subject).
+
+    For rank correlations, to first order in the reliability: the noiseless dissimilarities keep the distribution of all
+    stimuli.
+    """
+    matrices = np.stack([squareform(rdm) for rdm in rdms])
+    n, count = matrices.shape[1], len(rdms)
+    left = np.empty((n, count))
+    for stimulus in range(n):
+        rows = matrices[:, stimulus]
+        products = rdms @ rdms.T - rows @ rows.T
+        if comparison != "cosine":
+            pairs = (n - 1) * (n - 2) // 2
+            sums = rdms.sum(axis=1) - rows.sum(axis=1)
+            products = products / pairs - np.outer(sums, sums) / pairs**2
+        left[stimulus] = _reliability(products)
+    if comparison not in RANKED:
+        return np.asarray(np.sqrt(left))
+    products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
+    for subject, (rdm, r) in enumerate(zip(rdms, _reliability(products), strict=True)):
+        low, high = max(float(r) - STEP, STEP), min(float(r) + STEP, 1.0)
+        slope = (rank_agreement(rdm, high, comparison) - rank_agreement(rdm, low, comparison)) / (high - low)
+        left[:, subject] = rank_agreement(rdm, float(r), comparison) + slope * (left[:, subject] - r)
+    return left
 
 
 def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> tuple[Sequence[str], Floats]:
