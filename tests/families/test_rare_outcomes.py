@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.families.rare_outcomes import unseen
+from neuroledger.families.rare_outcomes import added_to_each, unseen
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +47,25 @@ def test_accuracy_covers_the_truth_where_nearly_all_answers_are_right(count: int
     assert np.mean([score.low <= recall <= score.high for score in found]) >= 0.89
 
 
+@pytest.mark.parametrize("sizes", [(30,) * 6, (22, 300)])
+def test_the_error_of_a_mean_recall_is_its_deviation_between_samples(sizes: tuple[int, ...]) -> None:
+    """Two misses added to every class would claim a quarter more in the first case and two fifths more in the second."""
+    rng = np.random.default_rng(1)
+    bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
+    found = [bound(*classified(rng, sizes, 0.94)) for _ in range(250)]
+    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    assert 0.88 < claimed / np.std([score.value for score in found], ddof=1) < 1.18
+    assert np.mean([score.low <= 0.94 <= score.high for score in found]) > 0.92
+
+
+def test_proportions_share_the_outcomes_added_to_them() -> None:
+    full, sizes = np.full(10, 45.0), np.full(10, 45.0)
+    assert added_to_each(full, sizes, np.full(10, 0.1)) == pytest.approx(0.2)
+    assert added_to_each(full[:1], sizes[:1], np.ones(1)) == pytest.approx(2.0)
+    # A class of many rows is certain, and leaves a rare one nearly alone.
+    assert added_to_each(np.array([22.0, 1e6]), np.array([22.0, 1e6]), np.full(2, 0.5)) > 1.9
+
+
 def test_what_is_added_is_agresti_and_coulls_variance_and_no_more() -> None:
     items = np.arange(15)
     alone = unseen(np.ones(15), items, 15)
@@ -54,6 +73,7 @@ def test_what_is_added_is_agresti_and_coulls_variance_and_no_more() -> None:
     assert alone @ alone == pytest.approx(share * (1 - share) / 19) and np.ptp(alone) == 0
     half = np.arange(16) % 2 == 0
     np.testing.assert_array_equal(unseen(half.astype(float), np.arange(16), 16), 0.0)
+    assert not unseen((np.arange(16) > 0).astype(float), np.arange(16), 16).any()
     # People with many answers each show how they vary, unless they are all alike.
     people = np.repeat(np.arange(4), 5)
     hit = np.ones(20)

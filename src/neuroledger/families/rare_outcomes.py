@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ADDED", "unseen"]
+__all__ = ["ADDED", "added_to_each", "unseen"]
 
 Floats = npt.NDArray[np.float64]
 # Number of hits and of misses that are added to a proportion before its variance is computed.
 ADDED = 2
 
 
-def unseen(hit: Floats, items: npt.NDArray[np.intp], count: int) -> Floats:
+def unseen(hit: Floats, items: npt.NDArray[np.intp], count: int, added: float = ADDED) -> Floats:
     r"""Return the deviation of a proportion that each item adds to the one in the sample, (item,).
 
-    If all outcomes are hits, the sample variance is zero and the proportion seems certain; with one miss it is still too
-    small. The variance is therefore at least :math:`\tilde p (1 - \tilde p) / (n + 4)` with
-    :math:`\tilde p = (k + 2) / (n + 4)`, that is, with two more hits and two more misses (Agresti and Coull, 1998). If
-    items have several outcomes each, so that their variation is known, this applies only when all outcomes are equal.
+    If all outcomes are equal, the sample variance is zero and the proportion seems certain. The variance is then
+    :math:`\tilde p (1 - \tilde p) / (n + 4)` with :math:`\tilde p = (k + 2) / (n + 4)`, that is, with two more hits and two
+    more misses (Agresti and Coull, 1998). With both outcomes in the sample, its variance has no bias, and nothing is added:
+    an interval in log odds reflects that the variance depends on the proportion.
 
     Parameters
     ----------
@@ -27,12 +27,31 @@ def unseen(hit: Floats, items: npt.NDArray[np.intp], count: int) -> Floats:
     items
         Index of the item of each outcome, (row,), below ``count``. All items get the same addition per outcome, so that it
         cancels in the difference of two proportions that are equally certain.
+    added
+        Number of hits and of misses to add, see :func:`added_to_each`.
     """
     n, right = len(hit), float(hit.sum())
-    rows = np.bincount(items, minlength=count).astype(np.float64)
-    variance = right * (n - right) / (n * n * max(1, n - 1))
-    if n == 0 or (rows.max() > 1 and variance > 0):
+    if n == 0 or 0 < right < n:
         return np.zeros(count)
-    share = (right + ADDED) / (n + 2 * ADDED)
-    unexplained = max(0.0, share * (1 - share) / (n + 2 * ADDED) - variance)
-    return np.asarray(np.sqrt(unexplained) * rows / np.sqrt((rows**2).sum()))
+    rows = np.bincount(items, minlength=count).astype(np.float64)
+    share = (right + added) / (n + 2 * added)
+    error = np.sqrt(share * (1 - share) / (n + 2 * added))
+    return np.asarray(error * rows / np.sqrt((rows**2).sum()))
+
+
+def added_to_each(right: Floats, sizes: Floats, weights: Floats) -> float:
+    r"""Return the number of hits and of misses to add to each of several proportions, of which a weighted sum is reported.
+
+    Two are added to one proportion because an interval reaches :math:`z = 1.96` errors, and :math:`z^2 / 2 \approx 2`. In a
+    sum of independent proportions, each reaches only
+    :math:`z \sqrt{\sum_k w_k^2 v_k} / \sum_k w_k \sqrt{v_k}` of its own errors :math:`\sqrt{v_k}` (the stratified Wilson
+    interval of Yan and Su, 2010): ten recalls of equal sizes share the two misses of which one alone has not heard.
+
+    Parameters
+    ----------
+    right, sizes, weights
+        Hits, outcomes and weight of each proportion, (proportion,).
+    """
+    shares = (right + ADDED) / (sizes + 2 * ADDED)
+    variances = weights**2 * shares * (1 - shares) / (sizes + 2 * ADDED)
+    return float(ADDED * variances.sum() / np.sqrt(variances).sum() ** 2)

@@ -33,6 +33,25 @@ def test_each_stimulus_counts_once_for_trials_of_people():
     assert bind.metric("accuracy")(source, target).samples.size == 80
 
 
+def test_new_stimuli_are_as_many_in_each_condition():
+    """The difference between an easy and a hard condition is no part of the variance."""
+    rng = np.random.default_rng(0)
+    count, chance = 40, {"easy": 0.95, "hard": 0.15}
+    conditions = np.repeat(list(chance), count)
+    ids = [f"s{i}" for i in range(2 * count)]
+    coords = {"stimulus_id": ids, "condition": conditions, "truth": ["a"] * len(ids)}
+    people = presentations(["a"] * len(ids), **coords, subject=["p"] * len(ids))
+    scores = []
+    for _ in range(200):
+        right = rng.random(len(ids)) < np.vectorize(chance.get)(conditions)
+        answers = presentations(np.where(right, "a", "b"), stimulus_id=ids)
+        scores.append(bind.metric("accuracy")(answers, people))
+    true = np.std([score.value for score in scores], ddof=1)
+    assert np.sqrt(np.mean([score.spread.variance for score in scores])) / true == pytest.approx(1, abs=0.12)
+    mixed = bind.metric("accuracy", compare={"by": None})(answers, people)
+    assert mixed.spread.error > 1.2 * scores[-1].spread.error
+
+
 def test_right_answers_are_the_values_unless_people_gave_them():
     source, target = golden_answers()
     one = target.isel(presentation=target["subject"].values == "s1")

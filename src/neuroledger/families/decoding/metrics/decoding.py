@@ -13,7 +13,7 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Measure, Rows
 from neuroledger.families.decoding.protocols.decoder import TRAINED, TrainingAnswers
-from neuroledger.families.rare_outcomes import unseen
+from neuroledger.families.rare_outcomes import added_to_each, unseen
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.spread import Influence, Items, from_left_out, moved
@@ -29,10 +29,12 @@ FEW_CLUSTERS = 6
 # variance of a difference is the square of this share. All of this was determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
 SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
+# Shares of right answers.
+PROPORTIONS = ("accuracy", "balanced_accuracy")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
 
 
-@metric("decoding", version=7, input="predictions")
+@metric("decoding", version=8, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -86,8 +88,10 @@ def decoding(
         whichever of the two is tested, so that the variance is twice that of the tested clusters. A decoder
         whose training generalises fully has no such term: the share of the training score that tested windows lack
         determines it. A part of the term is common to all decoders of the same data: a difference of two scores has
-        less. Recalls and accuracies near 0 or 1 have at least the variance of
+        less. Recalls and accuracies of 0 or 1 have the variance of
         :func:`~neuroledger.families.rare_outcomes.unseen`.
+        attrs["skewed"]: intervals of accuracies and recalls are computed in log odds if each cluster has a single unit, so
+        that their variance depends on the value.
         attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
@@ -124,6 +128,8 @@ def decoding(
     samples.attrs["predictions"] = _predictions(source, target)
     if measure in (*LABELLED, "retrieval"):
         samples.attrs["limits"] = (0.0, 1.0)
+        single = all(len(np.unique(clusters[seeds == seed])) == (seeds == seed).sum() for seed in seed_names)
+        samples.attrs["skewed"] = measure in PROPORTIONS and single
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
         level = _chance(measure, rows, k)
         trained = source.attrs.get(TRAINED)
@@ -222,7 +228,7 @@ def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], cluster
     """
     names, codes = np.unique(clusters.astype(str), return_inverse=True)
     added = np.zeros(len(names))
-    if measure not in ("accuracy", "balanced_accuracy") or rows.truth.ndim > 1:
+    if measure not in PROPORTIONS or rows.truth.ndim > 1:
         return added
     truth = as_text(rows.truth)
     hit = (rows.labels == truth).astype(float)
@@ -231,10 +237,18 @@ def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], cluster
     for seed in seeds:
         splits = [at for (own, _), at in cells.items() if own == seed]
         tested = np.concatenate(splits)
-        for name in np.unique(kind[tested]):
-            weight = np.mean([(kind[at] == name).any() / len(np.unique(kind[at])) for at in splits])
-            own = tested[kind[tested] == name]
-            added += weight / len(seeds) * unseen(hit[own], codes.ravel()[own], len(names))
+        kinds = [tested[kind[tested] == name] for name in np.unique(kind[tested])]
+        weights = [
+            np.mean([(kind[at] == kind[own[0]]).any() / len(np.unique(kind[at])) for at in splits])
+            for own in kinds
+        ]
+        pseudo = added_to_each(
+            np.array([hit[own].sum() for own in kinds]),
+            np.array([float(len(own)) for own in kinds]),
+            np.array(weights),
+        )
+        for weight, own in zip(weights, kinds, strict=True):
+            added += weight / len(seeds) * unseen(hit[own], codes.ravel()[own], len(names), pseudo)
     return added
 
 
