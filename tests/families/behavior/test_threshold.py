@@ -221,3 +221,54 @@ def test_people_without_a_threshold_are_left_out_and_named():
     assert "p2" in score.notes[0]
     with pytest.raises(MetricError, match="no subject has a threshold"):
         bind.metric("threshold", **settings)(0.3, people.copy(data=np.full(people.size, "no")))
+
+
+NAMED = {
+    "independent_variable": "contrast",
+    "threshold_accuracy": 0.53,
+    "required_accuracy": 0.3,
+    "guess": 0.1,
+}
+
+
+def answered(thresholds, rng, digits=60):
+    """Answers of observers with these thresholds to the same digits at four contrasts, each with its own luck."""
+    contrasts = np.repeat([0.1, 0.2, 0.4, 0.8], digits)
+    rows = []
+    for at, threshold in enumerate(thresholds):
+        p = 0.1 + 0.86 * norm.cdf(8 * (contrasts - threshold))
+        coords = {
+            "stimulus_id": ("presentation", [f"s{i:03d}" for i in range(len(contrasts))]),
+            "subject": ("presentation", np.full(len(contrasts), f"p{at}")),
+            "truth": ("presentation", np.full(len(contrasts), "yes")),
+            "contrast": ("presentation", contrasts),
+        }
+        right = np.where(rng.random(len(p)) < p, "yes", "no")
+        rows.append(xr.DataArray(right, dims=("presentation",), coords=coords))
+    return xr.concat(rows, "presentation")
+
+
+def test_thresholds_found_with_the_same_stimuli_move_together():
+    one = answered([0.3], np.random.default_rng(0))
+    people = xr.concat(
+        [one.assign_coords(subject=one["subject"].str.replace("0", k)) for k in "12"], "presentation"
+    )
+    score = bind.metric("threshold", **NAMED)(one, people)
+    assert score.value == pytest.approx(1.0) and score.spread.error == pytest.approx(0.0, abs=1e-9)
+    other = bind.metric("threshold", **NAMED)(answered([0.3], np.random.default_rng(1)), people)
+    assert other.spread.error > 0.01
+
+
+def test_an_error_near_the_peak_of_nearness_is_that_of_the_fold():
+    """The distance of a normal estimate from its mean has .6 of its deviation; far from the peak, it has all of it."""
+    rng = np.random.default_rng(3)
+
+    def claims(threshold):
+        score = bind.metric("threshold", **NAMED)(answered([threshold], rng, 200), [0.3, 0.3, 0.3001])
+        items = score.influence().factors["stimulus"]
+        return (score.spread.draws["stimulus"] ** 2).mean(), items.variance
+
+    near, sloped = np.mean([claims(0.3) for _ in range(12)], axis=0)
+    assert 0.55 < np.sqrt(near / sloped) < 0.85
+    far, sloped = claims(0.4)
+    assert far == pytest.approx(sloped, rel=0.05)

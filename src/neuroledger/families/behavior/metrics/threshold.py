@@ -20,7 +20,7 @@ __all__ = ["threshold"]
 Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
 
 
-@metric("threshold", version=2, input="behaviour")
+@metric("threshold", version=3, input="behaviour")
 def threshold(
     source: Any,
     target: Any,
@@ -57,7 +57,7 @@ def threshold(
     -------
     xr.DataArray
         ``(target,)``; all zero, with a note on the reason, if the model has no threshold. ``attrs["influence"]``: influence
-        on the mean of people, and of stimuli through the model's fit.
+        on the mean of people, and of stimuli through the fits of the model and of people.
 
     Raises
     ------
@@ -84,5 +84,7 @@ def threshold(
         notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
     out.attrs["notes"] = [*people.notes, *notes]
     if not fitted.failure and people.values.size > 1:
-        out.attrs["influence"] = lambda: of_new_people_and_stimuli(people, fitted.value, source, **fitting)
+        out.attrs["influence"] = lambda: of_new_people_and_stimuli(
+            people, fitted.value, source, target, **fitting
+        )
     return out

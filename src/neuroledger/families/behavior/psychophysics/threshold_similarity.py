@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Strings
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.families.behavior.psychophysics.psychometric import Threshold, threshold
-from neuroledger.stats.spread import Influence, left_out, moved
+from neuroledger.stats.spread import Influence, Items, centred, from_left_out, left_out, moved
 
 __all__ = [
     "elevations_of_people",
@@ -182,32 +183,88 @@ def _by_condition(
     return {name: np.asarray([thresholds[name][person] for person in shared]) for name in names}
 
 
-def nearness(value: float, targets: Floats) -> Floats:
-    """Return ``max(1 − |t − v| / t, 0)`` for each target ``t``."""
+def nearness(value: float | Floats, targets: Floats) -> Floats:
+    """Return ``max(1 − |t − v| / t, 0)`` for each target ``t``; values and targets are broadcast."""
     return np.asarray(np.maximum(1 - np.abs(targets - value) / targets, 0.0))
 
 
-def of_new_people_and_stimuli(people: Measured, value: float, source: Any, **fitting: Any) -> Influence:
-    """Return the influence of people on the mean nearness of a model's threshold, and of stimuli through its fit.
+def of_new_people_and_stimuli(
+    people: Measured, value: float, source: Any, target: Any, **fitting: Any
+) -> Influence:
+    """Return the influence of people and stimuli on the mean nearness of a model's threshold to those of people.
+
+    Stimuli act through the fits of the model and of each person, whose thresholds move together where they find the same
+    stimuli hard. The nearness has a peak between the thresholds of people and falls on both sides of it: on a side, its
+    slope claims more than the threshold can move before it passes the peak, and at the peak it claims nothing. The nearness
+    is therefore recomputed for each draw of the thresholds, from :func:`_nearer_to_peak`.
+    """
+    similarity = nearness(value, people.values)
+    count = similarity.size
+    factors = {"subject": moved(people.names, (similarity - similarity.mean()) / count)}
+    x = coordinate(source, fitting["independent_variable"]) if isinstance(source, xr.DataArray) else None
+    if x is None or not source.ndim or x.size < 2:
+        return Influence(factors)
+    parts = [_of_trials(source, **fitting)]
+    trials = isinstance(target, xr.DataArray) and "presentation" in target.dims
+    sides = (source, target) if trials else ()
+    subjects = coordinate(target, "subject", "subject_id") if trials else None
+    if subjects is not None and all(coordinate(side, "stimulus_id") is not None for side in sides):
+        names = subjects.astype(str)
+        for person in people.names:
+            own = target.isel(presentation=np.flatnonzero(names == person))
+            parts.append(_of_trials(own, **fitting))
+    ids = np.unique(np.concatenate([part[0] for part in parts]))
+    moves = np.zeros((len(ids), 1 + count))
+    for column, (own_ids, influence) in enumerate(parts):
+        np.add.at(moves[:, column], np.searchsorted(ids, own_ids), influence)
+    items = [moved(ids, column) for column in moves.T]
+
+    def redrawn(multipliers: Floats) -> Floats:
+        own = items[0].draws(multipliers)
+        others = np.stack([each.draws(multipliers) for each in items[1:]], axis=1)
+        start = _nearer_to_peak(value, people.values, float(((own - others.mean(axis=1)) ** 2).mean()))
+        near = nearness((start + own)[:, None], people.values + others).mean(axis=1)
+        return np.asarray(near - near.mean())
+
+    above = np.where(similarity > 0, np.sign(people.values - value), 0.0) / (count * people.values)
+    of_people = -above * value / people.values
+    deviation = above.sum() * items[0].deviation
+    deviation = deviation + sum(
+        slope * each.deviation for slope, each in zip(of_people, items[1:], strict=True)
+    )
+    factors["stimulus"] = Items(items[0].ids, deviation, redrawn)
+    order = np.argsort(np.asarray(people.names).astype(str))
+    return Influence(factors, {("stimulus", "subject"): centred((moves[:, 1:] * of_people)[:, order])})
+
+
+def _nearer_to_peak(value: float, targets: Floats, variance: float) -> float:
+    """Return the value moved towards the peak of the mean nearness, by what its error has moved it away on average.
+
+    The expected square of an estimated distance is that of the true distance plus the variance of the estimate.
+    """
+    order = np.argsort(targets)
+    weights = np.cumsum(1 / targets[order])
+    peak = float(targets[order][np.searchsorted(weights, weights[-1] / 2)])
+    distance = math.sqrt(max(0.0, (value - peak) ** 2 - variance))
+    return peak + math.copysign(distance, value - peak)
+
+
+def _of_trials(trials: xr.DataArray, **fitting: Any) -> tuple[Strings, Floats]:
+    """Return the stimulus of each trial and its influence on the threshold of these trials, (trial,).
 
     Leaving out any of the trials with the same stimulus intensity and outcome gives the same threshold, so each such group
     is fitted once.
     """
-    similarity = nearness(value, people.values)
-    factors = {"subject": moved(people.names, (similarity - similarity.mean()) / similarity.size)}
-    x = coordinate(source, fitting["independent_variable"]) if isinstance(source, xr.DataArray) else None
-    if x is not None and source.ndim and x.size > 1:
-        right = np.asarray(correctness(source), dtype=bool)
-        pairs, first, codes = np.unique(
-            np.stack([x.astype(np.float64), right]), axis=1, return_index=True, return_inverse=True
-        )
-        without = np.empty(pairs.shape[1])
-        for at, row in enumerate(first):
-            refitted = model_threshold(source.isel(presentation=np.delete(np.arange(x.size), row)), **fitting)
-            without[at] = np.nan if refitted.failure else nearness(refitted.value, people.values).mean()
-        ids = coordinate(source, "stimulus_id")
-        factors["stimulus"] = left_out(np.arange(x.size) if ids is None else ids, without[codes.ravel()])
-    return Influence(factors)
+    x = np.asarray(coordinate(trials, fitting["independent_variable"]), dtype=np.float64)
+    right = np.asarray(correctness(trials), dtype=bool)
+    pairs, first, codes = np.unique(np.stack([x, right]), axis=1, return_index=True, return_inverse=True)
+    without = np.empty(pairs.shape[1])
+    for at, row in enumerate(first):
+        refitted = model_threshold(trials.isel(presentation=np.delete(np.arange(x.size), row)), **fitting)
+        without[at] = np.nan if refitted.failure else refitted.value
+    ids = coordinate(trials, "stimulus_id")
+    names = np.asarray(np.arange(x.size) if ids is None else ids).astype(str)
+    return names, from_left_out(without[codes.ravel()])
 
 
 def of_new_people(people: Measured, procedure: Literal["each", "brainscore"]) -> Influence | None:
