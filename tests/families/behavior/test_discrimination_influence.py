@@ -51,6 +51,23 @@ def test_weighted_patterns_are_those_of_copied_images(level: str, distractors: s
         assert value == pytest.approx(correlation(np.repeat(np.arange(images), times)), abs=1e-12)
 
 
+def test_clipped_values_do_not_change_with_the_false_alarms() -> None:
+    """A cell of few trials without an error has the largest d-prime, however many false alarms there are."""
+    rng = np.random.default_rng(1)
+    images, objects = 60, 6
+    truth = np.arange(images) % objects
+    one, two = (rng.binomial(3, 0.25, (images, objects)) / 3 for _ in range(2))
+    for rates in (one, two):
+        rates[np.arange(images), truth] = np.nan
+    kind: dict[str, object] = {"level": "image", "distractors": "each", "normalise": False}
+    again = _again(one, two, truth, kind)
+    for times in rng.integers(1, 4, (5, images)):
+        rows = np.repeat(np.arange(images), times)
+        a, b = (pattern(rates[rows], truth[rows], **kind) for rates in (one, two))  # type: ignore[arg-type]
+        known = ~np.isnan(a)
+        assert again(times.astype(float)[None])[0] == pytest.approx(pearson(a[known], b[known]), abs=1e-12)
+
+
 def _again(one: np.ndarray, two: np.ndarray, truth: np.ndarray, kind: dict[str, object]) -> Any:
     from neuroledger.families.behavior.tasks import discrimination as code
 

@@ -267,7 +267,8 @@ def _of_weighted_images(
     """Return the correlation of image patterns, (draw,), as a function of image weights (draw, image).
 
     For each object and choice, reweighting shifts the values of all images by the same amount: by the subtracted mean,
-    or by the change of the false alarms. Weighted sums per object and choice are therefore sufficient.
+    or by the change of the false alarms. Weighted sums per object and choice are therefore sufficient. Clipped values do not
+    change with the false alarms; of a mean over choices, the share that is not clipped changes.
     """
     patterns = [
         pattern(rates, truth, level="image", distractors=distractors, normalise=normalise)
@@ -276,7 +277,30 @@ def _of_weighted_images(
     known = ~(np.isnan(patterns[0]) | np.isnan(patterns[1]))
     x, y = (np.where(known, values, 0.0) for values in patterns)
     x, y = (np.where(known, values - values.sum() / max(int(known.sum()), 1), 0.0) for values in (x, y))
-    tables = np.stack([known.astype(np.float64), x, y, x * x, y * y, x * y])
+    # The share of each value that is shifted, for both sides.
+    f, g = (
+        np.where(known, 1.0 if normalise else _unclipped(rates, truth, distractors), 0.0)
+        for rates in (first, second)
+    )
+    tables = np.stack(
+        [
+            known.astype(np.float64),
+            x,
+            y,
+            x * x,
+            y * y,
+            x * y,
+            f,
+            g,
+            f * f,
+            g * g,
+            f * g,
+            f * x,
+            g * y,
+            f * y,
+            g * x,
+        ]
+    )
     groups = [np.flatnonzero(truth == group) for group in range(first.shape[1])]
     alarms = [group_mean(rates, truth, rates.shape[1]) for rates in (first, second)]
 
@@ -303,13 +327,22 @@ def _of_weighted_images(
             [np.stack([weights[:, rows] @ table[rows] for rows in groups], axis=1) for table in tables]
         )
         a, b = moves(weights, sums)
-        w, sx, sy, sxx, syy, sxy = sums  # each (draw, object, choice)
+        w, sx, sy, sxx, syy, sxy, sf, sg, sff, sgg, sfg, sfx, sgy, sfy, sgx = (
+            sums  # each (draw, object, choice)
+        )
         n = w.sum(axis=(1, 2))
-        tx, ty = (part.sum(axis=(1, 2)) for part in (sx - a * w, sy - b * w))
-        txx = (sxx - 2 * a * sx + a * a * w).sum(axis=(1, 2))
-        tyy = (syy - 2 * b * sy + b * b * w).sum(axis=(1, 2))
-        txy = (sxy - a * sy - b * sx + a * b * w).sum(axis=(1, 2))
+        tx, ty = (part.sum(axis=(1, 2)) for part in (sx - a * sf, sy - b * sg))
+        txx = (sxx - 2 * a * sfx + a * a * sff).sum(axis=(1, 2))
+        tyy = (syy - 2 * b * sgy + b * b * sgg).sum(axis=(1, 2))
+        txy = (sxy - a * sfy - b * sgx + a * b * sfg).sum(axis=(1, 2))
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((txy - tx * ty / n) / np.sqrt((txx - tx**2 / n) * (tyy - ty**2 / n)))
 
     return correlation
+
+
+def _unclipped(rates: Floats, truth: Indices, distractors: str) -> Floats:
+    """Return which d-primes of images are not clipped, 1 or 0, or their share in the mean over choices."""
+    values = image_dprimes(rates, truth, normalise=False)
+    free = np.where(np.isnan(values), np.nan, np.abs(values) < LIMIT)
+    return collapse(free) if distractors == "mean" else free
