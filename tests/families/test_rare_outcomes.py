@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.families.rare_outcomes import added_to_each, unseen
+from neuroledger.families.rare_outcomes import added_to_each, shared, unseen
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,6 +62,7 @@ def test_proportions_share_the_outcomes_added_to_them() -> None:
     full, sizes = np.full(10, 45.0), np.full(10, 45.0)
     assert added_to_each(full, sizes, np.full(10, 0.1)) == pytest.approx(0.2)
     assert added_to_each(full[:1], sizes[:1], np.ones(1)) == pytest.approx(2.0)
+    assert shared(np.array([1.0, 1.0])) == 1.0 and shared(np.zeros(2)) == shared(np.array([0.0, 1.0])) == 2.0
     # A class of many rows is certain, and leaves a rare one nearly alone.
     assert added_to_each(np.array([22.0, 1e6]), np.array([22.0, 1e6]), np.full(2, 0.5)) > 1.9
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ADDED", "added_to_each", "unseen"]
+__all__ = ["ADDED", "added_to_each", "shared", "unseen"]
 
 Floats = npt.NDArray[np.float64]
 # Number of hits and of misses that are added to a proportion before its variance is computed.
@@ -54,4 +54,10 @@ def added_to_each(right: Floats, sizes: Floats, weights: Floats) -> float:
     """
     shares = (right + ADDED) / (sizes + 2 * ADDED)
     variances = weights**2 * shares * (1 - shares) / (sizes + 2 * ADDED)
-    return float(ADDED * variances.sum() / np.sqrt(variances).sum() ** 2)
+    return shared(variances)
+
+
+def shared(variances: Floats) -> float:
+    """Return the number of hits and of misses to add to a part of a sum whose independent parts have these variances."""
+    whole = float(np.sqrt(variances).sum() ** 2)
+    return float(ADDED * variances.sum() / whole) if whole > 0 else float(ADDED)

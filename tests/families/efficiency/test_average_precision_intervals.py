@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
+from neuroledger.families.efficiency.metrics import average_precision
 from neuroledger.stats.score import Score
 
 
@@ -130,3 +131,15 @@ def test_the_added_deviation_is_that_of_two_more_misses_and_shared_by_models() -
     share = 82 / 84  # of 80 boxes, two more hits and two more misses
     assert a.spread.error == pytest.approx(np.sqrt(share * (1 - share) / 84), rel=0.1)
     assert (a.spread - b.spread).error == pytest.approx(0, abs=1e-12)
+
+
+def test_fewer_misses_are_added_to_a_mean_with_overlaps_where_boxes_are_missed(monkeypatch) -> None:
+    _, true = few_missed(0)
+    source = true.assign_coords(score=("presentation", np.random.default_rng(1).random(80)))
+    near = source + np.random.default_rng(2).normal(0, 0.5, (80, 1))  # all are found at .5, not at .9
+    bound = nl.metric("coco_map")
+    error = bound(near, true).spread.error
+    monkeypatch.setattr(average_precision, "shared", lambda _: 2.0)
+    full = bound(near, true).spread.error
+    monkeypatch.setattr(average_precision, "shared", lambda _: 0.0)
+    assert bound(near, true).spread.error < error < 0.98 * full

@@ -10,7 +10,7 @@ import xarray as xr
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
-from neuroledger.families.rare_outcomes import ADDED
+from neuroledger.families.rare_outcomes import ADDED, shared
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
@@ -100,7 +100,7 @@ def _ranked_without_each(scores: Floats, right: Booleans) -> Floats:
     return values
 
 
-@metric("detection_average_precision", version=4, input="predictions")
+@metric("detection_average_precision", version=5, input="predictions")
 def detection_average_precision(
     source: xr.DataArray, target: xr.DataArray, *, overlaps: Sequence[float] = THRESHOLDS
 ) -> xr.DataArray:
@@ -123,7 +123,8 @@ def detection_average_precision(
     xr.DataArray
         ``attrs["cells"]``: the influence of each scene on each value, from the value without that scene. If no true box
         is missed at an overlap, the influences do not reflect the misses that other scenes would have. In that case, the
-        detection rate varies as it would with two more detected and two more missed boxes, after Agresti and Coull (1998).
+        detection rate varies as it would with two more detected and two more missed boxes, after Agresti and Coull (1998);
+        the mean over overlaps and classes needs fewer, see :func:`~neuroledger.families.rare_outcomes.shared`.
 
     Raises
     ------
@@ -158,10 +159,22 @@ def detection_average_precision(
                     _at_recalls(right[found_in != names[at]], remaining) if remaining else np.nan
                 )
         moves = from_left_out(left_out)
-        rare = _of_misses(np.searchsorted(classes, labels), np.unique(scenes, return_inverse=True)[1])
-        for complete in np.flatnonzero(matched.sum(axis=1) == len(boxes)):
-            moves[np.searchsorted(names, np.unique(scenes)), complete] += values[complete] * rare
+        moves += _of_misses(moves, values, np.flatnonzero(matched.sum(axis=1) == len(boxes)))
         return Cells(names, [(np.arange(len(names)), moves)])
+
+    def _of_misses(moves: Floats, values: Floats, complete: Indices) -> Floats:
+        """Deviations (scene, overlap, class) that scenes add where no true box is missed."""
+        class_codes, scene_codes = np.searchsorted(classes, labels), np.searchsorted(names, scenes)
+
+        def with_misses(added: float) -> Floats:
+            part = np.zeros_like(moves)
+            rare = _deviations_of_misses(class_codes, scene_codes, len(names), added)
+            part[:, complete] = values[complete] * rare[:, None]
+            return part
+
+        # The mean over overlaps varies with the misses of single overlaps and with the boxes at all others.
+        parts = [(part.mean(axis=(1, 2)) ** 2).sum() for part in (moves, with_misses(ADDED))]
+        return with_misses(shared(np.array(parts)))
 
     coords = {"overlap": list(overlaps), "class": classes}
     attrs = {"cells": cells, "limits": (0.0, 1.0), "skewed": True}
@@ -194,16 +207,16 @@ def _match_boxes(
     return right
 
 
-def _of_misses(classes: Indices, scenes: Indices) -> Floats:
+def _deviations_of_misses(classes: Indices, scenes: Indices, count: int, added: float) -> Floats:
     """Return the deviations (scene, class) that scenes add to each class's recall where no box is missed.
 
     Signs are drawn with a fixed seed, hence equal for all models, so that deviations of classes are independent.
     """
-    boxes = np.zeros((int(scenes.max()) + 1, int(classes.max()) + 1))
+    boxes = np.zeros((count, int(classes.max()) + 1))
     np.add.at(boxes, (scenes, classes), 1.0)
-    count = len(scenes)
-    rate = (count + ADDED) / (count + 2 * ADDED)
-    error = np.sqrt(rate * (1 - rate) * count / (count + 2 * ADDED) / boxes.sum(axis=0))
+    total = len(scenes)
+    rate = (total + added) / (total + 2 * added)
+    error = np.sqrt(rate * (1 - rate) * total / (total + 2 * added) / boxes.sum(axis=0))
     signs = np.random.default_rng(0).choice((-1.0, 1.0), boxes.shape)
     return np.asarray(signs * boxes * error / np.sqrt((boxes**2).sum(axis=0)))
 
