@@ -176,7 +176,7 @@ def test_parameters_are_shown_briefly() -> None:
     assert _short([1, 2, 3, 4]) == "[1, 2, 3, 4]" and _short((1, 2, 3, 4, 5)) == "(1, …, 5)"
     assert _short("x") == "'x'"
     assert _short(Group(name="left", of=Size(side=2))) == "left(of=Size(side=2))"
-    assert repr(nl.metric("accuracy")) == "<metric accuracy: accuracy()>"
+    assert repr(nl.metric("accuracy")) == "<metric accuracy: accuracy(by='condition')>"
 
 
 class Samples:
