@@ -64,6 +64,24 @@ def test_a_better_decoder_is_found_nearly_as_often_as_by_a_paired_t_test() -> No
     assert np.mean(ours) >= 0.9 * np.mean(paired)
 
 
+def test_decoders_that_share_no_training_are_compared_by_the_paired_t_test_itself() -> None:
+    for run in range(4):
+        x, y, names = experiment(run, 9, 40, 8, 0.6)
+        rng = np.random.default_rng([8, run])
+        seen = (x + (0.7 + extra) * rng.standard_normal(x.shape) for extra in (0.0, 1.2))
+        split = {"name": "blocked", "folds": 2}
+        first, second = (
+            nl.decode(LinearDiscriminantAnalysis(), each, y, splits=split, train="each", groups=names)
+            for each in seen
+        )
+        people = [score.samples.values.reshape(9, 2).mean(axis=1) for score in (first, second)]
+        expected = ttest_1samp(people[0] - people[1], 0)
+        found = difference("b", first, second)
+        assert (first.spread - second.spread).freedom == expected.df == 8
+        # Joint draws give the variance of a difference to a few per cent.
+        assert found.value / (first.spread - second.spread).error == pytest.approx(expected.statistic, rel=0.1)
+
+
 def test_shared_training_counts_for_memorised_noise_but_not_for_generalisation() -> None:
     def variance(effect: float, estimator: object) -> float:
         x, y, names = experiment(1, 9, 30, 20, effect)
