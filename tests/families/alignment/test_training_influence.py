@@ -195,3 +195,20 @@ def test_two_equal_time_bins_of_a_shared_fit_have_nearly_the_interval_of_one(nam
         return score.spread.error
 
     assert error("shared", X, Y) == pytest.approx(error("separate", X, Y), rel=0.1)
+
+
+@pytest.mark.parametrize("overlap", [1.0, 1e-3, 1e-9, 0.0])
+@pytest.mark.parametrize("strength", [1.068 + 1e-7, 0.95])
+def test_a_hidden_stronger_direction_does_not_make_the_derivative_explode(
+    overlap: float, strength: float
+) -> None:
+    """A fit stopped beside the strongest direction, whose strength equals the widened gap: the matrix would be singular."""
+    basis = np.linalg.qr(np.random.default_rng(4).standard_normal((8, 8)))[0]
+    M = (basis * np.array([1.0, strength, 0.98, 0.9, 0.6, 0.4, 0.2, 0.1])) @ basis.T
+    b = basis[:, 2:] @ np.ones(6) + overlap * basis[:, 1]
+    power, gap = np.ones((1, 1, 1)), np.full((1, 1, 1), 1.068)
+    z = pls_training._solved(M[None], basis[None, :, :1], power, gap, b[None, :, None], np)[0, :, 0]
+    assert np.linalg.norm(z) <= np.linalg.norm(b) / 0.068 * (1 + 1e-9)
+    if strength < 1:
+        exact = np.linalg.solve(1.068 * np.eye(8) - M + np.outer(basis[:, 0], basis[:, 0]), b)
+        np.testing.assert_allclose(z, exact, rtol=1e-6)

@@ -79,7 +79,9 @@ def test_decoders_that_share_no_training_are_compared_by_the_paired_t_test_itsel
         found = difference("b", first, second)
         assert (first.spread - second.spread).freedom == expected.df == 8
         # Joint draws give the variance of a difference to a few per cent.
-        assert found.value / (first.spread - second.spread).error == pytest.approx(expected.statistic, rel=0.1)
+        assert found.value / (first.spread - second.spread).error == pytest.approx(
+            expected.statistic, rel=0.1
+        )
 
 
 def test_shared_training_counts_for_memorised_noise_but_not_for_generalisation() -> None:

@@ -26,8 +26,8 @@ __all__ = ["PlsTraining"]
 
 # The solution for one direction has this relative residual, or this many steps of conjugate gradients.
 SOLVED, MOST_STEPS = 1e-8, 200
-# Number of power steps that find the strength of the strongest other direction.
-POWER_STEPS = 12
+# Number of power steps that find the strength of the strongest other direction, though the first step may hardly contain it.
+POWER_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,10 @@ def _solved(M: Array, c: Array, power: Array, gap: Array, b: Array, xp: Any) -> 
     """Solve ``(gap − M + power c cᵀ) z = b`` for ``b`` orthogonal to ``c``, by conjugate gradients.
 
     The power iteration of a fit can stop at a direction that is not the strongest one. The gap is then widened until it
-    exceeds the strongest, which makes the matrix positive definite.
+    exceeds the strongest, which makes the matrix positive definite: its smallest eigenvalue is at least the gap minus the
+    power, which bounds the solution even if the strength of a direction that ``b`` hardly contains is underestimated.
     """
+    least = (gap - power)[:, :, 0]
     b = b - c * (c * b).sum(1)[:, None]
     v = b
     for _ in range(POWER_STEPS):
@@ -282,4 +284,7 @@ def _solved(M: Array, c: Array, power: Array, gap: Array, b: Array, xp: Any) -> 
         new = (r * r).sum(1)
         p = r + xp.where(size > 0, new / xp.where(size > 0, size, 1.0), 0.0)[:, None] * p
         size = new
-    return cast(Array, z)
+    product, length = xp.sqrt((b * b).sum(1)), least * xp.sqrt((z * z).sum(1))
+    return cast(
+        Array, z * xp.where(length > product, product / xp.where(length > 0, length, 1.0), 1.0)[:, None]
+    )
