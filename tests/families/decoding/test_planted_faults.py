@@ -88,7 +88,7 @@ FAULTS: dict[str, tuple[Callable[[Recordings], None], str, int]] = {
     "swapped people": (exchanged, "they may be exchanged", 1),
     "copied windows": (
         copied,
-        "10 pairs of windows are the same samples up to gain, 10 of them of two people",
+        "10 pairs of windows are the same samples up to gain, 10 of them of two subjects",
         1,
     ),
     "shifted events": (shifted, "1 recordings respond at another time than the others: {dora_1} (-", 1),

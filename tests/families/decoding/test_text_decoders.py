@@ -159,7 +159,7 @@ def test_any_module_that_answers_over_time_can_be_given():
     )
     with pytest.raises(
         ModelError,
-        match=r"answers \(.*\); \(window, time, 4\) is needed: scores of 3 symbols and of the blank",
+        match=r"returns \(.*\); \(window, time, 4\) is needed: scores of 3 symbols and of the blank",
     ):
         score(nn.Sequential(nn.Flatten(), nn.Linear(8 * RATE, 4)), x, texts)
 
@@ -174,7 +174,7 @@ def test_symbols_that_were_never_trained_are_only_errors():
     assert others - 0.1 < unseen.value < others + 0.25
     fixed = score(small(symbols="abcdefg"), x, texts)
     assert fixed.value < 0.6
-    with pytest.raises(ModelError, match=r"'c' is in a text and not among the 2 symbols of the decoder"):
+    with pytest.raises(ModelError, match=r"'c' is in a text but not among the 2 symbols of the decoder"):
         score(small(symbols="ab"), x, texts)
     with pytest.raises(ModelError, match=r"`symbols` contains 'a' twice"):
         small(symbols="aba")
