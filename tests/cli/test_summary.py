@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -235,7 +236,7 @@ def test_no_code_of_a_proposal_runs(name: str, start: Path, tmp_path: Path, repo
         "PYTHONPATH": f"{tmp_path / 'hook'}:{repository / 'src'}",
     }  # fmt: skip
     done = subprocess.run(
-        [shutil.which("python") or "python", "-P", "-m", "neuroledger", "summary", "--since", "main", "--root", str(root)],
+        [sys.executable, "-P", "-m", "neuroledger", "summary", "--since", "main", "--root", str(root)],
         cwd=root, env=dict(**settings, PATH="/usr/bin:/bin"), capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout.startswith("## Proposal: "), done.stderr
