@@ -45,7 +45,7 @@ def added_to_each(right: Floats, sizes: Floats, weights: Floats) -> float:
     Two are added to one proportion because an interval reaches :math:`z = 1.96` errors, and :math:`z^2 / 2 \approx 2`. In a
     sum of independent proportions, each reaches only
     :math:`z \sqrt{\sum_k w_k^2 v_k} / \sum_k w_k \sqrt{v_k}` of its own errors :math:`\sqrt{v_k}` (the stratified Wilson
-    interval of Yan and Su, 2010): ten recalls of equal sizes share the two misses of which one alone has not heard.
+    interval of Yan and Su, 2010). The recalls of ten classes of equal size are therefore given a fifth of a miss each.
 
     Parameters
     ----------
