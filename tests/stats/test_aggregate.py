@@ -11,7 +11,7 @@ import xarray as xr
 from neuroledger.errors import MetricError
 from neuroledger.stats.differences import Joint, clearly_better
 from neuroledger.stats.resampling import Cells, Fitted, aggregate, error_of, influence_of
-from neuroledger.stats.spread import Influence, moved
+from neuroledger.stats.spread import Influence, centred, moved
 
 NAN = math.nan
 TABLE = np.array([[1.0, 5.0, NAN], [2.0, NAN, NAN], [6.0, -3.0, NAN], [7.0, 8.0, NAN]])
@@ -150,11 +150,12 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
     samples = xr.DataArray(rng.standard_normal((2, 5)), dims=("split", "neuroid"))
     tested, cells = rng.standard_normal((40, 5)) / 40, rng.standard_normal((40, 5)) / 80
     rows, signed = rng.standard_normal(40) / 40, interaction * rng.standard_normal(40) / 40
+    signed_cells = interaction * rng.standard_normal((40, 5)) / 40
     shared, asked = rng.standard_normal(5) / 5, []
 
     def fits(slopes: np.ndarray, signs: np.ndarray) -> Fitted:
         asked.append((slopes, signs))
-        return Fitted(rows, signed, cells, {"neuroid": shared}, leverage)
+        return Fitted(rows, signed, cells, signed_cells, {"neuroid": shared}, leverage)
 
     parts = [(np.arange(20), 2 * tested[:20]), (np.arange(20, 40), 2 * tested[20:])]
     steps = [("neuroid", how), ("split", "mean")]
@@ -168,11 +169,11 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
     def variance(item: np.ndarray) -> float:
         return float(len(item) * item.var(ddof=1))
 
-    item = (tested[:20] * 2 * slopes[0]).sum(axis=1), (tested[20:] * 2 * slopes[1]).sum(axis=1)
-    by_test = np.concatenate(item)
-    derived, pairs, share = variance(by_test + rows), variance(signed), 0.3 * leverage
-    single = max(derived - pairs, derived / 2)
-    wanted = (1 - share) * single + share * 1.7 * variance(by_test)
+    by_test = np.concatenate([tested[:20] * 2 * slopes[0], tested[20:] * 2 * slopes[1]])
+    derived, pairs = variance(by_test.sum(axis=1) + rows), variance(signed)
+    # Refits to other stimuli add to what all neuroids share, not to the noise of each.
+    common = max(variance(by_test.sum(axis=1)) - (centred(by_test) ** 2).sum(), 0)
+    wanted = max(derived - pairs, derived / 3) + 0.4 * leverage * 0.7 * common
     assert found.factors["stimulus"].variance - min(pairs, wanted) == pytest.approx(wanted)
     # The draws of the interactions are subtracted where the factor is combined with others.
     only = found.only(["stimulus"])
@@ -184,12 +185,10 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
         draws = rng.standard_normal((7, 5))
         added = found.factors["neuroid"].draws(draws) - alone.factors["neuroid"].draws(draws)
         np.testing.assert_allclose(added, draws @ moved_by, atol=1e-12)
-    both, one = (each.crossed["stimulus", "neuroid"] for each in (found, alone))
-    row, column = cells.mean(axis=1, keepdims=True), cells.mean(axis=0)
+    single = centred(by_test + cells)
+    once = max(1 - (centred(signed_cells) ** 2).sum() / (single**2).sum(), 1 / 3)
     np.testing.assert_allclose(
-        both[np.argsort(np.argsort(ids))] - one[np.argsort(np.argsort(ids))],
-        cells - row - column + cells.mean(),
-        atol=1e-12,
+        found.crossed["stimulus", "neuroid"], math.sqrt(once) * single[np.argsort(ids)], atol=1e-12
     )
 
 

@@ -27,9 +27,11 @@ FIXED: Final = frozenset({"split", "time_bin", "condition", "region", "draw", "c
 BROAD: Final = 10
 # Range of values around the middle that contains weighted medians, in square roots of their number (over five deviations).
 REACH: Final = 2.5
-# Weight of refits to other rows in the variance of the score by what readouts were fitted to, as a share of the leverage,
-# determined with simulated experiments (``tests/simulations.py``).
-BY_REFIT: Final = 0.3
+# Weight of refits to other rows in the variance that samples share, as a share of the leverage, determined with simulated
+# experiments (``tests/simulations.py``).
+BY_REFIT: Final = 0.4
+# Largest number of rows in one interaction that is subtracted.
+MOST_ROWS: Final = 3
 
 
 def _absolute_mean(values: Floats, axis: int) -> Floats:
@@ -162,8 +164,9 @@ class Fitted:
     signed
         The same if the part of each tested row is multiplied by its sign: a random sum of the interactions of the row with
         all tested rows, (row,).
-    cells
-        Contribution of single values to the influence of rows and of other items, (row, \*other dimensions).
+    cells, signed_cells
+        Contribution of single values to the influence of rows and of other items, (row, \*other dimensions), and the same
+        if the part of each tested row is multiplied by its sign.
     items
         Influence of the items of other dimensions through the fits that they share, by dimension.
     leverage
@@ -173,6 +176,7 @@ class Fitted:
     rows: Floats
     signed: Floats
     cells: Floats
+    signed_cells: Floats
     items: Mapping[str, Floats]
     leverage: float
 
@@ -220,9 +224,17 @@ def influence_of(
         fitted = cells.fits(weights, _signs(cells.ids)) if cells.fits is not None else None
         table *= math.sqrt(cells.refit if fitted is None else 1.0)
         whole = table.reshape(len(table), -1).sum(axis=1)
+        across = {
+            dim: partial(_interaction, cells.ids, known[dim], tuple(1 + i for i in range(table.ndim - 1) if i != at))
+            for at, dim in enumerate(other_dims)
+            if dim in factors
+        }
+        inner = {dim: interaction(table) for dim, interaction in across.items()}
         if fitted is not None:
-            whole, signed = _refitted(cells, whole, fitted)
-            table = table + fitted.cells.reshape(table.shape)
+            shared = moved(cells.ids, whole).variance - max([_power(each) for each in inner.values()], default=0)
+            whole, signed = _refitted(cells, whole, max(shared, 0.0), fitted)
+            table, pairs = (table + fitted.cells.reshape(table.shape), fitted.signed_cells.reshape(table.shape))
+            inner = {dim: _once(interaction(table), interaction(pairs)) for dim, interaction in across.items()}
             for dim in [name for name in fitted.items if name in factors]:
                 factors[dim] = _more(factors[dim], moved(known[dim], fitted.items[dim]).deviation)
             crossed[cells.factor, cells.factor] = _of_pairs(moved(cells.ids, signed).deviation)
@@ -231,33 +243,48 @@ def influence_of(
             sure[cells.factor] = first.sure
         if cells.pairs is not None:
             crossed[cells.factor, cells.factor] = cells.pairs
-        for dim in [name for name in other_dims if name in factors]:
-            axes = tuple(1 + i for i, name in enumerate(other_dims) if name != dim)
-            crossed[cells.factor, dim] = centred(_ordered(cells.ids, known[dim], table.sum(axis=axes)))
+        crossed |= {(cells.factor, dim): interaction for dim, interaction in inner.items()}
         factors = {cells.factor: first, **factors}
     return Influence(factors, crossed, sure=sure) if factors else None
 
 
-def _refitted(cells: Cells, tested: Floats, fitted: Fitted) -> tuple[Floats, Floats]:
+def _refitted(cells: Cells, tested: Floats, shared: float, fitted: Fitted) -> tuple[Floats, Floats]:
     """Return the influence of rows as tested and as fitted rows, and the part by which its variance exceeds the score's.
 
-    The influence of rows contains each interaction of a fitted with a tested row twice, which is therefore at most half of
-    their variance. Interactions of two fitted rows are not known, and not subtracted.
+    An interaction of ``k`` rows, of which one is tested, is contained ``k`` times in the variance of the influence, and
+    ``k - 1`` times in that of ``fitted.signed``. Interactions of fitted rows alone are not known, and not subtracted.
     A fit that reproduces its training rows hardly changes with their weights, though other rows would give another fit. The
-    share ``BY_REFIT`` of the leverage is therefore the weight of the variance by ``refit``.
+    share ``BY_REFIT`` of the leverage is therefore the weight of the variance that refitting adds by ``refit`` to the
+    variance ``shared`` by all samples.
     """
     whole = tested + fitted.rows
     pairs = moved(cells.ids, fitted.signed).variance
     derived = moved(cells.ids, whole).variance
     if derived <= 0:
         return whole, 0 * whole
-    single = max(derived - pairs, derived / 2)
-    share = BY_REFIT * min(1.0, fitted.leverage)
-    variance = (1 - share) * single + share * cells.refit * moved(cells.ids, tested).variance
+    refitting = BY_REFIT * min(1.0, fitted.leverage) * (cells.refit - 1) * shared
+    variance = max(derived - pairs, derived / MOST_ROWS) + refitting
     # The variance of a factor is at least half of that of its draws, so no more than ``variance`` can be subtracted.
     subtracted = min(pairs, variance)
     signed = fitted.signed * math.sqrt(subtracted / pairs) if pairs > 0 else fitted.signed
     return whole * math.sqrt((variance + subtracted) / derived), signed
+
+
+def _interaction(
+    rows: npt.NDArray[Any], columns: npt.NDArray[Any], others: tuple[int, ...], table: Floats
+) -> Floats:
+    """Return the interaction of each row with each entry of one dimension, (row, entry), summed over other dimensions."""
+    return centred(_ordered(rows, columns, table.sum(axis=others)))
+
+
+def _power(values: Floats) -> float:
+    return float((values * values).sum())
+
+
+def _once(interaction: Floats, pairs: Floats) -> Floats:
+    """Return an interaction with the variance that pairs of rows add to it twice subtracted once."""
+    power = _power(interaction)
+    return interaction * math.sqrt(max(1 - _power(pairs) / power, 1 / MOST_ROWS)) if power > 0 else interaction
 
 
 def _signs(ids: npt.NDArray[Any]) -> Floats:

@@ -31,7 +31,8 @@ COMMENSURABLE: Final = frozenset({
 # Smallest and largest possible value on each scale.
 LIMITS: Final[Mapping[str, tuple[float, float]]] = {
     "accuracy": (0.0, 1.0), "fraction": (0.0, 1.0), "correlation": (-1.0, 1.0), "reliability": (-1.0, 1.0),
-    "half_reliability": (-1.0, 1.0), "consistency": (-1.0, 1.0), "explained_variance": (-math.inf, 1.0),
+    "half_reliability": (-1.0, 1.0), "consistency": (-1.0, 1.0), "similarity": (-1.0, 1.0),
+    "explained_variance": (-math.inf, 1.0),
     "error": (0.0, math.inf), "distance": (0.0, math.inf),
 }  # fmt: skip
 
@@ -439,7 +440,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
         raw_spread, ceiling_spread = raw.spread, ceiling.spread
         if raw_spread is None:
             return None
-        combined = raw_spread * _slope(
+        scaled = combined = raw_spread * _slope(
             lambda r: float(rule(r, ceiling.value)), raw.value, 2 * raw_spread.error
         )
         if ceiling_spread is not None:
@@ -447,7 +448,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
             combined = combined + ceiling_spread * _slope(
                 lambda c: float(rule(raw.value, c)), ceiling.value, reach
             )
-        return replace(combined, skewed=raw_spread.skewed, sure=raw_spread.sure)
+        return replace(combined, skewed=raw_spread.skewed, sure=raw_spread.sure, third=scaled.third)
 
     return scored.replace(spread=spread)
 

@@ -34,7 +34,7 @@ NOWHERE: Final = (-math.inf, math.inf)
 RESAMPLED: Final = "resampled"
 MANY: Final = 1 << 30
 # Determined with simulated experiments (``tests/simulations.py``).
-CLAIMED: Final = 0.75
+CLAIMED: Final = 0.6
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "stimulus_id": "stimuli", "series": "series"}
 
 
@@ -68,6 +68,11 @@ class Items:
         if variance == 0:
             return count
         return min(count, 1 + int(CLAIMED * 2 * count * float(squares.mean()) ** 2 / variance))
+
+    @property
+    def third(self) -> float:
+        """Third moment of the score due to this factor."""
+        return float((self.deviation**3).sum())
 
     def draws(self, multipliers: Floats) -> Floats:
         """Return deviations of the score ``(draw,)`` from standard normal multipliers of the items ``(draw, item)``."""
@@ -174,6 +179,8 @@ class Influence:
         Whether the score is a mean of squares, or skewed towards the ends of its range (see :meth:`Spread.interval`).
     sure
         Effective number of normal deviations of a factor, if smaller than its items.
+    third
+        Third moment of the score due to a factor whose strong items widen the interval on one side.
     common
         Standard deviation by factor that all scores of its items share, so that it is no part of their differences.
     """
@@ -185,6 +192,7 @@ class Influence:
     squares: bool = False
     skewed: bool = False
     sure: Mapping[str, int] = field(default_factory=dict)
+    third: Mapping[str, float] = field(default_factory=dict)
     common: Mapping[str, float] = field(default_factory=dict)
 
     def only(self, names: Sequence[str]) -> Influence | None:
@@ -224,7 +232,8 @@ class Influence:
                 products = _exact(products, float((cells**2).sum()))
             draws[first + CROSS + second] = products
         counts = {name: len(self.factors[name].ids) for name in chosen}
-        return Spread(draws, counts, self.squares, self.skewed, self.sure)
+        third = sum(self.third.get(name, 0.0) for name in chosen)
+        return Spread(draws, counts, self.squares, self.skewed, self.sure, third)
 
 
 def centred(cells: Floats) -> Floats:
@@ -271,6 +280,7 @@ class Spread:
     squares: bool = False
     skewed: bool = False
     sure: Mapping[str, int] = field(default_factory=dict)
+    third: float = 0.0
 
     @classmethod
     def alone(cls, name: str, error: float) -> Spread:
@@ -307,7 +317,7 @@ class Spread:
 
     def __mul__(self, factor: float) -> Spread:
         draws = {name: factor * draws for name, draws in self.draws.items()}
-        return Spread(draws, self.items, sure=self.sure)
+        return Spread(draws, self.items, sure=self.sure, third=factor**3 * self.third)
 
     def __add__(self, other: Spread) -> Spread:
         names = dict.fromkeys([*self.draws, *other.draws])
@@ -325,29 +335,48 @@ class Spread:
     def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
         """Return the 95 % interval around ``value`` within ``limits``: Student's, or a skewed one (``docs/formulas.md``).
 
-        For a mean of squares, the lower end is Wilson's and the upper end that of a scaled chi-squared distribution. A
+        For a mean of squares, the lower end is Wilson's and the upper end that of scaled chi-squared distributions. A
         score skewed towards its limits has Student's interval of the log odds between them (Fisher's transformation).
+
+        The squared error of a sum of items is correlated with the sum if their deviations are skewed: the covariance is
+        the third moment [johnson1978]. To first order, the logarithm of the error changes by half of the skewness with
+        each error that the score deviates. Student's interval is extended by the error that is expected at the end of
+        the normal interval if the error increases towards it.
         """
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if self.squares and value > 0 and half > 0:
             offset = half / (2 * math.sqrt(value))
-            degrees = max(1.0, 2 * (quantile((1 + LEVEL) / 2, math.inf) * value / half) ** 2)
+            degrees = 2 * (quantile((1 + LEVEL) / 2, math.inf) * value / half) ** 2
             lower = (math.hypot(math.sqrt(value), offset) - offset) ** 2
-            return lower, degrees * value / float(chdtri(degrees, (1 + LEVEL) / 2))
+            return lower, value * _highest_mean(degrees)
         if self.skewed and low < value < high and math.isfinite(high - low):
             position = (value - low) / (high - low)
             ends = expit(
                 logit(position) + np.array([-1, 1]) * half / ((high - low) * position * (1 - position))
             )
             return float(low + (high - low) * ends[0]), float(low + (high - low) * ends[1])
-        return max(low, value - half), min(high, value + half)
+        growth = math.exp(-ndtri((1 + LEVEL) / 2) * self.third / (2 * self.error**3)) if half > 0 else 1.0
+        return max(low, value - half * max(growth, 1.0)), min(high, value + half * max(1 / growth, 1.0))
 
     def p(self, value: float) -> float:
         """Return the two-sided p value of ``value`` being 0, from Student's distribution."""
         if self.error == 0:
             return 1.0 if value == 0 else 0.0
         return float(2 * stdtr(self.freedom, -abs(value) / self.error))
+
+
+def _highest_mean(degrees: float) -> float:
+    """Return the largest mean from which 1 is within reach, if its distribution is a scaled chi-squared one.
+
+    Its degrees of freedom are ``degrees`` for the mean 1 and proportional to the cube root of the mean.
+    """
+    low, high = degrees, 1.5 * max(degrees, 10.0)  # degrees of freedom of the wanted distribution
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        reached = (middle / degrees) ** 3 * chdtri(middle, (1 + LEVEL) / 2) >= middle
+        low, high = (low, middle) if reached else (middle, high)
+    return (high / degrees) ** 3
 
 
 def combined(parts: Mapping[str, Any]) -> Any:

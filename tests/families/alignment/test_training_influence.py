@@ -138,6 +138,9 @@ def test_the_influence_of_train_rows_and_targets_is_the_derivative_of_a_weighted
         )
         if not isinstance(estimator, Pls):  # whose directions depend on all responses together
             np.testing.assert_allclose(found.cells.sum(axis=1), found.rows, atol=1e-9)
+            np.testing.assert_allclose(found.signed_cells.sum(axis=1), found.signed, atol=1e-9)
+            again = influence(predictions[at].training, [Slopes(at, turned, np.ones(6))])[0]
+            np.testing.assert_allclose(found.signed_cells, again.cells, atol=1e-9)
 
 
 def influence(training: Any, slopes: list[Slopes]) -> list[TrainingInfluence]:

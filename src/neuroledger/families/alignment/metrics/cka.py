@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -19,7 +18,7 @@ from neuroledger.families.alignment.similarity.gram import (
     patterns,
     relative_gram,
 )
-from neuroledger.families.alignment.similarity.influence import influence_of
+from neuroledger.families.alignment.similarity.influence import influence_of, of_unequal
 from neuroledger.spec.registry import metric
 from neuroledger.stats.splits import Split
 from neuroledger.stats.spread import Influence, Items, left_out
@@ -39,7 +38,7 @@ FEWEST_NEUROIDS = 3
 FEWEST = 8
 
 
-@metric("cka", version=5)
+@metric("cka", version=6)
 def cka(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -73,7 +72,7 @@ def cka(
     return xr.DataArray(value, attrs=attrs)
 
 
-@metric("cka_subsets", version=5)
+@metric("cka_subsets", version=6)
 def cka_subsets(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -182,7 +181,7 @@ def _influence(K: Floats, L: Floats, target: xr.DataArray, unbiased: bool) -> In
     # scores; leaving each out does the reverse.
     derived, alone = influence.factors["neuroid"], left_out(names, without)
     mean = Items(derived.ids, (derived.deviation + alone.deviation) / 2)
-    return replace(influence, factors={**influence.factors, "neuroid": mean})
+    return of_unequal({**influence.factors, "neuroid": mean}, influence.crossed)
 
 
 def _centred(K: Floats) -> Floats:

@@ -117,7 +117,7 @@ class _Pair(NamedTuple):
         return np.array([agreement(a, b, comparison) for b in others])
 
 
-@metric("rdm", version=5, together=_fits)
+@metric("rdm", version=6, together=_fits)
 def rdm(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -159,7 +159,7 @@ def rdm(
     return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=notes | cells)
 
 
-@metric("rdm_subsets", version=5, together=_fits)
+@metric("rdm_subsets", version=6, together=_fits)
 def rdm_subsets(
     source: xr.DataArray,
     target: xr.DataArray,

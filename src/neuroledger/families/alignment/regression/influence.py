@@ -85,14 +85,14 @@ def training_influence(
     Returns
     -------
     Fitted | None
-        ``cells`` has dimensions (row, time bin, target). None if it is not known how the estimator depends on training rows.
+        ``cells`` and ``signed_cells`` have dimensions (row, time bin, target). None if it is not known how the estimator depends on training rows.
     """
     fits = {id(part.training): part.training for part in parts}
     if None in fits.values():
         return None
     count, targets = len(signs), weights.shape[1]
     rows, signed, own = np.zeros(count), np.zeros(count), np.zeros(targets)
-    cells, leverage = np.zeros((count, max(bins) + 1, targets)), 0.0
+    cells, leverage = np.zeros((2, count, max(bins) + 1, targets)), 0.0
     for training in filter(None, fits.values()):
         chosen = [at for at, part in enumerate(parts) if part.training is training]
         slopes = [_slopes(parts[at], weights[at], signs[parts[at].rows % count]) for at in chosen]
@@ -100,10 +100,11 @@ def training_influence(
             train, columns = parts[at].train % count, np.flatnonzero(parts[at].columns)
             np.add.at(rows, train, found.rows)
             np.add.at(signed, train, found.signed)
-            np.add.at(cells[:, bins[at]], np.ix_(train, columns), found.cells)
+            for kind, values in zip(cells, (found.cells, found.signed_cells), strict=True):
+                np.add.at(kind[:, bins[at]], np.ix_(train, columns), values)
             own[columns] += found.targets
             leverage += found.leverage
-    return Fitted(rows, signed, cells, {"neuroid": own}, leverage / len(parts))
+    return Fitted(rows, signed, *cells, {"neuroid": own}, leverage / len(parts))
 
 
 def _slopes(part: HeldOutPart, weights: Floats, signs: Floats) -> Slopes:

@@ -87,6 +87,7 @@ class PlsTraining:
             fixed.rows + moved[:, 0],
             fixed.signed + moved[:, 1],
             fixed.cells + cells,
+            fixed.signed_cells,
             cells.sum(axis=0),
             fixed.leverage,
         )

@@ -102,13 +102,13 @@ class _SpectralTraining(NamedTuple):
                 for alpha in np.unique(self.alphas)
                 for at in [np.flatnonzero(np.broadcast_to(self.alphas == alpha, Y.shape[1]))]
             ]
-            cells = np.empty(Y.shape)
+            cells, signed_cells = np.empty((2, *Y.shape))
             for at, part in parts:
-                cells[:, at] = part.cells
+                cells[:, at], signed_cells[:, at] = part.cells, part.signed_cells
             rows, signed = (sum(part[i] for _, part in parts) for i in (0, 1))
             leverage = sum(part.leverage * len(at) for at, part in parts) / Y.shape[1]
             yield TrainingInfluence(
-                np.asarray(rows), np.asarray(signed), cells, np.zeros(Y.shape[1]), leverage
+                np.asarray(rows), np.asarray(signed), cells, signed_cells, np.zeros(Y.shape[1]), leverage
             )
 
     def _of_penalty(

@@ -37,8 +37,9 @@ class TrainingInfluence(NamedTuple):
     signed
         The same with the gradient of each test row multiplied by its sign, (train row,): the expected square is the sum of
         the squared interactions of the train row with all test rows.
-    cells
-        The part of single responses, (train row × target), which ``rows`` and ``targets`` both contain.
+    cells, signed_cells
+        The part of single responses, (train row × target), which ``rows`` and ``targets`` both contain, and the same with
+        the gradient of each test row multiplied by its sign; not through directions that targets share.
     targets
         By the weight of each target, (target,): 0 unless the fit of a target depends on the others.
     leverage
@@ -48,6 +49,7 @@ class TrainingInfluence(NamedTuple):
     rows: Floats
     signed: Floats
     cells: Floats
+    signed_cells: Floats
     targets: Floats
     leverage: float
 
@@ -70,6 +72,8 @@ def separate_influence(gain: Floats, residual: Floats, free: Floats, slope: Slop
     """
     scaled = residual / np.sqrt(np.maximum(free, REPRODUCED))[:, None]
     cells = (gain @ slope.gradient) * scaled
-    signed = (((gain * slope.signs) @ slope.gradient) * scaled).sum(axis=1)
+    signed = ((gain * slope.signs) @ slope.gradient) * scaled
     leverage = 1 - float(free.mean())
-    return TrainingInfluence(cells.sum(axis=1), signed, cells, np.zeros(cells.shape[1]), leverage)
+    return TrainingInfluence(
+        cells.sum(axis=1), signed.sum(axis=1), cells, signed, np.zeros(cells.shape[1]), leverage
+    )

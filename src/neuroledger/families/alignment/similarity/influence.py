@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
 import numpy as np
@@ -19,13 +19,14 @@ from neuroledger.families.alignment.similarity.rdm import (
     mean_ranks,
     prepared,
 )
-from neuroledger.stats.spread import Influence, centred, left_out, moved
+from neuroledger.stats.spread import Influence, Items, centred, left_out, moved
 
 __all__ = [
     "beyond_each",
     "corrected_influence",
     "halves_influence",
     "influence_of",
+    "of_unequal",
     "pair_influence",
     "pair_slopes",
     "rdm_neuroids",
@@ -79,7 +80,13 @@ def influence_of(
             moved(neuroids, cells.sum(axis=0)) if without is None else left_out(neuroids, without)
         )
         crossed["stimulus", "neuroid"] = centred(2 * cells[np.ix_(rows, columns)])
-    return Influence(factors, crossed, sure={name: items.sure for name, items in factors.items()})
+    return of_unequal(factors, crossed)
+
+
+def of_unequal(factors: Mapping[str, Items], crossed: Mapping[tuple[str, str], Floats]) -> Influence:
+    """Influence of items of which a few may dominate a score: with fewer degrees of freedom, and a skewed interval."""
+    sure = {name: items.sure for name, items in factors.items()}
+    return Influence(factors, crossed, sure=sure, third={name: items.third for name, items in factors.items()})
 
 
 def beyond_each(ids: NDArray[np.str_], pairs: Floats) -> Floats:

@@ -24,7 +24,7 @@ from neuroledger.stats.resampling import Cells
 __all__ = ["agreement"]
 
 
-@metric("agreement", version=4, input="behaviour")
+@metric("agreement", version=5, input="behaviour")
 def agreement(
     source: xr.DataArray,
     target: xr.DataArray,
