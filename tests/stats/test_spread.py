@@ -177,7 +177,9 @@ def test_intervals_of_skewed_sums_are_longer_where_the_error_increases() -> None
     lean = replace(spread, third=-0.4 * 0.1**3)
     assert spread.interval(0.5) == pytest.approx((0.5 - half, 0.5 + half))
     assert lean.interval(0.5) == pytest.approx((0.5 - half * math.exp(1.96 * 0.2), 0.5 + half), rel=1e-4)
-    assert (lean * -1.0).interval(0.5) == pytest.approx((0.5 - half, 0.5 + half * math.exp(1.96 * 0.2)), rel=1e-4)
+    assert (lean * -1.0).interval(0.5) == pytest.approx(
+        (0.5 - half, 0.5 + half * math.exp(1.96 * 0.2)), rel=1e-4
+    )
     assert (lean * 2.0).interval(0.5)[0] == pytest.approx(0.5 - 2 * half * math.exp(1.96 * 0.2), rel=1e-4)
     assert lean.interval(0.5, (0.4, 1.0))[0] == 0.4, "within the range of the score"
     one = Items(np.array(["a", "b"]), np.array([0.3, 0.0]))

@@ -225,16 +225,25 @@ def influence_of(
         table *= math.sqrt(cells.refit if fitted is None else 1.0)
         whole = table.reshape(len(table), -1).sum(axis=1)
         across = {
-            dim: partial(_interaction, cells.ids, known[dim], tuple(1 + i for i in range(table.ndim - 1) if i != at))
+            dim: partial(
+                _interaction, cells.ids, known[dim], tuple(1 + i for i in range(table.ndim - 1) if i != at)
+            )
             for at, dim in enumerate(other_dims)
             if dim in factors
         }
         inner = {dim: interaction(table) for dim, interaction in across.items()}
         if fitted is not None:
-            shared = moved(cells.ids, whole).variance - max([_power(each) for each in inner.values()], default=0)
+            shared = moved(cells.ids, whole).variance - max(
+                [_power(each) for each in inner.values()], default=0
+            )
             whole, signed = _refitted(cells, whole, max(shared, 0.0), fitted)
-            table, pairs = (table + fitted.cells.reshape(table.shape), fitted.signed_cells.reshape(table.shape))
-            inner = {dim: _once(interaction(table), interaction(pairs)) for dim, interaction in across.items()}
+            table, pairs = (
+                table + fitted.cells.reshape(table.shape),
+                fitted.signed_cells.reshape(table.shape),
+            )
+            inner = {
+                dim: _once(interaction(table), interaction(pairs)) for dim, interaction in across.items()
+            }
             for dim in [name for name in fitted.items if name in factors]:
                 factors[dim] = _more(factors[dim], moved(known[dim], fitted.items[dim]).deviation)
             crossed[cells.factor, cells.factor] = _of_pairs(moved(cells.ids, signed).deviation)
@@ -284,7 +293,9 @@ def _power(values: Floats) -> float:
 def _once(interaction: Floats, pairs: Floats) -> Floats:
     """Return an interaction with the variance that pairs of rows add to it twice subtracted once."""
     power = _power(interaction)
-    return interaction * math.sqrt(max(1 - _power(pairs) / power, 1 / MOST_ROWS)) if power > 0 else interaction
+    return (
+        interaction * math.sqrt(max(1 - _power(pairs) / power, 1 / MOST_ROWS)) if power > 0 else interaction
+    )
 
 
 def _signs(ids: npt.NDArray[Any]) -> Floats:

@@ -17,11 +17,12 @@ from scipy.special import chdtri, expit, log_ndtr, logit, ndtri, stdtr, stdtrit
 from neuroledger.errors import MetricError
 
 __all__ = [
-    "DRAWS", "MANY", "NOWHERE", "RESAMPLED", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
+    "DRAWS", "MANY", "NOWHERE", "RESAMPLED", "Crossed", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
     "left_out", "moved", "multipliers", "pack", "reweighted", "unpack",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
+Crossed = Mapping[tuple[str, str], Floats | Callable[[Floats, Floats], Floats]]
 
 # Number of joint draws; the deviation of a difference of two scores is then estimated to 3 %.
 DRAWS: Final = 512
@@ -186,9 +187,7 @@ class Influence:
     """
 
     factors: Mapping[str, Items]
-    crossed: Mapping[tuple[str, str], Floats | Callable[[Floats, Floats], Floats]] = field(
-        default_factory=dict
-    )
+    crossed: Crossed = field(default_factory=dict)
     squares: bool = False
     skewed: bool = False
     sure: Mapping[str, int] = field(default_factory=dict)

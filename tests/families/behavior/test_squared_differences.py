@@ -97,7 +97,7 @@ def test_the_influence_of_stimuli_equals_leaving_them_out() -> None:
 
 
 def test_the_interval_of_a_sum_of_squares_is_that_of_its_chi_squared_distribution_above() -> None:
-    """Ten squared normal numbers, with the variance that their mean has: one end in forty is too low, none below 0."""
+    """Ten squared normal numbers, with the variance that their mean has: about .95 of intervals hold it, none is below 0."""
     rng = np.random.default_rng(4)
     held, low = [], []
     for _ in range(4000):
@@ -108,6 +108,6 @@ def test_the_interval_of_a_sum_of_squares_is_that_of_its_chi_squared_distributio
         ends = Spread({"subject": draws}, {"subject": 10_000}, squares=True).interval(value)
         held.append(ends[0] <= 1 <= ends[1])
         low.append(ends[0])
-    assert 0.945 < np.mean(held) < 0.985 and min(low) >= 0
+    assert 0.93 < np.mean(held) < 0.97 and min(low) >= 0
     symmetric = Spread({"subject": draws}, {"subject": 10_000}).interval(value)
     assert symmetric[1] - value == pytest.approx(value - symmetric[0])

@@ -85,7 +85,8 @@ def training_influence(
     Returns
     -------
     Fitted | None
-        ``cells`` and ``signed_cells`` have dimensions (row, time bin, target). None if it is not known how the estimator depends on training rows.
+        ``cells`` and ``signed_cells`` have dimensions (row, time bin, target). None if it is not known how the estimator
+        depends on training rows.
     """
     fits = {id(part.training): part.training for part in parts}
     if None in fits.values():
@@ -104,7 +105,7 @@ def training_influence(
                 np.add.at(kind[:, bins[at]], np.ix_(train, columns), values)
             own[columns] += found.targets
             leverage += found.leverage
-    return Fitted(rows, signed, *cells, {"neuroid": own}, leverage / len(parts))
+    return Fitted(rows, signed, cells[0], cells[1], {"neuroid": own}, leverage / len(parts))
 
 
 def _slopes(part: HeldOutPart, weights: Floats, signs: Floats) -> Slopes:

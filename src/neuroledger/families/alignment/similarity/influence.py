@@ -19,7 +19,7 @@ from neuroledger.families.alignment.similarity.rdm import (
     mean_ranks,
     prepared,
 )
-from neuroledger.stats.spread import Influence, Items, centred, left_out, moved
+from neuroledger.stats.spread import Crossed, Influence, Items, centred, left_out, moved
 
 __all__ = [
     "beyond_each",
@@ -73,7 +73,9 @@ def influence_of(
     """
     factors = {"stimulus": left_out(ids, left)}
     rows = np.argsort(ids.astype(str))
-    crossed = {("stimulus", "stimulus"): beyond_each(ids, pairs)}
+    crossed: dict[tuple[str, str], Floats | Callable[[Floats, Floats], Floats]] = {
+        ("stimulus", "stimulus"): beyond_each(ids, pairs)
+    }
     if cells is not None and neuroids is not None and len(neuroids) > 1:
         columns = np.argsort(neuroids.astype(str))
         factors["neuroid"] = (
@@ -83,10 +85,12 @@ def influence_of(
     return of_unequal(factors, crossed)
 
 
-def of_unequal(factors: Mapping[str, Items], crossed: Mapping[tuple[str, str], Floats]) -> Influence:
+def of_unequal(factors: Mapping[str, Items], crossed: Crossed) -> Influence:
     """Influence of items of which a few may dominate a score: with fewer degrees of freedom, and a skewed interval."""
     sure = {name: items.sure for name, items in factors.items()}
-    return Influence(factors, crossed, sure=sure, third={name: items.third for name, items in factors.items()})
+    return Influence(
+        factors, crossed, sure=sure, third={name: items.third for name, items in factors.items()}
+    )
 
 
 def beyond_each(ids: NDArray[np.str_], pairs: Floats) -> Floats:
