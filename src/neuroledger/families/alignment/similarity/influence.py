@@ -86,7 +86,11 @@ def influence_of(
 
 
 def of_unequal(factors: Mapping[str, Items], crossed: Crossed) -> Influence:
-    """Influence of items of which a few may dominate a score: with fewer degrees of freedom, and a skewed interval."""
+    """Influence of items of which a few may dominate a score: with fewer degrees of freedom, and a skewed interval.
+
+    ``factors`` and ``crossed`` are those of :class:`~neuroledger.stats.spread.Influence`; the skewed interval follows
+    :meth:`~neuroledger.stats.spread.Spread.interval` [johnson1978].
+    """
     sure = {name: items.sure for name, items in factors.items()}
     return Influence(
         factors, crossed, sure=sure, third={name: items.third for name, items in factors.items()}
