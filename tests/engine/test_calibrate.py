@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import pytest
@@ -50,6 +51,15 @@ def test_the_hash_of_calibration_code_ignores_comments_and_docstrings() -> None:
     assert calibrate._statements(reported) == bare
     assert calibrate._statements("def f(x):\n    return x + 2\n") != bare
     assert calibrate._statements('class A:\n    """Empty."""\n') == "class A:\n    pass"
+
+
+def test_the_hash_covers_what_components_use_indirectly() -> None:
+    metric = inspect.getmodule(registry.get("metric", "rdm").function)
+    assert metric is not None
+    names = {module.__name__.rpartition(".")[2] for module in calibrate._with_families({metric})}
+    assert names == {"rdm", "influence", "gram", "scale"}
+    alone = {module.__name__ for module in calibrate._with_families({calibrate})}
+    assert alone == {"neuroledger.engine.calibrate"}, "only families"
 
 
 def test_simulated_experiments_resemble_the_data(valid: Lab) -> None:

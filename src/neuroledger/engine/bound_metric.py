@@ -19,7 +19,7 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
-from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of
+from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of, names_of
 from neuroledger.stats.score import LIMITS, Score
 from neuroledger.stats.splits import draw, first_values, given, predefined
 from neuroledger.stats.spread import NOWHERE, Influence
@@ -357,6 +357,20 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
+def _subjects(rows: Any, samples: xr.DataArray) -> dict[str, str]:
+    """Return the subject of each neuroid by the names of :func:`names_of`, if it is known."""
+    if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != ("neuroid",):
+        return {}
+    names = names_of(rows, "neuroid").tolist()
+    if (
+        "neuroid" in samples.dims
+        and samples.sizes["neuroid"] < len(names)
+        and not set(names) & set(names_of(samples, "neuroid").tolist())
+    ):
+        return {}
+    return dict(zip(map(str, names), as_text(rows["subject"].values).tolist(), strict=True))
+
+
 def _score(
     spec: Comparison, component: registry.Registered, samples: xr.DataArray, rows: xr.DataArray
 ) -> Score:
@@ -375,6 +389,8 @@ def _score(
     )
     limits, skewed = samples.attrs.pop("limits", None), samples.attrs.pop("skewed", False)
 
+    owners = _subjects(rows, samples)
+
     def influences() -> Influence | None:
         if influence is not None:
             result: Influence | None = influence() if callable(influence) else influence
@@ -383,6 +399,8 @@ def _score(
             result = influence_of(samples, steps, known)
         if result is not None and skewed:
             result = replace(result, skewed=True)
+        if result is not None and owners and "neuroid" in result.factors:
+            result = replace(result, nested={"subject": ("neuroid", owners)})
         return result if result is None or spec.interval is None else result.only(spec.interval.over)
 
     n: dict[str, float] = {}
@@ -394,6 +412,8 @@ def _score(
     elif "stimulus" in dims:
         n["stimuli"] = rows.sizes["stimulus"]
     n |= {str(dim): size for dim, size in samples.sizes.items()}
+    if len(set(owners.values())) > 1 and "subject" not in n:
+        n["subject"] = len(set(owners.values()))
     n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
     return Score(
         value, error=error, scale=spec.scale, direction=spec.direction, unit=spec.unit, samples=samples, n=n,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter
@@ -140,16 +141,26 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     parts = [metric.component for metric in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
     simulators = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
-    for function in (*simulators, *(part.function for part in parts)):
-        files.append(Path(inspect.getfile(function)))
-        modules = {inspect.getmodule(value) for value in vars(inspect.getmodule(function)).values()}
-        families = [module for module in modules if module and ".families." in module.__name__]
-        files += sorted(Path(str(module.__file__)) for module in families)
+    functions = (*simulators, *(part.function for part in parts))
+    files += [Path(inspect.getfile(function)) for function in functions]
+    modules = _with_families({module for function in functions if (module := inspect.getmodule(function))})
+    files += sorted(Path(str(module.__file__)) for module in modules)
     digest = hashlib.sha256()
     for path in dict.fromkeys(files):
         digest.update(_statements(path.read_text(encoding="utf-8")).encode())
     versions = {f"{part.kind}:{part.name}": part.version for part in parts}
     return {"components": versions, "sha256": digest.hexdigest()}
+
+
+def _with_families(modules: set[ModuleType]) -> set[ModuleType]:
+    """Return the modules and all modules of families that they use."""
+    found, waiting = set(modules), list(modules)
+    while waiting:
+        used = {inspect.getmodule(value) for value in vars(waiting.pop()).values()}
+        new = {module for module in used if module and ".families." in module.__name__} - found
+        found |= new
+        waiting += new
+    return found
 
 
 def _statements(source: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,11 @@ def headline(job: Resolved, measured: Measurement, session: Session, dummy: floa
         return measured.costs[job.first]
     if benchmark.each is None:
         return _normalised(job, measured, session, dummy)
-    parts = {name: _normalised(job, part, session, dummy) for name, part in apart(measured, benchmark.each)}
-    return mean_of(parts, benchmark.each)
+    claim = benchmark.generalise
+    within = None if claim is None else tuple(name for name in claim if name != benchmark.each)
+    each = replace(job, benchmark=benchmark.model_copy(update={"generalise": within}))
+    parts = {name: _normalised(each, part, session, dummy) for name, part in apart(measured, benchmark.each)}
+    return mean_of(parts, benchmark.each, claim)
 
 
 def _normalised(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> Score:

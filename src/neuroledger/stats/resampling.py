@@ -16,7 +16,7 @@ from scipy.special import betainc, betaln
 from neuroledger.errors import MetricError
 from neuroledger.stats.spread import DRAWS, Influence, Items, centred, moved, multipliers, reweighted
 
-__all__ = ["Cells", "Fitted", "aggregate", "error_of", "holm", "influence_of"]
+__all__ = ["Cells", "Fitted", "aggregate", "error_of", "holm", "influence_of", "names_of"]
 
 Floats = npt.NDArray[np.float64]
 Step = tuple[str, str]
@@ -202,7 +202,7 @@ def influence_of(
     if remaining:
         return None
     factors: dict[str, Items] = {}
-    known = {step.over: _names(samples, step.over, once=step.how == "median") for step in reductions}
+    known = {step.over: names_of(samples, step.over, once=step.how == "median") for step in reductions}
     weight = np.ones(())
     for at, step in reversed(list(enumerate(reductions))):
         items = step.values.shape[step.axis]
@@ -339,8 +339,11 @@ def _ordered(rows: npt.NDArray[Any], columns: npt.NDArray[Any], table: Floats) -
     return table
 
 
-def _names(samples: xr.DataArray, dim: str, *, once: bool) -> npt.NDArray[Any]:
-    """Return names of the items of a dimension that are equal for all models; stimulus ids may repeat unless ``once``."""
+def names_of(samples: xr.DataArray, dim: str, *, once: bool = True) -> npt.NDArray[Any]:
+    """Return names of the items of a dimension that are equal for all models: its ids if they are unique, else numbers.
+
+    Stimulus ids may repeat unless ``once``.
+    """
     for key in (f"{dim}_id", dim, "stimulus_id"):
         if key in samples.coords and samples.coords[key].dims == (dim,):
             names = np.asarray(samples.coords[key].values).astype(str)

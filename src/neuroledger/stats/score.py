@@ -14,7 +14,18 @@ import xarray as xr
 
 from neuroledger.display import card
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import DRAWS, NOWHERE, RESAMPLED, Influence, Spread, covers, unpack
+from neuroledger.stats.spread import (
+    CROSS,
+    DRAWS,
+    NOWHERE,
+    RESAMPLED,
+    Influence,
+    Spread,
+    covers,
+    moved,
+    multipliers,
+    unpack,
+)
 
 __all__ = ["COMMENSURABLE", "LIMITS", "Score", "clipped", "mean_of", "normalise", "normalise_by_floor"]
 
@@ -178,6 +189,14 @@ class Score:
             object.__setattr__(self, "influence", None)
         return result
 
+    def spread_over(self, factors: Sequence[str] | None) -> Spread | None:
+        """Return joint draws over those of the named factors over which the score varies; None if there are none."""
+        influence = self.influence() if callable(self.influence) else self.influence
+        if factors is None or influence is None:
+            return self.spread
+        known = [name for name in factors if name in influence.factors or name in influence.nested]
+        return influence.spread(self.population, known) if known else None
+
     @property
     def interval_covers(self) -> str:
         """A sentence on what the interval covers; empty without an interval."""
@@ -186,8 +205,9 @@ class Score:
         spread = self.spread
         names = self.generalise or (spread.factors if spread is not None else ())
         factors = [name for name in names if name != RESAMPLED]
+        same = {"neuroid": "subject"} if self.n.get("subject", 0) > 1 and "subject" not in factors else {}
         return (
-            f"the 95 % interval covers {covers(factors)}"
+            f"the 95 % interval covers {covers(factors, same)}"
             if factors
             else "the 95 % interval is the metric's own"
         )
@@ -437,7 +457,7 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
         return scored.replace(replicates=replicates)
 
     def spread() -> Spread | None:
-        raw_spread, ceiling_spread = raw.spread, ceiling.spread
+        raw_spread, ceiling_spread = raw.spread, ceiling.spread_over(raw.generalise)
         if raw_spread is None:
             return None
         scaled = combined = raw_spread * _slope(
@@ -487,10 +507,11 @@ def clipped(score: Score) -> Score:
     return score.replace(value=value, notes=(*score.notes, f"clipped to {value:g}: it was {score.value:.4g}"))
 
 
-def mean_of(parts: Mapping[str, Score], over: str) -> Score:
+def mean_of(parts: Mapping[str, Score], over: str, generalise: Sequence[str] | None = None) -> Score:
     """Return the mean of separately normalised scores, such as those of each subject, and of their raw values and ceilings.
 
-    The spread of the mean includes the covariance of parts that share stimuli; ``error`` assumes independent parts.
+    The spread of the mean includes the covariance of parts that share stimuli; ``error`` assumes independent parts. If
+    ``generalise`` names ``over``, the spread includes the variance between the parts, which are then a sample of others.
     """
     scores = list(parts.values())
     share = 1 / len(scores)
@@ -499,6 +520,8 @@ def mean_of(parts: Mapping[str, Score], over: str) -> Score:
         return float(np.mean(values))
 
     def spread() -> Spread | None:
+        if over in (generalise or ()):
+            return _between(parts, over)
         spreads = [part for part in (score.spread for score in scores) if part is not None]
         return reduce(Spread.__add__, spreads) * share if len(spreads) == len(scores) else None
 
@@ -515,7 +538,33 @@ def mean_of(parts: Mapping[str, Score], over: str) -> Score:
         raw=mean([score.raw for score in scores]), ceiling=top, samples=values, n={**counts, over: len(scores)},
         limits=(mean([score.limits[0] for score in scores]), mean([score.limits[1] for score in scores])),
         notes=tuple(f"{name}: {note}" for name, score in parts.items() for note in score.notes), spread=spread,
+        generalise=scores[0].generalise if generalise is None else tuple(generalise),
     )  # fmt: skip
+
+
+def _between(parts: Mapping[str, Score], over: str) -> Spread | None:
+    """Return the spread of a mean over a sample of parts; what they share, such as stimuli, varies as in each part.
+
+    The variance between parts and that by shared items both include the interaction of the two. It is subtracted once.
+    """
+    scores, values = list(parts.values()), np.array([score.value for score in parts.values()])
+    if len(values) < 2:
+        raise MetricError(f"the score cannot generalise over {over}: there is only one")
+    items = moved(list(parts), (values - values.mean()) / len(values))
+    signs = multipliers(scores[0].population, over, items.ids)
+    draws, counts = {over: items.draws(signs)}, {over: len(values)}
+    if not scores[0].generalise:  # a claim about new parts only
+        return Spread(draws, counts)
+    spreads = [score.spread for score in scores]
+    known = [spread for spread in spreads if spread is not None]
+    if len(known) < len(scores):
+        return None
+    shared = reduce(Spread.__add__, known) * (1 / len(values))
+    for factor in shared.factors:
+        each = np.array([spread.draws.get(factor, np.zeros(DRAWS)) for spread in known])
+        apart = (each - each.mean(axis=0))[np.argsort(list(parts))]
+        draws[factor + CROSS + over] = (apart.T * signs).sum(axis=1) / len(values)
+    return Spread({**shared.draws, **draws}, {**shared.items, **counts}, sure=shared.sure)
 
 
 def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:

@@ -45,12 +45,14 @@ class Items:
 
     The variance is the sum of squared contributions. ``redrawn`` computes the deviations ``(draw,)`` from multipliers
     ``(draw, item)`` if the score is recomputed for each draw, as for medians, whose slope does not describe their
-    difference from other medians of the same items. ``deviation`` is NaN if only ``redrawn`` is known.
+    difference from other medians of the same items. ``deviation`` is NaN if only ``redrawn`` is known. ``without`` returns
+    the scores without the items of each group, (group,), from the number of each item's group, if they are not sums.
     """
 
     ids: npt.NDArray[np.str_]
     deviation: Floats
     redrawn: Callable[[Floats], Floats] | None = None
+    without: Callable[[npt.NDArray[np.intp]], Floats | None] | None = None
 
     @property
     def variance(self) -> float:
@@ -74,6 +76,24 @@ class Items:
     def third(self) -> float:
         """Third moment of the score due to this factor."""
         return float((self.deviation**3).sum())
+
+    def grouped(self, owners: Sequence[str]) -> Items:
+        """Return the larger items that contain these, such as subjects; ``owners`` names that of each item."""
+        names, codes = np.unique(np.asarray(owners).astype(str), return_inverse=True)
+        few, many = len(names), len(self.ids)
+        if few < 2:
+            return Items(names, np.zeros(few))
+        rest = None if self.without is None else self.without(codes)
+        if rest is not None:
+            return left_out(names, rest)
+        sums = np.bincount(codes, self.deviation)
+        scale = math.sqrt(few / (few - 1) * (many - 1) / many)
+        redrawn, excess = self.redrawn, math.sqrt((few + 1) / (few - 1))
+        return Items(
+            names,
+            scale * (sums - sums.mean()),
+            None if redrawn is None else lambda multipliers: excess * redrawn(multipliers[:, codes]),
+        )
 
     def draws(self, multipliers: Floats) -> Floats:
         """Return deviations of the score ``(draw,)`` from standard normal multipliers of the items ``(draw, item)``."""
@@ -184,6 +204,9 @@ class Influence:
         Third moment of the score due to a factor whose strong items widen the interval on one side.
     common
         Standard deviation by factor that all scores of its items share, so that it is no part of their differences.
+    nested
+        Larger items by the name of their factor, such as ``subject``: the factor of the items that they contain, and the
+        larger item of each id. A claim about new subjects includes their new neuroids, so it names one of both factors.
     """
 
     factors: Mapping[str, Items]
@@ -193,12 +216,48 @@ class Influence:
     sure: Mapping[str, int] = field(default_factory=dict)
     third: Mapping[str, float] = field(default_factory=dict)
     common: Mapping[str, float] = field(default_factory=dict)
+    nested: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
 
     def only(self, names: Sequence[str]) -> Influence | None:
         """Return the influence of the named factors only, or None if the score has none of them."""
         chosen = {name: items for name, items in self.factors.items() if name in names}
         crossed = {pair: cells for pair, cells in self.crossed.items() if set(pair) <= set(chosen)}
-        return replace(self, factors=chosen, crossed=crossed) if chosen else None
+        nested = {name: part for name, part in self.nested.items() if part[0] in chosen}
+        return replace(self, factors=chosen, crossed=crossed, nested=nested) if chosen else None
+
+    def grouped(self, name: str) -> Influence:
+        """Return the influence of the larger items of the nested factor ``name`` in place of the items that they contain.
+
+        Raises
+        ------
+        MetricError
+            The larger item of an item is not known.
+        """
+        inner, owners = self.nested[name]
+        items = self.factors[inner]
+        unknown = [id for id in items.ids.tolist() if id not in owners]
+        if unknown:
+            raise MetricError(f"the {name} of {inner} {unknown[0]!r} is not known")
+        names = [owners[id] for id in items.ids.tolist()]
+        larger, (_, codes) = items.grouped(names), np.unique(names, return_inverse=True)
+        crossed = {
+            (name if a == inner else a, name if b == inner else b): _cells_of(
+                cells, codes, (a == inner, b == inner)
+            )
+            for (a, b), cells in self.crossed.items()
+            if not a == b == inner
+        }
+        return replace(
+            self,
+            factors={
+                name if each == inner else each: larger if each == inner else own
+                for each, own in self.factors.items()
+            },
+            crossed=crossed,
+            sure={**self.sure, name: larger.sure} if inner in self.sure else self.sure,
+            third={**self.third, name: larger.third} if inner in self.third else self.third,
+            nested={},
+        )
 
     def spread(self, population: str, over: Sequence[str] | None = None) -> Spread:
         """Return joint draws over the named factors (default: all), whose items belong to ``population``.
@@ -206,13 +265,26 @@ class Influence:
         Raises
         ------
         MetricError
-            The score lacks a named factor.
+            The score lacks a named factor, or has only one item of a nested one.
         """
         chosen = tuple(self.factors) if over is None else tuple(over)
+        for name in [name for name in chosen if name in self.nested]:
+            larger = self.grouped(name)
+            if len(larger.factors[name].ids) < 2:
+                raise MetricError(
+                    f"the score cannot generalise over {name}: all {self.nested[name][0]} items are of one {name}"
+                )
+            return larger.spread(population, chosen)
         unknown = [name for name in chosen if name not in self.factors]
         if unknown:
+            known = ", ".join(
+                [
+                    *self.factors,
+                    *(f"{name} (in place of {inner})" for name, (inner, _) in self.nested.items()),
+                ]
+            )
             raise MetricError(
-                f"the score cannot generalise over {', '.join(unknown)}; it varies over {', '.join(self.factors)}"
+                f"the score cannot generalise over {', '.join(unknown)}; it varies over {known}"
             )
         chosen = tuple(name for name in chosen if len(self.factors[name].ids) > 1)
         signs = {name: multipliers(population, name, self.factors[name].ids) for name in chosen}
@@ -233,6 +305,17 @@ class Influence:
         counts = {name: len(self.factors[name].ids) for name in chosen}
         third = sum(self.third.get(name, 0.0) for name in chosen)
         return Spread(draws, counts, self.squares, self.skewed, self.sure, third)
+
+
+def _cells_of(
+    cells: Floats | Callable[[Floats, Floats], Floats], codes: npt.NDArray[Any], sides: tuple[bool, bool]
+) -> Floats | Callable[[Floats, Floats], Floats]:
+    """Return the interaction with larger items on the marked ``sides``; ``codes`` number that of each item."""
+    first, second = sides
+    if callable(cells):
+        return lambda a, b: cells(a[:, codes] if first else a, b[:, codes] if second else b)
+    sums = np.eye(int(codes.max()) + 1)[codes]
+    return centred((sums.T @ cells) if first else cells @ sums) if first or second else cells
 
 
 def centred(cells: Floats) -> Floats:
@@ -271,7 +354,8 @@ class Spread:
 
     Two factors each include the noise of single measurements, so their variances are added and that of the crossed draws
     is subtracted (two-way clustering, Cameron et al. 2011; the same expectation as the corrected two-factor bootstrap of
-    Schütt et al. 2023). The result is bounded by the largest single factor and by the sum.
+    Schütt et al. 2023). The result is bounded by the largest single factor and by the sum. The other fields are those of
+    :class:`Influence`; ``third`` is the sum of the third moments of the factors.
     """
 
     draws: Mapping[str, Floats]
@@ -410,11 +494,15 @@ def quantile(level: float, degrees: float) -> float:
     return float(ndtri(level) if math.isinf(degrees) else stdtrit(degrees, level))
 
 
-def covers(factors: Sequence[str]) -> str:
-    """Return what an interval covers, in words: ``new stimuli and new neuroids``."""
+def covers(factors: Sequence[str], within: Mapping[str, str] | None = None) -> str:
+    """Return what an interval covers, in words: ``new stimuli and new neuroids``.
+
+    ``within`` names the larger items that stay the same: ``new neuroids of the same subjects``.
+    """
     ordered = sorted(factors, key=lambda name: (name != "stimulus", name))
     ordered = [name for name in ordered if name not in (RESAMPLED, ALONE)]
-    words = [f"new {PLURAL.get(name, f'{name}s')}" for name in ordered]
+    same = {name: f" of the same {PLURAL.get(owner, f'{owner}s')}" for name, owner in (within or {}).items()}
+    words = [f"new {PLURAL.get(name, f'{name}s')}{same.get(name, '')}" for name in ordered]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

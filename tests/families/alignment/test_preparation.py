@@ -345,19 +345,29 @@ def test_each_subject_is_fitted_scored_and_normalised_separately(tmp_path: Path,
     lab.benchmark(each="subject")
     lab.benchmark("pooled")
     lab.benchmark("wrong", each="monkey")
+    lab.benchmark("new", each="subject", generalise=["stimulus", "subject"])
+    lab.benchmark("pooled-new", generalise=["stimulus", "subject"])
     for name in "ab":
         lab.benchmark(f"only-{name}", select={"subject": name})
     validate(lab.open(), "lab")
     session = Session(lab.open())
     scores = {
         id: evaluate(session, session.catalog.benchmark(id), "pixels4", controls=False).headline
-        for id in ("lab.V4-ridge", "pooled", "only-a", "only-b")
+        for id in ("lab.V4-ridge", "pooled", "only-a", "only-b", "new", "pooled-new")
     }
     both = (scores["only-a"].value + scores["only-b"].value) / 2
     each = scores["lab.V4-ridge"]
     assert each.value == pytest.approx(both, abs=1e-12) and each.n["subject"] == 2
     assert abs(each.value - scores["pooled"].value) > 1e-3
     assert each.low < each.value < each.high
+    assert (
+        each.interval_covers == "the 95 % interval covers new stimuli and new neuroids of the same subjects"
+    )
+    for id, same in (("new", each), ("pooled-new", scores["pooled"])):
+        claim = scores[id]
+        assert claim.value == same.value and claim.high - claim.low > same.high - same.low
+        assert claim.interval_covers == "the 95 % interval covers new stimuli and new subjects"
+        assert claim.spread is not None and set(claim.spread.factors) == {"stimulus", "subject"}
     with pytest.raises(DataError, match="no coordinate 'monkey'"):
         evaluate(session, session.catalog.benchmark("wrong"), "pixels4", controls=False)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -303,7 +305,14 @@ def _influence(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Inf
     names, Y = complete_neuroids(target)
     Y = Y[pair.usable]
     cells = rdm_neuroids(a, Y, pair.distance, comparison)
-    return influence_of(ids, left, pairs, names, cells, without_each_neuroid(a, Y, pair.distance, comparison))
+    each = partial(without_each_neuroid, a, Y, pair.distance, comparison)
+    influence = influence_of(ids, left, pairs, names, cells, each())
+    if "neuroid" not in influence.factors:
+        return influence
+    # Groups are numbered in the order of the items, which is that of their names.
+    place = np.argsort(np.argsort(names))
+    items = replace(influence.factors["neuroid"], without=lambda groups: each(groups[place]))
+    return replace(influence, factors={**influence.factors, "neuroid": items})
 
 
 def _cells(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Cells:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
+from neuroledger.stats.resampling import names_of
 from neuroledger.stats.workspace import Array, Workspace
 from neuroledger.store.store import Written
 
@@ -289,13 +290,9 @@ def complete_neuroids(assembly: xr.DataArray) -> tuple[NDArray[np.str_], NDArray
         assembly = assembly.isel(time_bin=0)
     X = np.asarray(assembly.transpose("presentation", "neuroid").values)
     complete = np.isfinite(X).all(axis=0)
-    names = next(
-        (assembly[name].values for name in ("neuroid_id", "neuroid") if name in assembly.coords),
-        np.arange(X.shape[1]),
-    )
     X = X[:, complete].astype(np.float64)
     X = np.ldexp(X, -int(np.frexp(np.abs(X).max())[1]))
-    return np.asarray(names).astype(str)[complete], X
+    return names_of(assembly, "neuroid")[complete], X
 
 
 def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:

@@ -148,24 +148,29 @@ def without_each_stimulus(a: Floats, b: Floats, comparison: Comparison) -> Float
         return np.asarray(ab / np.sqrt(aa * bb))
 
 
-def without_each_neuroid(a: Floats, Y: Floats, distance: Distance, comparison: Comparison) -> Floats | None:
-    """Similarity of ``a`` with the dissimilarities of ``Y`` with each neuroid left out in turn, (neuroid,).
+def without_each_neuroid(
+    a: Floats, Y: Floats, distance: Distance, comparison: Comparison, groups: NDArray[np.intp] | None = None
+) -> Floats | None:
+    """Similarity of ``a`` with the dissimilarities of ``Y`` with each neuroid, or group of them, left out in turn, (group,).
 
-    ``a`` is a matrix (stimulus × stimulus), ``Y`` (stimulus × neuroid). Returns ``None`` if this would take too long, too
-    few neuroids remain, or a stimulus has no pattern in the remaining neuroids.
+    ``a`` is a matrix (stimulus × stimulus), ``Y`` (stimulus × neuroid), ``groups`` the number of each neuroid's group.
+    Returns ``None`` if this would take too long, too few neuroids remain, or a stimulus has no pattern in the remaining
+    neuroids.
     """
     from scipy.spatial.distance import pdist
 
-    count, remaining = len(a) * (len(a) - 1) // 2, Y.shape[1] - 1
-    if remaining < FEWEST_LEFT or count * Y.shape[1] > AFRESH:
+    sizes = np.bincount(np.arange(Y.shape[1]) if groups is None else groups)
+    count, remaining = len(a) * (len(a) - 1) // 2, Y.shape[1] - int(sizes.max())
+    if remaining < FEWEST_LEFT or count * len(sizes) > AFRESH:
         return None
-    ready, values = prepared(condensed(a), comparison), np.empty(Y.shape[1])
+    ready, values = prepared(condensed(a), comparison), np.empty(len(sizes))
     name = "sqeuclidean" if distance == "squared_euclidean" else distance
-    for neuroid in range(Y.shape[1]):
-        distances = pdist(np.delete(Y, neuroid, axis=1), name)
+    for group in range(len(sizes)):
+        left = np.delete(Y, group, axis=1) if groups is None else Y[:, groups != group]
+        distances = pdist(left, name)
         if not np.isfinite(distances).all():
             return None
-        values[neuroid] = agreement(ready, prepared(distances, comparison), comparison)
+        values[group] = agreement(ready, prepared(distances, comparison), comparison)
     return values if np.isfinite(values).all() else None
 
 
