@@ -151,18 +151,19 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
     tested, cells = rng.standard_normal((40, 5)) / 40, rng.standard_normal((40, 5)) / 80
     rows, signed = rng.standard_normal(40) / 40, interaction * rng.standard_normal(40) / 40
     signed_cells = interaction * rng.standard_normal((40, 5)) / 40
-    shared, asked = rng.standard_normal(5) / 5, []
+    shared, shared_pairs, asked = rng.standard_normal(5) / 5, rng.standard_normal(5) / 20, []
 
-    def fits(slopes: np.ndarray, signs: np.ndarray) -> Fitted:
-        asked.append((slopes, signs))
-        return Fitted(rows, signed, cells, signed_cells, {"neuroid": shared}, leverage)
+    def fits(slopes: np.ndarray, signs: np.ndarray, columns: np.ndarray) -> Fitted:
+        asked.append((slopes, signs, columns))
+        return Fitted(rows, signed, cells, signed_cells, {"neuroid": (shared, shared_pairs)}, leverage)
 
     parts = [(np.arange(20), 2 * tested[:20]), (np.arange(20, 40), 2 * tested[20:])]
     steps = [("neuroid", how), ("split", "mean")]
     known = Cells(ids, parts, refit=1.7, fits=fits)
     found, alone = influence_of(samples, steps, known), influence_of(samples, steps, Cells(ids, parts))
     assert found is not None and alone is not None
-    ((slopes, signs),) = asked
+    ((slopes, signs, columns),) = asked
+    assert len(columns) == 5 and set(columns) <= {1.0, -1.0}
     assert slopes.shape == (2, 5) and slopes.sum() == pytest.approx(1)
     assert set(signs) == {1.0, -1.0} and 5 < (signs > 0).sum() < 35
 
@@ -181,6 +182,14 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
     assert only.spread("p").variance == pytest.approx(wanted, rel=0.15)
     moved_by = found.factors["neuroid"].deviation - alone.factors["neuroid"].deviation
     np.testing.assert_allclose(moved_by, math.sqrt(5 / 4) * (shared - shared.mean()), atol=1e-12)
+    # Pairs of a tested neuroid and one that shares its fit are contained in the influence of both.
+    own = found.only(["neuroid"])
+    assert own is not None
+    draws = own.spread("p").draws
+    pairs_of = float((draws["neuroid × neuroid"] ** 2).mean())
+    assert pairs_of == pytest.approx(variance(shared_pairs), rel=0.3)
+    total = float((draws["neuroid"] ** 2).mean())
+    assert own.spread("p").variance == pytest.approx(max(total - pairs_of, total / 2))
     if how == "median":  # whose draws are recomputed
         draws = rng.standard_normal((7, 5))
         added = found.factors["neuroid"].draws(draws) - alone.factors["neuroid"].draws(draws)

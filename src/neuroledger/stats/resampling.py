@@ -142,7 +142,7 @@ class Cells:
         Factor by which the variance common to all samples increases because fits share items, if ``fits`` is not known.
     fits
         Returns the influence through fits to the items, from the slope of the aggregate in each sample (split,
-        \*other dimensions) and a random sign of each row (row,); or None if it is not known.
+        \*other dimensions), a random sign of each row (row,), and of each neuroid (neuroid,); or None if it is not known.
     """
 
     ids: npt.NDArray[Any]
@@ -150,7 +150,7 @@ class Cells:
     factor: str = "stimulus"
     refit: float = 1.0
     pairs: Floats | None = None
-    fits: Callable[[Floats, Floats], Fitted | None] | None = None
+    fits: Callable[[Floats, Floats, Floats], Fitted | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,8 @@ class Fitted:
         Contribution of single values to the influence of rows and of other items, (row, \*other dimensions), and the same
         if the part of each tested row is multiplied by its sign.
     items
-        Influence of the items of other dimensions through the fits that they share, by dimension.
+        Influence of the items of other dimensions through the fits that they share, by dimension, and the same if the part
+        of each tested item is multiplied by its sign.
     leverage
         Mean share of a row's own value in its fitted value.
     """
@@ -177,7 +178,7 @@ class Fitted:
     signed: Floats
     cells: Floats
     signed_cells: Floats
-    items: Mapping[str, Floats]
+    items: Mapping[str, tuple[Floats, Floats]]
     leverage: float
 
 
@@ -221,7 +222,8 @@ def influence_of(
     sure: dict[str, int] = {}
     if cells is not None and len(cells.ids) > 1:
         table, other_dims, weights = _through(cells, weight, dims)
-        fitted = cells.fits(weights, _signs(cells.ids)) if cells.fits is not None else None
+        columns = _signs(known["neuroid"]) if "neuroid" in known else np.ones(1)
+        fitted = cells.fits(weights, _signs(cells.ids), columns) if cells.fits is not None else None
         table *= math.sqrt(cells.refit if fitted is None else 1.0)
         whole = table.reshape(len(table), -1).sum(axis=1)
         across = {
@@ -245,7 +247,10 @@ def influence_of(
                 dim: _once(interaction(table), interaction(pairs)) for dim, interaction in across.items()
             }
             for dim in [name for name in fitted.items if name in factors]:
-                factors[dim] = _more(factors[dim], moved(known[dim], fitted.items[dim]).deviation)
+                through, signed_through = (moved(known[dim], each).deviation for each in fitted.items[dim])
+                factors[dim] = _more(factors[dim], through)
+                if signed_through.any():
+                    crossed[dim, dim] = _of_pairs(signed_through)
             crossed[cells.factor, cells.factor] = _of_pairs(moved(cells.ids, signed).deviation)
         first = moved(cells.ids, whole)
         if fitted is not None:

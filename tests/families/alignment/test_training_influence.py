@@ -111,10 +111,10 @@ def test_the_influence_of_train_rows_and_targets_is_the_derivative_of_a_weighted
     problem = Problem(X, Y, splits, Workspace(device=device, memo=Memo(0)))
     predictions = list(estimator.predictions(problem))
     gradients = [g - g.mean(axis=0) for g in rng.standard_normal((3, 6, targets))]
-    signs = np.array([1.0, -1.0, -1.0, 1.0, 1.0, -1.0])
+    signs, columns = np.array([1.0, -1.0, -1.0, 1.0, 1.0, -1.0]), rng.choice([-1.0, 1.0], targets)
     ones, all_targets = np.ones(23), np.ones(targets)
     for at, split in enumerate(splits):
-        found = influence(predictions[at].training, [Slopes(at, gradients[at], signs)])[0]
+        found = influence(predictions[at].training, [Slopes(at, gradients[at], signs, columns)])[0]
         parts = X[split.train], Y[split.train], X[split.test]
 
         def by_rows(weights: Floats, parts: Any = parts, gradient: Floats = gradients[at]) -> float:
@@ -129,6 +129,8 @@ def test_the_influence_of_train_rows_and_targets_is_the_derivative_of_a_weighted
         np.testing.assert_allclose(found.rows, exact * larger, rtol=1e-3, atol=1e-5)
         assert found.leverage == pytest.approx(leverage.mean(), abs=1e-6)
         np.testing.assert_allclose(found.targets, differences(by_targets, targets), rtol=1e-4, atol=1e-5)
+        by_pairs = differences(lambda weights: by_targets(weights, gradient=gradients[at] * columns), targets)  # noqa: B023
+        np.testing.assert_allclose(found.signed_targets, by_pairs, rtol=1e-4, atol=1e-5)
         # Flipping signs of test rows flips their part; predictions moved by the intercept alone are left out.
         turned = gradients[at] * signs[:, None]
         residual = parts[1] - refit(parts[0], parts[1], parts[0], ones, all_targets)
@@ -139,7 +141,7 @@ def test_the_influence_of_train_rows_and_targets_is_the_derivative_of_a_weighted
         if not isinstance(estimator, Pls):  # whose directions depend on all responses together
             np.testing.assert_allclose(found.cells.sum(axis=1), found.rows, atol=1e-9)
             np.testing.assert_allclose(found.signed_cells.sum(axis=1), found.signed, atol=1e-9)
-            again = influence(predictions[at].training, [Slopes(at, turned, np.ones(6))])[0]
+            again = influence(predictions[at].training, [Slopes(at, turned, np.ones(6), all_targets)])[0]
             np.testing.assert_allclose(found.signed_cells, again.cells, atol=1e-9)
 
 
@@ -154,7 +156,9 @@ def test_splits_of_a_batch_have_the_influence_that_each_has_alone() -> None:
     splits = [Split(order[8:], order[:8]) for order in (rng.permutation(40) for _ in range(4))]
     problem = Problem(X, Y, splits, Workspace(memo=Memo(0)))
     training = next(iter(Pls(components=5).predictions(problem))).training
-    slopes = [Slopes(at, rng.standard_normal((8, 8)), rng.choice([-1.0, 1.0], 8)) for at in (2, 0, 2, 3)]
+    slopes = [
+        Slopes(at, rng.standard_normal((8, 8)), *rng.choice([-1.0, 1.0], (2, 8))) for at in (2, 0, 2, 3)
+    ]
     together = influence(training, slopes)
     for slope, found in zip(slopes, together, strict=True):
         for whole, alone in zip(found, influence(training, [slope])[0], strict=True):
@@ -169,7 +173,7 @@ def test_the_slopes_of_almost_equal_directions_are_bounded() -> None:
     order = rng.permutation(60)
     problem = Problem(X, Y, [Split(order[10:], order[:10])], Workspace(memo=Memo(0)))
     training = next(iter(Pls(components=3).predictions(problem))).training
-    found = influence(training, [Slopes(0, rng.standard_normal((10, 12)), np.ones(10))])[0]
+    found = influence(training, [Slopes(0, rng.standard_normal((10, 12)), np.ones(10), np.ones(12))])[0]
     assert np.isfinite(found.rows).all()
     assert np.abs(found.targets).max() < 10 * np.abs(Y).max() * np.sqrt(60)
 

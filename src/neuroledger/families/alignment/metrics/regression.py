@@ -179,12 +179,14 @@ def _cells(samples: xr.DataArray, target: xr.DataArray, facts: Facts, time: str,
         )
         parts.append((test, values))
 
-    def fits(weights: NDArray[np.float64], signs: NDArray[np.float64]) -> Fitted | None:
+    def fits(
+        weights: NDArray[np.float64], signs: NDArray[np.float64], columns: NDArray[np.float64]
+    ) -> Fitted | None:
         by_part = np.empty((len(facts.test_parts), weights.shape[-1]))
         by_part[np.concatenate(places)] = weights.reshape(len(by_part), -1)
         order = np.empty(len(by_part), dtype=int)
         order[np.concatenate(places)] = np.tile(np.arange(bins), splits)
-        return training_influence(facts.test_parts, order.tolist(), by_part, signs)
+        return training_influence(facts.test_parts, order.tolist(), by_part, signs, columns)
 
     return Cells(ids, parts, refit=refit, fits=fits)
 

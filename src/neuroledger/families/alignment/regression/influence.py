@@ -69,7 +69,7 @@ def refit_of(splits: Sequence[Split], features: int) -> float:
 
 
 def training_influence(
-    parts: Sequence[HeldOutPart], bins: Sequence[int], weights: Floats, signs: Floats
+    parts: Sequence[HeldOutPart], bins: Sequence[int], weights: Floats, signs: Floats, columns: Floats
 ) -> Fitted | None:
     """Influence of stimuli and targets through the fits, on a number that depends on the correlation of each part.
 
@@ -79,8 +79,8 @@ def training_influence(
         Time bin of each part.
     weights
         Derivative of the number by the correlation of each part and target, (part, target).
-    signs
-        A random sign of each row of an assembly with one row for each stimulus, (row,).
+    signs, columns
+        A random sign of each row of an assembly with one row for each stimulus, (row,), and of each target, (target,).
 
     Returns
     -------
@@ -92,23 +92,25 @@ def training_influence(
     if None in fits.values():
         return None
     count, targets = len(signs), weights.shape[1]
-    rows, signed, own = np.zeros(count), np.zeros(count), np.zeros(targets)
+    rows, signed, own, signed_own = np.zeros(count), np.zeros(count), np.zeros(targets), np.zeros(targets)
     cells, leverage = np.zeros((2, count, max(bins) + 1, targets)), 0.0
     for training in filter(None, fits.values()):
         chosen = [at for at, part in enumerate(parts) if part.training is training]
-        slopes = [_slopes(parts[at], weights[at], signs[parts[at].rows % count]) for at in chosen]
+        slopes = [_slopes(parts[at], weights[at], signs[parts[at].rows % count], columns) for at in chosen]
         for at, found in zip(chosen, training.influence(slopes), strict=True):
-            train, columns = parts[at].train % count, np.flatnonzero(parts[at].columns)
+            train, present = parts[at].train % count, np.flatnonzero(parts[at].columns)
             np.add.at(rows, train, found.rows)
             np.add.at(signed, train, found.signed)
             for kind, values in zip(cells, (found.cells, found.signed_cells), strict=True):
-                np.add.at(kind[:, bins[at]], np.ix_(train, columns), values)
-            own[columns] += found.targets
+                np.add.at(kind[:, bins[at]], np.ix_(train, present), values)
+            own[present] += found.targets
+            signed_own[present] += found.signed_targets
             leverage += found.leverage
-    return Fitted(rows, signed, cells[0], cells[1], {"neuroid": own}, leverage / len(parts))
+    items = {"neuroid": (own, signed_own)}
+    return Fitted(rows, signed, cells[0], cells[1], items, leverage / len(parts))
 
 
-def _slopes(part: HeldOutPart, weights: Floats, signs: Floats) -> Slopes:
+def _slopes(part: HeldOutPart, weights: Floats, signs: Floats, columns: Floats) -> Slopes:
     """Derivative of the weighted sum of a part's correlations by the predictions of its split; 0 for other time bins."""
     a, b = part.values - part.values.mean(axis=0), part.measured - part.measured.mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -117,7 +119,7 @@ def _slopes(part: HeldOutPart, weights: Floats, signs: Floats) -> Slopes:
     gradient, all_signs = np.zeros((part.tested, slope.shape[1])), np.ones(part.tested)
     gradient[part.places] = np.where(np.isfinite(part.r), np.nan_to_num(slope) * weights[part.columns], 0.0)
     all_signs[part.places] = signs
-    return Slopes(part.split, gradient, all_signs)
+    return Slopes(part.split, gradient, all_signs, columns[part.columns])
 
 
 def _without_each(a: Floats, b: Floats) -> Floats:

@@ -78,17 +78,21 @@ class PlsTraining:
         if through is None:
             return fixed
         moved = take(through.rows[at])[split.train] / np.sqrt(np.maximum(free, REPRODUCED))[:, None]
-        loads = take(through.loads[at])
-        if self.basis is not None:
-            loads = Y.T @ (take(self.basis).T @ loads)
-        # A target's weight enters the covariance by its root.
-        cells = (take(through.gains[at])[split.train] @ loads.T) * centred / 2
+        found = []
+        for gains, loads in (
+            (take(through.gains[at, :, kind]), take(through.loads[at, :, kind])) for kind in range(2)
+        ):
+            spanned = loads if self.basis is None else Y.T @ (take(self.basis).T @ loads)
+            # A target's weight enters the covariance by its root.
+            found.append((gains[split.train] @ spanned.T) * centred / 2)
+        cells, paired = found
         return TrainingInfluence(
             fixed.rows + moved[:, 0],
             fixed.signed + moved[:, 1],
             fixed.cells + cells,
             fixed.signed_cells,
             cells.sum(axis=0),
+            paired.sum(axis=0),
             fixed.leverage,
         )
 
@@ -125,18 +129,19 @@ class PlsTraining:
         inverse = xp.linalg.inv(_t(T) @ S)
         slopes_of = self._slopes_of_directions(fit, slopes, _Basis(Y, KY, KT, B, a, inverse))
         M = _t(Y) @ KY - _t(C) @ B - _t(B) @ C + _t(B) @ TKT @ B
-        rows = xp.zeros_like(slopes_of[0, :, :, :2])
+        kinds = len(slopes_of)
+        rows = xp.zeros((*T.shape[:2], kinds), dtype=T.dtype, **device_of(T))
         gains, loads = [], []
-        # What each component adds to the slopes of earlier ones: vectors (sign, split, row, term), and their weights.
-        vectors = xp.zeros((2, *T.shape[:2], 4 * count), dtype=T.dtype, **device_of(T))
-        weights = xp.zeros((2, len(slopes), count, 4 * count), dtype=T.dtype, **device_of(T))
+        # What each component adds to the slopes of earlier ones: vectors (kind, split, row, term), and their weights.
+        vectors = xp.zeros((kinds, *T.shape[:2], 4 * count), dtype=T.dtype, **device_of(T))
+        weights = xp.zeros((kinds, len(slopes), count, 4 * count), dtype=T.dtype, **device_of(T))
         for k in range(count - 1, -1, -1):
             b, before, own, filled = B[:, k], B[:, :k], T[:, :, :k], 4 * (count - 1 - k)
             line = C[:, k] - (TKT[:, k, :k, None] * before).sum(1) - TKT[:, k, k, None] / 2 * b
             M += b[:, :, None] * line[:, None]
             M += line[:, :, None] * b[:, None]
             slope = slopes_of[:, :, :, k] - (vectors[..., :filled] @ weights[:, :, k, :filled, None])[..., 0]
-            slope = xp.stack([slope[0], slope[1]], 2)
+            slope = xp.stack(list(slope), 2)
             c, u = units[:, k, :, None], S[:, :, k, None]
             power = (c * (M @ c)).sum(1)[:, :, None]
             wanted = slope - u * (a[:, :, k, None] * slope).sum(1)[:, None]
@@ -150,32 +155,42 @@ class PlsTraining:
             gain = both - own @ inside
             left = Y @ load - own @ (before @ load)
             rows = rows + gain[:, :, 1:] * left[:, :, :1] + gain[:, :, :1] * left[:, :, 1:]
-            gains += [gain[:, :, 1], gain[:, :, 0]]
-            loads += [load[:, :, 0], load[:, :, 1]]
+            for step_of in (1, 3):  # by the slopes, and by those with signs of targets
+                gains += [gain[:, :, step_of], gain[:, :, 0]]
+                loads += [load[:, :, 0], load[:, :, step_of]]
             if k:
                 image = KY @ load - KT[:, :, :k] @ (before @ load)
                 through = self._times(fit, gain)
                 root = inverse[:, :k, :k]
                 forth, back = _t(root @ (before @ load)), _t(root @ inside)
-                for sign in range(2):
+                for kind in range(kinds):
                     # Terms of g with p, and of u with q.
                     for at, (vector, weight) in enumerate(
                         (
-                            (through[:, :, 1 + sign], forth[:, 0]),
-                            (image[:, :, 0], back[:, 1 + sign]),
-                            (through[:, :, 0], forth[:, 1 + sign]),
-                            (image[:, :, 1 + sign], back[:, 0]),
+                            (through[:, :, 1 + kind], forth[:, 0]),
+                            (image[:, :, 0], back[:, 1 + kind]),
+                            (through[:, :, 0], forth[:, 1 + kind]),
+                            (image[:, :, 1 + kind], back[:, 0]),
                         )
                     ):
-                        vectors[sign, :, :, filled + at], weights[sign, :, :k, filled + at] = vector, weight
-        return _Through(rows, xp.stack(gains, 2), xp.stack(loads, 2))
+                        vectors[kind, :, :, filled + at], weights[kind, :, :k, filled + at] = vector, weight
+
+        def by_kind(parts: list[Array]) -> Array:
+            flat = xp.stack(parts, 2)  # (…, component · kind · term)
+            apart = flat.reshape(*flat.shape[:2], count, 2, 2)
+            return cast(Array, xp.moveaxis(apart, 3, 2).reshape(*flat.shape[:2], 2, 2 * count))
+
+        return _Through(rows, by_kind(gains), by_kind(loads))
 
     def _slopes_of_directions(self, fit: _Fit, slopes: Sequence[Slopes], basis: _Basis) -> Array:
-        """Derivative by the directions in the regression on all components, (sign, split, row, component)."""
+        """Derivative by the directions in the regression on all components, (kind, split, row, component).
+
+        The kinds are the slopes, those with the signs of test rows, and those with the signs of targets.
+        """
         xp, workspace = fit.xp, self.problem.workspace
         Y, KY, KT, B, a, inverse = basis
         width = int(Y.shape[2])
-        across = xp.empty((len(slopes), len(self.reduced), 2 * width), dtype=Y.dtype, **device_of(Y))
+        across = xp.empty((len(slopes), len(self.reduced), 3 * width), dtype=Y.dtype, **device_of(Y))
         turn = (
             None
             if self.basis is None
@@ -183,18 +198,21 @@ class PlsTraining:
         )
         for at, slope in enumerate(slopes):
             split = self.problem.splits[slope.split]
-            gradient = slope.gradient if turn is None else slope.gradient @ turn
-            both = np.hstack([gradient, slope.signs[:, None] * gradient])
+            plain, marked = (
+                each if turn is None else each @ turn
+                for each in (slope.gradient, slope.gradient * slope.columns)
+            )
+            kinds = np.hstack([plain, slope.signs[:, None] * plain, marked])
             used = np.concatenate([split.test, split.train])
-            means = np.broadcast_to(-both.sum(axis=0) / len(split.train), (len(split.train), both.shape[1]))
-            values = workspace.put(np.concatenate([both, means]))
+            means = np.broadcast_to(-kinds.sum(axis=0) / len(split.train), (len(split.train), kinds.shape[1]))
+            values = workspace.put(np.concatenate([kinds, means]))
             across[at] = self.problem.features.times_of(workspace.indices(used), values)
         across = fit.centred(across)
         ends = []
         fitted = _t(inverse @ B)
         weights = a @ (inverse @ _t(inverse))
         residual = KY - KT @ B
-        for part in (across[:, :, :width], across[:, :, width:]):
+        for part in (across[:, :, :width], across[:, :, width : 2 * width], across[:, :, 2 * width :]):
             first = part @ fitted
             ends.append(first - KT @ (_t(inverse) @ (_t(a) @ first)) + residual @ (_t(part) @ weights))
         return cast(Array, xp.stack(ends))
@@ -232,9 +250,10 @@ class _Basis(NamedTuple):
 
 
 class _Through(NamedTuple):
-    """Influence through directions: of rows (split, row, sign); and the factors of that of single responses.
+    """Influence through directions: of rows (split, row, kind); and the factors of that of single responses.
 
-    The latter is the response times the product of ``gains`` (split, row, factor) and ``loads`` (split, coordinate, factor).
+    The latter is the response times the product of ``gains`` (split, row, kind, factor) and ``loads`` (split, coordinate,
+    kind, factor), for the slopes and for those with the signs of targets.
     """
 
     rows: Array

@@ -107,8 +107,9 @@ class _SpectralTraining(NamedTuple):
                 cells[:, at], signed_cells[:, at] = part.cells, part.signed_cells
             rows, signed = (sum(part[i] for _, part in parts) for i in (0, 1))
             leverage = sum(part.leverage * len(at) for at, part in parts) / Y.shape[1]
+            none = np.zeros(Y.shape[1])
             yield TrainingInfluence(
-                np.asarray(rows), np.asarray(signed), cells, signed_cells, np.zeros(Y.shape[1]), leverage
+                np.asarray(rows), np.asarray(signed), cells, signed_cells, none, none, leverage
             )
 
     def _of_penalty(

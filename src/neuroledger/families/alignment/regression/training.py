@@ -18,13 +18,15 @@ REPRODUCED = 1e-10
 class Slopes(NamedTuple):
     """Derivative of a number by the predictions of one split.
 
-    ``split`` is the split's position, ``gradient`` (test row × target) the derivative, and ``signs`` (test row,) a random
-    sign of each stimulus, by which interactions of test rows with train rows are estimated.
+    ``split`` is the split's position, ``gradient`` (test row × target) the derivative, ``signs`` (test row,) a random sign
+    of each stimulus, by which interactions of test rows with train rows are estimated, and ``columns`` (target,) one of
+    each target, for interactions of tested targets with those that share their fit.
     """
 
     split: int
     gradient: Floats
     signs: Floats
+    columns: Floats
 
 
 class TrainingInfluence(NamedTuple):
@@ -40,8 +42,9 @@ class TrainingInfluence(NamedTuple):
     cells, signed_cells
         The part of single responses, (train row × target), which ``rows`` and ``targets`` both contain, and the same with
         the gradient of each test row multiplied by its sign; not through directions that targets share.
-    targets
-        By the weight of each target, (target,): 0 unless the fit of a target depends on the others.
+    targets, signed_targets
+        By the weight of each target, (target,): 0 unless the fit of a target depends on the others; and the same with the
+        gradient of each tested target multiplied by its sign.
     leverage
         Mean share of a train row's own response in its fitted value.
     """
@@ -51,6 +54,7 @@ class TrainingInfluence(NamedTuple):
     cells: Floats
     signed_cells: Floats
     targets: Floats
+    signed_targets: Floats
     leverage: float
 
 
@@ -74,6 +78,5 @@ def separate_influence(gain: Floats, residual: Floats, free: Floats, slope: Slop
     cells = (gain @ slope.gradient) * scaled
     signed = ((gain * slope.signs) @ slope.gradient) * scaled
     leverage = 1 - float(free.mean())
-    return TrainingInfluence(
-        cells.sum(axis=1), signed.sum(axis=1), cells, signed, np.zeros(cells.shape[1]), leverage
-    )
+    none = np.zeros(cells.shape[1])
+    return TrainingInfluence(cells.sum(axis=1), signed.sum(axis=1), cells, signed, none, none, leverage)
