@@ -10,7 +10,7 @@ import xarray as xr
 
 from neuroledger.errors import MetricError
 from neuroledger.stats.differences import Joint, clearly_better
-from neuroledger.stats.resampling import Cells, Fitted, aggregate, error_of, influence_of
+from neuroledger.stats.resampling import Cells, Fitted, SharedFit, aggregate, error_of, influence_of
 from neuroledger.stats.spread import Influence, centred, moved
 
 NAN = math.nan
@@ -155,7 +155,9 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
 
     def fits(slopes: np.ndarray, signs: np.ndarray, columns: np.ndarray) -> Fitted:
         asked.append((slopes, signs, columns))
-        return Fitted(rows, signed, cells, signed_cells, {"neuroid": (shared, shared_pairs)}, leverage)
+        return Fitted(
+            rows, signed, cells, signed_cells, {"neuroid": SharedFit(shared, shared_pairs, 0.01)}, leverage
+        )
 
     parts = [(np.arange(20), 2 * tested[:20]), (np.arange(20, 40), 2 * tested[20:])]
     steps = [("neuroid", how), ("split", "mean")]
@@ -196,6 +198,8 @@ def test_what_was_fitted_adds_to_the_variance_without_interactions_counted_twice
         np.testing.assert_allclose(added, draws @ moved_by, atol=1e-12)
     single = centred(by_test + cells)
     once = max(1 - (centred(signed_cells) ** 2).sum() / (single**2).sum(), 1 / 3)
+    # Tested stimuli interact with neuroids through the fits that these share, too.
+    once += 0.01 / (single**2).sum()
     np.testing.assert_allclose(
         found.crossed["stimulus", "neuroid"], math.sqrt(once) * single[np.argsort(ids)], atol=1e-12
     )

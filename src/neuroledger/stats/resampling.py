@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from scipy.special import betainc, betaln
 from neuroledger.errors import MetricError
 from neuroledger.stats.spread import DRAWS, Influence, Items, centred, moved, multipliers, reweighted
 
-__all__ = ["Cells", "Fitted", "aggregate", "error_of", "holm", "influence_of", "names_of"]
+__all__ = ["Cells", "Fitted", "SharedFit", "aggregate", "error_of", "holm", "influence_of", "names_of"]
 
 Floats = npt.NDArray[np.float64]
 Step = tuple[str, str]
@@ -153,6 +153,22 @@ class Cells:
     fits: Callable[[Floats, Floats, Floats], Fitted | None] | None = None
 
 
+class SharedFit(NamedTuple):
+    """Influence of items on the aggregate through fits that they share.
+
+    Attributes
+    ----------
+    items, signed
+        Influence of each item, (item,), and the same if the part of each tested item is multiplied by its sign.
+    across
+        Variance of the interaction of tested rows with the items, as far as ``cells`` of :class:`Fitted` do not contain it.
+    """
+
+    items: Floats
+    signed: Floats
+    across: float
+
+
 @dataclass(frozen=True)
 class Fitted:
     r"""Influence on the aggregate of what readouts were fitted to.
@@ -168,8 +184,7 @@ class Fitted:
         Contribution of single values to the influence of rows and of other items, (row, \*other dimensions), and the same
         if the part of each tested row is multiplied by its sign.
     items
-        Influence of the items of other dimensions through the fits that they share, by dimension, and the same if the part
-        of each tested item is multiplied by its sign.
+        Influence of the items of other dimensions through the fits that they share, by dimension.
     leverage
         Mean share of a row's own value in its fitted value.
     """
@@ -178,7 +193,7 @@ class Fitted:
     signed: Floats
     cells: Floats
     signed_cells: Floats
-    items: Mapping[str, tuple[Floats, Floats]]
+    items: Mapping[str, SharedFit]
     leverage: float
 
 
@@ -246,11 +261,12 @@ def influence_of(
             inner = {
                 dim: _once(interaction(table), interaction(pairs)) for dim, interaction in across.items()
             }
-            for dim in [name for name in fitted.items if name in factors]:
-                through, signed_through = (moved(known[dim], each).deviation for each in fitted.items[dim])
-                factors[dim] = _more(factors[dim], through)
-                if signed_through.any():
-                    crossed[dim, dim] = _of_pairs(signed_through)
+            for dim, part in [(name, part) for name, part in fitted.items.items() if name in factors]:
+                factors[dim] = _more(factors[dim], moved(known[dim], part.items).deviation)
+                if part.signed.any():
+                    crossed[dim, dim] = _of_pairs(moved(known[dim], part.signed).deviation)
+                if dim in inner and (power := _power(inner[dim])) > 0:
+                    inner[dim] = inner[dim] * math.sqrt(1 + part.across / power)
             crossed[cells.factor, cells.factor] = _of_pairs(moved(cells.ids, signed).deviation)
         first = moved(cells.ids, whole)
         if fitted is not None:

@@ -133,6 +133,8 @@ def test_the_influence_of_train_rows_and_targets_is_the_derivative_of_a_weighted
         np.testing.assert_allclose(found.signed_targets, by_pairs, rtol=1e-4, atol=1e-5)
         # Flipping signs of test rows flips their part; predictions moved by the intercept alone are left out.
         turned = gradients[at] * signs[:, None]
+        by_marked = differences(lambda weights: by_targets(weights, gradient=turned), targets)  # noqa: B023
+        np.testing.assert_allclose(found.marked.sum(axis=0), by_marked, rtol=1e-4, atol=1e-5)
         residual = parts[1] - refit(parts[0], parts[1], parts[0], ones, all_targets)
         whole = differences(lambda weights: by_rows(weights, gradient=turned), 23)  # noqa: B023
         np.testing.assert_allclose(

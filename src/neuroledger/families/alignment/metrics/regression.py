@@ -32,7 +32,7 @@ from neuroledger.stats.workspace import Array, Workspace
 __all__ = ["regression"]
 
 
-@metric("regression", version=8)
+@metric("regression", version=9)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,

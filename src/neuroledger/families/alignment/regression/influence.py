@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neuroledger.families.alignment.regression.held_out import HeldOutPart
 from neuroledger.families.alignment.regression.training import Slopes
-from neuroledger.stats.resampling import Fitted
+from neuroledger.stats.resampling import Fitted, SharedFit
 from neuroledger.stats.splits import Split
 
 __all__ = ["correlation_influence", "refit_of", "training_influence"]
@@ -93,7 +93,7 @@ def training_influence(
         return None
     count, targets = len(signs), weights.shape[1]
     rows, signed, own, signed_own = np.zeros(count), np.zeros(count), np.zeros(targets), np.zeros(targets)
-    cells, leverage = np.zeros((2, count, max(bins) + 1, targets)), 0.0
+    cells, leverage = np.zeros((3, count, max(bins) + 1, targets)), 0.0
     for training in filter(None, fits.values()):
         chosen = [at for at, part in enumerate(parts) if part.training is training]
         slopes = [_slopes(parts[at], weights[at], signs[parts[at].rows % count], columns) for at in chosen]
@@ -101,12 +101,15 @@ def training_influence(
             train, present = parts[at].train % count, np.flatnonzero(parts[at].columns)
             np.add.at(rows, train, found.rows)
             np.add.at(signed, train, found.signed)
-            for kind, values in zip(cells, (found.cells, found.signed_cells), strict=True):
+            for kind, values in zip(cells, (found.cells, found.signed_cells, found.marked), strict=True):
                 np.add.at(kind[:, bins[at]], np.ix_(train, present), values)
             own[present] += found.targets
             signed_own[present] += found.signed_targets
             leverage += found.leverage
-    items = {"neuroid": (own, signed_own)}
+    # Each tested row with each target, without the share of single responses, which ``cells`` contain.
+    marked = cells[2].sum(axis=(0, 1))
+    across = float(((marked - marked.mean()) ** 2).sum() - (cells[2] ** 2).sum())
+    items = {"neuroid": SharedFit(own, signed_own, max(across, 0.0))}
     return Fitted(rows, signed, cells[0], cells[1], items, leverage / len(parts))
 
 

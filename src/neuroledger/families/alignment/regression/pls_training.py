@@ -80,12 +80,12 @@ class PlsTraining:
         moved = take(through.rows[at])[split.train] / np.sqrt(np.maximum(free, REPRODUCED))[:, None]
         found = []
         for gains, loads in (
-            (take(through.gains[at, :, kind]), take(through.loads[at, :, kind])) for kind in range(2)
+            (take(through.gains[at, :, kind]), take(through.loads[at, :, kind])) for kind in range(3)
         ):
             spanned = loads if self.basis is None else Y.T @ (take(self.basis).T @ loads)
             # A target's weight enters the covariance by its root.
             found.append((gains[split.train] @ spanned.T) * centred / 2)
-        cells, paired = found
+        cells, marked, paired = found
         return TrainingInfluence(
             fixed.rows + moved[:, 0],
             fixed.signed + moved[:, 1],
@@ -93,6 +93,7 @@ class PlsTraining:
             fixed.signed_cells,
             cells.sum(axis=0),
             paired.sum(axis=0),
+            marked,
             fixed.leverage,
         )
 
@@ -155,9 +156,9 @@ class PlsTraining:
             gain = both - own @ inside
             left = Y @ load - own @ (before @ load)
             rows = rows + gain[:, :, 1:] * left[:, :, :1] + gain[:, :, :1] * left[:, :, 1:]
-            for step_of in (1, 3):  # by the slopes, and by those with signs of targets
-                gains += [gain[:, :, step_of], gain[:, :, 0]]
-                loads += [load[:, :, 0], load[:, :, step_of]]
+            for kind in range(1, 1 + kinds):
+                gains += [gain[:, :, kind], gain[:, :, 0]]
+                loads += [load[:, :, 0], load[:, :, kind]]
             if k:
                 image = KY @ load - KT[:, :, :k] @ (before @ load)
                 through = self._times(fit, gain)
@@ -177,8 +178,8 @@ class PlsTraining:
 
         def by_kind(parts: list[Array]) -> Array:
             flat = xp.stack(parts, 2)  # (…, component · kind · term)
-            apart = flat.reshape(*flat.shape[:2], count, 2, 2)
-            return cast(Array, xp.moveaxis(apart, 3, 2).reshape(*flat.shape[:2], 2, 2 * count))
+            apart = flat.reshape(*flat.shape[:2], count, kinds, 2)
+            return cast(Array, xp.moveaxis(apart, 3, 2).reshape(*flat.shape[:2], kinds, 2 * count))
 
         return _Through(rows, by_kind(gains), by_kind(loads))
 
@@ -253,7 +254,7 @@ class _Through(NamedTuple):
     """Influence through directions: of rows (split, row, kind); and the factors of that of single responses.
 
     The latter is the response times the product of ``gains`` (split, row, kind, factor) and ``loads`` (split, coordinate,
-    kind, factor), for the slopes and for those with the signs of targets.
+    kind, factor). The kinds are those of slopes.
     """
 
     rows: Array

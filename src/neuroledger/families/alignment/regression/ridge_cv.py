@@ -109,7 +109,14 @@ class _SpectralTraining(NamedTuple):
             leverage = sum(part.leverage * len(at) for at, part in parts) / Y.shape[1]
             none = np.zeros(Y.shape[1])
             yield TrainingInfluence(
-                np.asarray(rows), np.asarray(signed), cells, signed_cells, none, none, leverage
+                np.asarray(rows),
+                np.asarray(signed),
+                cells,
+                signed_cells,
+                none,
+                none,
+                np.zeros(Y.shape),
+                leverage,
             )
 
     def _of_penalty(

@@ -45,6 +45,9 @@ class TrainingInfluence(NamedTuple):
     targets, signed_targets
         By the weight of each target, (target,): 0 unless the fit of a target depends on the others; and the same with the
         gradient of each tested target multiplied by its sign.
+    marked
+        The part of single responses in ``targets``, (train row × target), with the gradient of each test row multiplied by
+        its sign; 0 unless the fit of a target depends on the others.
     leverage
         Mean share of a train row's own response in its fitted value.
     """
@@ -55,6 +58,7 @@ class TrainingInfluence(NamedTuple):
     signed_cells: Floats
     targets: Floats
     signed_targets: Floats
+    marked: Floats
     leverage: float
 
 
@@ -79,4 +83,6 @@ def separate_influence(gain: Floats, residual: Floats, free: Floats, slope: Slop
     signed = ((gain * slope.signs) @ slope.gradient) * scaled
     leverage = 1 - float(free.mean())
     none = np.zeros(cells.shape[1])
-    return TrainingInfluence(cells.sum(axis=1), signed.sum(axis=1), cells, signed, none, none, leverage)
+    return TrainingInfluence(
+        cells.sum(axis=1), signed.sum(axis=1), cells, signed, none, none, np.zeros(cells.shape), leverage
+    )
