@@ -5,9 +5,11 @@
     python -m tests.simulations --page                # and replace these rows in docs/calibration.md
 
 Stimuli are points of a latent space with heavy tails; neurons rectify random projections of them, with weights of unequal
-size, and add noise. In rows of counts, stimuli are normal, and neurons fire as Poisson processes with exponential rates.
-Two models see the stimuli through the same random features, each with noise of its own, and are therefore equal. An
-experiment draws what the claim generalises over anew; the rest is the same in all experiments.
+size, and add noise. In rows of counts, stimuli are normal, and neurons fire as Poisson processes with exponential rates. In
+rows of tuning, stimuli belong to ten categories, and neurons are tuned to single points, with noise that grows with the
+response. In rows of subjects, the neurons of a subject share a subspace and a level of noise. Two models see the stimuli
+through the same random features, each with noise of its own, and are therefore equal. An experiment draws what the claim
+generalises over anew; the rest is the same in all experiments.
 """
 
 from __future__ import annotations
@@ -103,6 +105,58 @@ class Counts(World):
         return rng.poisson(2 * np.exp(0.7 * latent @ weights)).astype(np.float64)
 
 
+class Tuned(World):
+    """Neurons tuned to single points of the space of stimuli, which belong to ten categories."""
+
+    def __init__(self, stimuli: int, neurons: int, features: int, fixed: str) -> None:
+        self.categories = 1.2 * np.random.default_rng(99).standard_normal((10, LATENT))
+        super().__init__(stimuli, neurons, features, fixed)
+
+    def new_stimuli(self, rng: np.random.Generator) -> Floats:
+        category = self.categories[rng.integers(0, 10, self.size[0])]
+        return np.asarray(category + 0.7 * rng.standard_normal(category.shape))
+
+    def new_neurons(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        return 1.2 * rng.standard_normal((LATENT, self.size[1])), rng.gamma(2, 0.5, self.size[1])
+
+    def measured(self, latent: Floats, weights: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
+        away = ((latent[:, None] - weights.T) ** 2).sum(axis=2)
+        rates = 5 * noise * np.exp(-away / (2 * LATENT))
+        return np.asarray(rates + (0.075 + 0.25 * np.sqrt(rates)) * rng.standard_normal(rates.shape))
+
+
+class Subjects(World):
+    """Neurons of several subjects: those of a subject share a subspace of the stimuli and a level of noise."""
+
+    def __init__(self, stimuli: int, people: int, each: int, features: int) -> None:
+        self.people = people
+        super().__init__(stimuli, people * each, features, "")
+
+    def new_stimuli(self, rng: np.random.Generator) -> Floats:
+        return rng.standard_normal((self.size[0], LATENT))
+
+    def new_neurons(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        each = self.size[1] // self.people
+        own = [
+            rng.standard_normal((LATENT, 6)) @ rng.standard_normal((6, each)) / np.sqrt(6)
+            for _ in range(self.people)
+        ]
+        return np.concatenate(own, axis=1), np.repeat(
+            3 * np.exp(0.4 * rng.standard_normal(self.people)), each
+        )
+
+    def measured(self, latent: Floats, weights: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
+        signal = latent @ weights
+        return np.asarray(signal + noise * rng.standard_normal(signal.shape))
+
+    def labelled(self, values: Floats, run: Any, kind: str) -> xr.DataArray:
+        labelled = super().labelled(values, run, kind)
+        if not kind.endswith("n"):
+            return labelled
+        names = np.repeat([f"{kind}p{i}" for i in range(self.people)], self.size[1] // self.people)
+        return labelled.assign_coords(subject=("neuroid", names))
+
+
 NEW = {
     "": ("stimuli, neuroids", None),
     "neurons": ("stimuli", ("stimulus",)),
@@ -110,20 +164,35 @@ NEW = {
 }
 SIZES = ((60, 15, 200), (100, 150, 30), (100, 150, 200), (200, 25, 60))
 COUNTS = ((60, 100, 40), (100, 40, 40), (100, 200, 40), (240, 60, 40))
+TUNED = ((40, 20, 50), (100, 200, 60))
+KINDS = ((World, SIZES, ""), (Counts, COUNTS, ", counts"), (Tuned, TUNED, ", tuning"))
+PEOPLE = ((100, 6, 15, 50), (60, 10, 10, 50), (150, 4, 30, 50))
 
 
 def of_responses(label: str, metric: nl.BoundMetric, runs: range) -> Iterator[Row]:
     """Rows of a metric of responses: each kind of neurons and size, for each claim."""
-    for kind, size in [*((World, size) for size in SIZES), *((Counts, size) for size in COUNTS)]:
+    for kind, size, words in [(kind, size, words) for kind, sizes, words in KINDS for size in sizes]:
         for fixed, (new, over) in NEW.items():
             world, scores = kind(*size, fixed), []
             for run in runs:
                 models, target = world.experiment(run)
                 both = [metric(model, target).replace(population=str(run)) for model in models]
                 scores.append([score.replace(generalise=over) if over else score for score in both])
-            kept = f"{size[0]} stimuli, {size[1]} neuroids, {size[2]} features"
-            kept += ", counts" if kind is Counts else ""
+            kept = f"{size[0]} stimuli, {size[1]} neuroids, {size[2]} features{words}"
             yield summary((label, kept, new), scores, own_truth=fixed == "stimuli")
+
+
+def of_subjects(runs: range) -> Iterator[Row]:
+    """Rows of claims about new subjects."""
+    for label in ("ridge", "cka", "rdm", "cka_subjects", "rdm_subjects"):
+        for size in PEOPLE:
+            world, scores = Subjects(*size), []
+            for run in runs:
+                models, target = world.experiment(run)
+                both = [nl.metric(label)(model, target).replace(population=str(run)) for model in models]
+                scores.append([score.replace(generalise=("stimulus", "subject")) for score in both])
+            kept = f"{size[0]} stimuli, {size[1]} subjects with {size[2]} neuroids, {size[3]} features"
+            yield summary((label, kept, "stimuli, subjects"), scores)
 
 
 def league(label: str, metric: nl.BoundMetric, size: tuple[int, int, int], models: int, runs: range) -> Row:
@@ -295,6 +364,7 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
         for name in ("ridge", "rdm", "cka")
         for models in (5, 20, 50)
     )
+    known["subjects"] = of_subjects
     known["decoding"] = of_decoders
     for label in ("error_consistency", "accuracy", "accuracy_difference"):
         known[label] = lambda runs, label=label: (  # type: ignore[misc]

@@ -232,6 +232,16 @@ def test_the_ceiling_of_a_narrower_claim_varies_over_the_same_items(over: tuple[
     assert set(score.spread.factors) == set(raw.spread.factors) == set(over or ("stimulus", "neuroid"))
 
 
+def test_the_claim_of_a_normalised_score_cannot_change() -> None:
+    model, target = responses(40, 4, 6)
+    score = normalise(nl.metric("ridge")(model, target), ceiling_of(target))
+    with pytest.raises(
+        MetricError, match=r"ridge cannot generalise over something else.*before it is normalised"
+    ):
+        score.replace(generalise=("stimulus", "subject"))
+    assert score.replace(generalise=score.generalise, notes=("same",)).low == score.low
+
+
 def parts(values: Floats, own: Floats | None = None, claim: tuple[str, ...] = ()) -> dict[str, Score]:
     """Scores of subjects with the influence of the same stimuli, (subject, stimulus)."""
     scores = {}

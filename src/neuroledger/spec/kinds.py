@@ -220,7 +220,10 @@ class BenchmarkSpec(Spec):
     ceiling: Id | Override | None = None
     floor: FloorRule | None = None
     generalise: tuple[str, ...] | None = None
-    """What the claim generalises over: new stimuli, neuroids, subjects, …; by default all that the metric can resample."""
+    """What the claim generalises over: new stimuli, neuroids, subjects, …; by default all that the metric can resample.
+
+    ``[stimulus, subject]`` claims new subjects with all their neuroids, where neuroids have a subject.
+    """
     normalise: Literal["ceiling", "floor", "none"] | NormaliseRule | None = None
     each: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     """A coordinate, such as the subject: each value is scored and normalised separately, and the score is the mean."""

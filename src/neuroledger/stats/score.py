@@ -248,7 +248,13 @@ class Score:
         return bounds
 
     def replace(self, **changes: Any) -> Score:
-        """Return a copy with some fields changed."""
+        """Return a copy with some fields changed.
+
+        Raises
+        ------
+        MetricError
+            ``generalise`` changes, but the interval cannot follow, because the influence of items is no longer known.
+        """
         fields: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("value", "error", "scale", "direction", "unit", "raw", "ceiling", "n", "status",
@@ -256,6 +262,16 @@ class Score:
         }  # fmt: skip
         fields["samples"] = self._samples
         if not {"low", "high", "replicates", "influence", "spread"} & set(changes):
+            known = self._spread is None and self._replicates is None and self._interval is None
+            if (
+                self.influence is None
+                and not known
+                and changes.get("generalise", self.generalise) != self.generalise
+            ):
+                raise MetricError(
+                    f"{self.id or 'the score'} cannot generalise over something else: its interval is already computed; "
+                    "change the claim of the raw score, before it is normalised or averaged"
+                )
             fields |= {"replicates": self._replicates, "influence": self.influence}
             renamed = {"generalise", "population"} & set(changes) and self.influence is not None
             if not renamed:
