@@ -132,9 +132,7 @@ def test_a_claim_that_names_neuroids_twice_or_something_else_is_refused(
 
 
 def test_one_subject_says_nothing_about_others() -> None:
-    with pytest.raises(
-        MetricError, match="cannot generalise over subject: all neuroid items are of one subject"
-    ):
+    with pytest.raises(MetricError, match="cannot generalise over subject: all neuroids are of one subject"):
         owned(np.arange(4.0), ["a"] * 4).spread("data", ("subject",))
 
 
@@ -162,6 +160,8 @@ def test_metrics_of_responses_can_claim_new_subjects(metric: str) -> None:
     assert claim.interval_covers == "the 95 % interval covers new stimuli and new subjects"
     assert claim.value == score.value and claim.n["subject"] == 4
     assert claim.spread is not None and claim.spread.items["subject"] == 4
+    for each, words in ((score, "new neuroids of the same subjects"), (claim, "new subjects")):
+        assert difference("x", each, each).covers == f"new stimuli and {words}"
 
 
 def test_responses_of_one_subject_have_plain_neuroids() -> None:

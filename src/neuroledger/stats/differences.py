@@ -78,7 +78,7 @@ def difference(benchmark: str, a: Score, b: Score) -> Difference:
         return replace(base, reason="no interval: how the scores vary is not known")
     if set(a.spread.factors) != set(b.spread.factors):
         return replace(base, reason="the scores generalise over different things: not paired")
-    return _tested(base, a.spread - b.spread)
+    return replace(_tested(base, a.spread - b.spread), covers=a.varies_over)
 
 
 def _tested(base: Difference, spread: Spread) -> Difference:

@@ -202,15 +202,15 @@ class Score:
         """A sentence on what the interval covers; empty without an interval."""
         if not math.isfinite(self.low):
             return ""
-        spread = self.spread
-        names = self.generalise or (spread.factors if spread is not None else ())
-        factors = [name for name in names if name != RESAMPLED]
-        same = {"neuroid": "subject"} if self.n.get("subject", 0) > 1 and "subject" not in factors else {}
-        return (
-            f"the 95 % interval covers {covers(factors, same)}"
-            if factors
-            else "the 95 % interval is the metric's own"
-        )
+        words = self.varies_over
+        return f"the 95 % interval covers {words}" if words else "the 95 % interval is the metric's own"
+
+    @property
+    def varies_over(self) -> str:
+        """What the spread varies over, in words; empty if the metric resamples something without a name."""
+        names = self.generalise or (() if self.spread is None else self.spread.factors)
+        same = {"neuroid": "subject"} if self.n.get("subject", 0) > 1 and "subject" not in names else {}
+        return covers(names, same)
 
     @property
     def replicates(self) -> Floats | None:

@@ -272,7 +272,7 @@ class Influence:
             larger = self.grouped(name)
             if len(larger.factors[name].ids) < 2:
                 raise MetricError(
-                    f"the score cannot generalise over {name}: all {self.nested[name][0]} items are of one {name}"
+                    f"the score cannot generalise over {name}: all {self.nested[name][0]}s are of one {name}"
                 )
             return larger.spread(population, chosen)
         unknown = [name for name in chosen if name not in self.factors]
