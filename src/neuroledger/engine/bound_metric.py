@@ -379,6 +379,8 @@ def _score(
     value = aggregate(samples, steps)
     if not np.isfinite(value):
         reason = "; ".join(notes) or "predictions or responses do not vary"
+        if not notes and "alpha" in (spec.compare.model_dump().get("estimator") or {}):
+            reason += "; rescale features in very small units, whose predictions a penalty removes: `relative: true`"
         raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({reason})")
     error = float("nan")
     if spec.error is not None:

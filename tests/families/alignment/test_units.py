@@ -38,6 +38,35 @@ def test_the_units_of_the_source_do_not_matter(name, exponent, digit):
     assert score(name, X * digit * 10.0**exponent, Y) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ["ridge", "ridgecv"])
+@settings(max_examples=12, deadline=None)
+@given(exponent=st.integers(-13, 13), digit=st.integers(1, 9))
+def test_relative_penalties_do_not_depend_on_the_units_of_the_source(name, exponent, digit):
+    metric = nl.metric(name, splits=SPLITS, relative=True)
+    expected = metric(assembly(X, prefix="m"), assembly(Y))
+    found = metric(assembly(X * digit * 10.0**exponent, prefix="m"), assembly(Y))
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (expected.value, expected.low, expected.high), abs=1e-9
+    )
+
+
+def test_a_relative_penalty_is_that_of_features_of_unit_variance():
+    metric = nl.metric("ridge", splits=SPLITS, estimator={"alpha": 3.0}, relative=True)
+    wide = X * 40 + 7
+    scaled = X / np.sqrt(X.var(axis=0).mean())
+    plain = nl.metric("ridge", splits=SPLITS, estimator={"alpha": 3.0})
+    expected = plain(assembly(scaled, prefix="m"), assembly(Y)).value
+    assert metric(assembly(wide, prefix="m"), assembly(Y)).value == pytest.approx(expected, abs=1e-12)
+    for constant in (np.zeros_like(X), np.ones_like(X)):
+        with pytest.raises(MetricError):
+            metric(assembly(constant, prefix="m"), assembly(Y))
+
+
+def test_features_that_a_penalty_wipes_out_are_refused_with_the_remedy():
+    with pytest.raises(MetricError, match=r"rescale features in very small units.*`relative: true`"):
+        score("ridge", X * 1e-13, Y)
+
+
 @pytest.mark.parametrize("exponent", [-300, -200, -150, 150, 200, 300])
 @pytest.mark.parametrize("name", [*READOUTS, "cka", "cka_biased", "rdm"])
 def test_extreme_targets_neither_overflow_nor_vanish(name, exponent):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -32,7 +33,7 @@ from neuroledger.stats.workspace import Array, Workspace
 __all__ = ["regression"]
 
 
-@metric("regression", version=9)
+@metric("regression", version=10)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -43,6 +44,7 @@ def regression(
     correlation: Correlation = "pearson",
     time: Literal["none", "shared", "separate"] = "none",
     reverse: bool = False,
+    relative: bool = False,
 ) -> xr.DataArray:
     """Correlate predicted with measured responses on the test presentations of each split.
 
@@ -51,7 +53,8 @@ def regression(
     responses. If both sides have a ``time_bin`` dimension, ``time`` chooses between one set of weights for all bins
     (``shared``: bins are additional rows of the fit) and separate weights for each bin (``separate``). ``reverse``
     predicts the source from the target. The estimator ``mask`` needs the coordinates ``channel``, ``channel_x`` and
-    ``channel_y`` on the neuroids that it predicts from.
+    ``channel_y`` on the neuroids that it predicts from. ``relative`` divides the features by the root of their mean
+    variance, so that penalties do not depend on the units of the features; other estimators do not depend on them anyway.
 
     Returns
     -------
@@ -78,6 +81,8 @@ def regression(
             f"source has {source.sizes['time_bin']} time bins and target {target.sizes['time_bin']}; "
             "record both in the same bins"
         )
+    if relative:
+        source = source.copy(data=_of_unit_variance(source.values))
     by_order = isinstance(estimator, Mask) or (isinstance(estimator, Linear) and estimator.solver == "lapack")
     if by_order:
         source, target, splits = _by_stimulus(source, target, splits)
@@ -114,6 +119,17 @@ def regression(
     refit = refit_of(splits, source.sizes["neuroid"])
     samples.attrs["cells"] = lambda: _cells(samples, target, facts, time, refit)
     return samples
+
+
+def _of_unit_variance(features: Array) -> Array:
+    """Divide features (row × …) by the root of their mean variance over rows; constant features are returned unchanged."""
+    values = np.asarray(features, dtype=np.float64)
+    largest = float(np.abs(values).max(initial=0.0))
+    if not largest or not math.isfinite(largest):
+        return features
+    values = values / largest
+    power = float(np.mean((values - values.mean(axis=0)) ** 2))
+    return values / math.sqrt(power) if power > 0 else features
 
 
 def _by_stimulus(
