@@ -233,7 +233,9 @@ def test_stimuli_are_counted_once_whatever_their_repetitions() -> None:
 def test_undefined_samples_are_refused_with_the_reasons_of_the_metric() -> None:
     empty = np.full((2, 3), np.nan)
     start = r"^ridge is undefined on these data: no finite sample is left"
-    with pytest.raises(MetricError, match=rf"{start} \(predictions or responses do not vary; rescale features .*\)$"):
+    with pytest.raises(
+        MetricError, match=rf"{start} \(predictions or responses do not vary; rescale features .*\)$"
+    ):
         Samples(empty).score()
     with pytest.raises(MetricError, match=rf"{start} \(first; second\)$"):
         Samples(empty, notes=["first", "second"]).score()

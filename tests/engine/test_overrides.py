@@ -29,7 +29,7 @@ from neuroledger.spec.catalog import open_definitions
         (
             "pls",
             {"zzz": 3},
-            "has no field 'zzz'; parameters of regression: correlation, estimator, reverse, time",
+            "has no field 'zzz'; parameters of regression: correlation, estimator, relative, reverse, time",
         ),
         ("pls", {"dtype": "float32"}, "has no field 'dtype'; pass workspace=Workspace(dtype=…), from"),
         ("pls", {"threads": 2}, "has no field 'threads'; pass workspace=Workspace(threads=…), from"),
