@@ -110,7 +110,8 @@ def test_components_are_chosen_by_name_and_keep_the_units_of_splits():
     metric = nl.metric("pls", compat="brainscore", splits="kfold", estimator="ridge")
     assert (metric.spec.splits.name, metric.spec.splits.stratify) == ("kfold", "object_name")
     assert repr(metric) == (
-        "<metric pls: regression(estimator=ridge(alpha=1.0), correlation='pearson', time='none', reverse=False, relative=False), "
+        "<metric pls: regression(estimator=ridge(alpha=1.0), correlation='pearson', time='none', reverse=False, "
+        "relative=False), "
         "splits kfold × 10, seed 1>"
     )
 
