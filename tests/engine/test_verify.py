@@ -296,6 +296,22 @@ def drawn(shift: float, factor: str = "stimulus") -> Record:
     return changed(record("ant", "lab.V4", 0.5), "score", "spread", to=packed | {"draws": other["draws"]})
 
 
+def with_rounding(seed: int, size: float) -> Record:
+    """A record with joint draws of stimuli, and draws of ``size`` of a part that is next to nothing beside them."""
+    values, small = (np.random.default_rng(at).normal(size=30) / 30 for at in (0, seed))
+    ids = [f"s{i}" for i in range(30)]
+    factors = {
+        "stimulus": moved(ids, values - values.mean()),
+        "neuroid": moved(ids, size * (small - small.mean())),
+    }
+    return changed(record("ant", "lab.V4", 0.5), "score", "spread", to=pack(Influence(factors).spread("lab")))
+
+
+@pytest.mark.parametrize(("size", "code"), [(1e-14, "record.reproduced"), (1e-3, "record.not-reproduced")])
+def test_draws_of_rounding_errors_may_be_others(desk: Desk, size: float, code: str) -> None:
+    assert recomputed(desk, with_rounding(2, size), with_rounding(1, size)).code == code
+
+
 @pytest.mark.parametrize(
     ("again", "what"),
     [

@@ -221,13 +221,15 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
 def _draw_differences(
     was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]
 ) -> Iterator[Change]:
-    """Yield joint draws that differ by more than half precision."""
+    """Yield joint draws that differ by more than half precision; a part that is rounding errors may have any."""
     first, second = unpack(was), unpack(now)
     if first is None or second is None or set(first.draws) != set(second.draws):
         yield f"{' '.join(at[2:])} has other factors", None
         return
+    largest = max((float(np.abs(draws).max()) for draws in second.draws.values()), default=0.0)
     for name, draws in first.draws.items():
-        if np.abs(draws - second.draws[name]).max() > HALF_PRECISION * np.abs(draws).max():
+        limit = max(HALF_PRECISION * float(np.abs(draws).max()), TOLERANCE * largest)
+        if np.abs(draws - second.draws[name]).max() > limit:
             yield f"{' '.join(at[2:])} {name} has other draws", None
 
 
