@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from neuroledger.data.normalise_input import as_text, received
+from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.errors import AssemblyError, RequestError
+from tests.text_storage import STORAGES
 
 
 def given(values: Any, dims: tuple[str, ...] = ("presentation", "neuroid")) -> xr.DataArray:
@@ -87,3 +88,21 @@ def test_ids_of_any_type_are_the_text_that_they_look_like(ids: Any, texts: list[
     if texts:
         shaped = np.asarray(ids).reshape(1, -1, 1)
         assert as_text(shaped).shape == shaped.shape
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_columns_of_a_table_become_numpy_arrays_however_pandas_keeps_them(storage: str) -> None:
+    with pd.option_context("mode.string_storage", storage):
+        table = pd.DataFrame({"stimulus_id": ["a", "b"], "kind": pd.Categorical(["x", "y"]), "n": [1, 2]})
+        held = xr.DataArray(
+            table["stimulus_id"],
+            dims="presentation",
+            coords={name: ("presentation", table[name]) for name in table},
+        )
+        got = in_numpy(held)
+    assert got.values.tolist() == ["a", "b"] and got.dims == held.dims
+    assert {name: coord.values.tolist() for name, coord in got.coords.items()} == {
+        "stimulus_id": ["a", "b"], "kind": ["x", "y"], "n": [1, 2],
+    }  # fmt: skip
+    assert all(isinstance(part.dtype, np.dtype) for part in (got, *got.coords.values()))
+    assert in_numpy(got) is got

@@ -34,6 +34,7 @@ from neuroledger.data.sandbox import Limits, confined, confines, limits_for
 from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
 from neuroledger.errors import DataError, RequestError
 from neuroledger.spec import expectations as say
+from tests.text_storage import STORAGES
 
 pytestmark = pytest.mark.skipif(not confines(), reason="readers are confined on Linux")
 
@@ -49,6 +50,7 @@ def run(function: Any, *files: Path, **limits: Any) -> Any:
 # What comes back
 
 
+@pd.option_context("mode.string_storage", "python")
 def test_a_data_set_comes_back_equal_in_values_types_and_order() -> None:
     table = pd.DataFrame(
         {"stimulus_id": ["a", "b"], "n": [1, 2], "mixed": ["x", float("nan")], "flag": [True, False]}
@@ -79,6 +81,25 @@ def test_a_data_set_comes_back_equal_in_values_types_and_order() -> None:
     assert data.notes == ("left out",)
     data.assembly.values[0, 0] = 7.0  # arrays can be written to, and the next reading is not changed by it
     assert run(lambda: made).assembly.values[0, 0] == 0.0
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_texts_come_back_however_pandas_keeps_them(storage: str) -> None:
+    """Where pyarrow is installed, pandas keeps texts in Arrow, whose pickle calls functions that a result may not name."""
+    with pd.option_context("mode.string_storage", storage):
+        table = pd.DataFrame({"stimulus_id": ["a", "b", "c"], "word": ["x", None, "y"]})
+        table["kind"] = table["stimulus_id"].astype("category")
+        table["nullable"] = table["word"].astype("string")
+        table = table.set_index("stimulus_id", drop=False)
+        back = run(lambda: table)
+    assert back.columns.tolist() == table.columns.tolist() and back.index.tolist() == ["a", "b", "c"]
+    for name in ("stimulus_id", "word", "kind", "nullable"):
+        assert back[name].isna().tolist() == table[name].isna().tolist()
+        assert back[name].dropna().tolist() == table[name].dropna().tolist()
+    assert {name: str(dtype) for name, dtype in back.dtypes.items()} == {
+        name: str(dtype) for name, dtype in table.dtypes.items()
+    }
+    assert (back["nullable"] == "x").sum() == 1
 
 
 def test_a_memory_map_comes_back_as_a_memory_map(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def _read_table(path: Path, separator: str) -> pd.DataFrame:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
-        import pyarrow  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+        import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: F401
     except ImportError as error:
         raise UnavailableError(
             "Parquet needs pyarrow: pip install pyarrow, or export the table as CSV"

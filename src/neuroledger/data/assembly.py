@@ -15,7 +15,7 @@ import xarray as xr
 
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.memory import mapped, require_memory, row_blocks
-from neuroledger.data.normalise_input import as_text
+from neuroledger.data.normalise_input import as_text, in_numpy
 from neuroledger.data.threads import exclusive
 from neuroledger.errors import AssemblyError, DataError
 from neuroledger.store.files import replacing
@@ -180,6 +180,7 @@ def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str =
     AssemblyError
         A coordinate or a listed value does not occur, or the selection is empty.
     """
+    assembly = in_numpy(assembly)
     for coordinate, condition in conditions.items():
         if coordinate not in assembly.coords:
             known = ", ".join(str(c) for c in assembly.coords)

@@ -13,6 +13,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.integrity import remembering, verify_file
+from neuroledger.data.normalise_input import in_numpy
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, SpecError, UnavailableError
@@ -105,7 +106,7 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
             refuse_outside_storage(path)
         with store_at(catalog.root):
             dataset: Dataset = component.function(_DeclaredFiles(files), **parameters)
-            return dataset
+            return _in_numpy(dataset)
 
     store.require_own()  # the child process cannot run git
     with suppress(OSError):  # in a read-only repository, prepared data are not stored
@@ -123,6 +124,15 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     extra = {name: _with_degrees(stimulus_set, degrees) for name, stimulus_set in data.extra_stimuli.items()}
     content = _content_sha256(data) if component.prepares else ""
     return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=extra, content=content)
+
+
+def _in_numpy(data: Dataset) -> Dataset:
+    """The data set with NumPy arrays in its assemblies, whatever pandas kept a reader's texts in."""
+    extras, metadata = (
+        {name: in_numpy(each) for name, each in parts.items()} for parts in (data.extras, data.metadata)
+    )
+    assembly = None if data.assembly is None else in_numpy(data.assembly)
+    return replace(data, assembly=assembly, extras=extras, metadata=metadata)
 
 
 def _content_sha256(data: Dataset) -> str:

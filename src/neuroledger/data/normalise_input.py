@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from pandas.api.types import is_extension_array_dtype
 
 from neuroledger.data.arrays import Strings
 from neuroledger.errors import AssemblyError, RequestError
 
-__all__ = ["as_text", "received"]
+__all__ = ["as_text", "in_numpy", "received"]
 
 
 def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
@@ -33,7 +34,7 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
             "xarray.DataArray: give xr.DataArray(values, dims=('presentation', 'neuroid'), "
             "coords={'stimulus_id': ('presentation', ids)})"
         )
-    plain: xr.DataArray = assembly
+    plain = in_numpy(assembly)
     for dim, size in plain.sizes.items():
         if size == 0:
             raise AssemblyError(f"{name} is empty: it has no {dim}; check the selection")
@@ -52,6 +53,18 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
         else:
             return numbers
     raise AssemblyError(f"{name} has values of type {plain.dtype}; responses must be real numbers")
+
+
+def in_numpy(assembly: xr.DataArray) -> xr.DataArray:
+    """Replace arrays of pandas by those of NumPy: texts of a table are the former, and xarray cannot index all of them."""
+    if is_extension_array_dtype(assembly.dtype):
+        assembly = assembly.copy(data=assembly.to_numpy())
+    others = {
+        name: (coord.dims, coord.to_numpy())
+        for name, coord in assembly.coords.items()
+        if name not in assembly.indexes and is_extension_array_dtype(coord.dtype)
+    }
+    return assembly.assign_coords(others) if others else assembly
 
 
 def as_text(ids: Any) -> Strings:

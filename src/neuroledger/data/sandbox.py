@@ -99,7 +99,7 @@ def _classes() -> frozenset[type]:
             bytearray, complex, frozenset, range, set, slice, OrderedDict, date, datetime, timedelta, timezone,
             type(Path()), PurePosixPath, Dataset, StimulusSet, np.ndarray, np.dtype,
             pd.DataFrame, pd.Series, pd.Index, pd.RangeIndex, pd.MultiIndex, pd.Categorical, pd.CategoricalDtype,
-            pd.StringDtype, pd.arrays.StringArray, pd.arrays.ArrowStringArray, pd.arrays.IntegerArray, pd.Int64Dtype,
+            pd.StringDtype, pd.arrays.StringArray, pd.arrays.IntegerArray, pd.Int64Dtype,
             pd.arrays.BooleanArray, pd.BooleanDtype, type(pd.NA),
             type(pd.DataFrame()._mgr), type(pd.Series(dtype=float)._mgr),
             xr.DataArray, xr.Variable, xr.IndexVariable, PandasIndex, PandasMultiIndex, PandasIndexingAdapter,
@@ -458,6 +458,8 @@ class _Packer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.memmap) and value.flags.c_contiguous:
             return np.asarray(value).__reduce_ex__(5)
+        if isinstance(value, pd.arrays.ArrowStringArray):
+            return _without_arrow(value).__reduce_ex__(5)
         return NotImplemented
 
     def persistent_id(self, value: Any) -> Any:
@@ -479,6 +481,16 @@ class _Packer(pickle.Pickler):
         return str(path), value.dtype.str, start, value.shape, value.strides
 
 
+def _without_arrow(texts: pd.arrays.ArrowStringArray) -> Any:
+    """Return texts that pandas keeps in Arrow, as it does where pyarrow is installed, as an array of Python's strings.
+
+    The pickle of an Arrow array calls functions of pyarrow, which a result may not name.
+    """
+    missing = texts.dtype.na_value
+    kind = pd.StringDtype("python") if missing is pd.NA else pd.StringDtype("python", na_value=missing)
+    return texts.astype(kind)
+
+
 class _Unpacker(pickle.Unpickler):
     """Unpickle a result of `_Packer`; refuses every global that is not listed above, and maps of other files."""
 
@@ -489,7 +501,9 @@ class _Unpacker(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in PACKAGES and "." not in name:
             value = super().find_class(module, name)
-            if (name in NAMES and module in BUILDERS) or (isinstance(value, type) and value in _classes()):
+            if isinstance(value, type) and value in _classes():
+                return value
+            if value is pd.NA or (name in NAMES and module in BUILDERS):
                 return value
         raise pickle.UnpicklingError(f"{module}.{name} is not part of a data set")
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
-from neuroledger.data.normalise_input import as_text, received
+from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec import registry
@@ -274,7 +274,8 @@ class BoundMetric(_Bound):
     ) -> tuple[xr.DataArray, xr.DataArray]:
         """Normalise both sides and reorder the rows of ``array`` to match ``reference``."""
         if self.component.input != "assemblies":
-            return array, reference
+            both = (in_numpy(side) if isinstance(side, xr.DataArray) else side for side in (array, reference))
+            return next(both), next(both)
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
         array, reference = received(array, name=name, bins=timed), received(reference, name=other, bins=timed)
         return aligned(array, reference, name, other, trials=self.component.trials), reference
@@ -295,6 +296,8 @@ class BoundCeiling(_Bound):
         if self.component.input == "assemblies":
             assembly = received(assembly, name="the assembly")
             check_repeated(assembly, self.spec)
+        elif isinstance(assembly, xr.DataArray):
+            assembly = in_numpy(assembly)
         count = self.parameters.get("repetitions")
         if isinstance(count, int) and self.spec.splits is not None:
             # Splits divide only the repetitions in use.
