@@ -7,7 +7,8 @@
 Stimuli are points of a latent space with heavy tails; neurons rectify random projections of them, with weights of unequal
 size, and add noise. In rows of counts, stimuli are normal, and neurons fire as Poisson processes with exponential rates. In
 rows of tuning, stimuli belong to ten categories, and neurons are tuned to single points, with noise that grows with the
-response. In rows of subjects, the neurons of a subject share a subspace and a level of noise. Two models see the stimuli
+response. In rows of subjects, the neurons of a subject share a subspace and a level of noise. People and models
+discriminate objects by log odds from the object, the pair, and images with heavy tails. Two models see the stimuli
 through the same random features, each with noise of its own, and are therefore equal. An experiment draws what the claim
 generalises over anew; the rest is the same in all experiments.
 """
@@ -169,9 +170,9 @@ KINDS = ((World, SIZES, ""), (Counts, COUNTS, ", counts"), (Tuned, TUNED, ", tun
 PEOPLE = ((100, 6, 15, 50), (60, 10, 10, 50), (150, 4, 30, 50))
 
 
-def of_responses(label: str, metric: nl.BoundMetric, runs: range) -> Iterator[Row]:
+def of_responses(label: str, metric: nl.BoundMetric, runs: range, kinds: Any = KINDS) -> Iterator[Row]:
     """Rows of a metric of responses: each kind of neurons and size, for each claim."""
-    for kind, size, words in [(kind, size, words) for kind, sizes, words in KINDS for size in sizes]:
+    for kind, size, words in [(kind, size, words) for kind, sizes, words in kinds for size in sizes]:
         for fixed, (new, over) in NEW.items():
             world, scores = kind(*size, fixed), []
             for run in runs:
@@ -313,35 +314,82 @@ def found(scores: Sequence[Sequence[Score]], people: int) -> str:
 
 
 def of_answers(label: str, people: int, stimuli: int, level: float, runs: range) -> Row:
-    """One row of a metric of answers: people and models that find the same stimuli hard."""
+    """One row of a metric of answers: people and models that find the same stimuli hard, and some conditions."""
     metric, scores = nl.metric(label), []
+    conditions = (1.5, 0.5, -0.5, -1.5) if label == "condition_accuracy" else (0.0,)
     for run in runs:
         rng = np.random.default_rng([people, stimuli, run])
-        odds = level + 1.2 * rng.standard_t(5, stimuli)
+        group = np.arange(stimuli) % len(conditions)
+        odds = level + 1.2 * rng.standard_t(5, stimuli) + np.asarray(conditions)[group]
         ids = np.array([f"{run}s{i}" for i in range(stimuli)])
         own = 0.5 * rng.standard_normal((people, 1)) + 0.6 * rng.standard_normal((people, stimuli))
         right = rng.random((people, stimuli)) < 1 / (1 + np.exp(-odds - own))
-        target = answers(np.tile(ids, people), right.ravel(), np.repeat(np.arange(people), stimuli), run)
+        persons = np.repeat(np.arange(people), stimuli)
+        target = answers(np.tile(ids, people), right.ravel(), persons, run, np.tile(group, people))
         pair = []
         for at in range(2):
             each = np.random.default_rng([4, run, at])
             seen = level + 0.7 * (odds - level) + each.standard_normal(stimuli)
-            given = answers(ids, each.random(stimuli) < 1 / (1 + np.exp(-seen)), None, run)
+            given = answers(ids, each.random(stimuli) < 1 / (1 + np.exp(-seen)), None, run, group)
             pair.append(metric(given, target).replace(population=str(run)))
         scores.append(pair)
     new = "stimuli, people" if "subject" in scores[0][0].spread.factors else "stimuli"
     return summary((label, f"{people} people, {stimuli} stimuli", new), scores)
 
 
-def answers(ids: Any, right: Any, people: Any, run: int) -> xr.DataArray:
+def answers(ids: Any, right: Any, people: Any, run: int, group: Any) -> xr.DataArray:
     coords = {
         "stimulus_id": ("presentation", ids),
         "truth": ("presentation", np.full(len(ids), "cat")),
-        "condition": ("presentation", np.full(len(ids), "noise")),
+        "condition": ("presentation", np.array([f"noise {i}" for i in group])),
     }
     if people is not None:
         coords["subject"] = ("presentation", [f"{run}p{i}" for i in people])
     return xr.DataArray(np.where(right, "cat", "dog"), dims="presentation", coords=coords)
+
+
+def of_objects(label: str, objects: int, images: int, trials: int, runs: range) -> Row:
+    """One row of a metric of object choices: people and models that find some images and pairs of objects hard."""
+    always, metric = np.random.default_rng(1), nl.metric(label)
+    scores: list[list[Score]] = []
+    own, names = 0.5 * always.standard_normal(objects), np.array([f"o{i}" for i in range(objects)])
+    pairs = 0.5 * always.standard_normal((objects, objects))
+    bias = 0.5 * own + 0.4 * always.standard_normal(objects)
+    confused = 0.5 * (pairs + pairs.T) / 2 + 0.3 * always.standard_normal((objects, objects))
+    truth = np.repeat(np.arange(objects), images)
+    image, other = (part.ravel() for part in np.indices((len(truth), objects)))
+    offered = np.repeat(np.flatnonzero(other != truth[image]), trials)
+    image, other = image[offered], other[offered]
+    for run in runs:
+        rng = np.random.default_rng([5, run])
+        level = 0.8 * rng.standard_t(5, len(truth))
+        odds = 1.2 + (own[truth] + level)[:, None] + (pairs + pairs.T)[truth] / 2
+        odds = odds + 0.5 * rng.standard_normal(odds.shape)
+        right = rng.random(len(image)) < 1 / (1 + np.exp(-odds[image, other]))
+        ids, shown = np.array([f"{run}i{i}" for i in range(len(truth))]), names[truth[image]]
+        target = xr.DataArray(
+            np.where(right, shown, names[other]),
+            dims="presentation",
+            coords={
+                "stimulus_id": ("presentation", ids[image]),
+                "truth": ("presentation", shown),
+                "sample_obj": ("presentation", shown),
+                "dist_obj": ("presentation", names[other]),
+                "subject": ("presentation", np.full(len(image), "pooled")),
+            },
+        )
+        pair = []
+        for at in range(2):
+            each = np.random.default_rng([6, run, at])
+            seen = 1 + (bias[truth] + 0.6 * level + 0.6 * each.standard_normal(len(truth)))[:, None]
+            seen = -(seen + confused[truth] + 0.5 * each.standard_normal(odds.shape))
+            seen[np.arange(len(truth)), truth] = 0
+            coords = {"stimulus_id": ("presentation", ids), "choice": ("choice", names)}
+            source = xr.DataArray(np.exp(seen), dims=("presentation", "choice"), coords=coords)
+            pair.append(metric(source / source.sum("choice"), target).replace(population=str(run)))
+        scores.append(pair)
+    kept = f"{objects} objects with {images} images, {trials} trials of each pair"
+    return summary((label, kept, "stimuli"), scores)
 
 
 def few_components() -> nl.BoundMetric:
@@ -366,7 +414,27 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
     )
     known["subjects"] = of_subjects
     known["decoding"] = of_decoders
-    for label in ("error_consistency", "accuracy", "accuracy_difference"):
+    known["objects"] = lambda runs: (
+        of_objects(label, *size, runs)
+        for label in ("i1", "i1n", "i2", "i2n", "o1", "o2")
+        for size in ((8, 10, 4), (4, 24, 8))
+        if label != "o1" or size[0] > 4
+    )
+    known["others"] = lambda runs: (
+        row
+        for label in (
+            "linear_predictivity",
+            "neuron_to_neuron",
+            "reverse_pls",
+            "ridgecv_per_target",
+            "cka_biased",
+        )
+        for row in of_responses(label, nl.metric(label), runs, ((World, ((80, 30, 40),), ""),))
+    )
+    for label in (
+        "error_consistency", "accuracy", "accuracy_difference", "accuracy_distance", "kato_accuracy_distance",
+        "condition_accuracy",
+    ):  # fmt: skip
         known[label] = lambda runs, label=label: (  # type: ignore[misc]
             of_answers(label, *size, runs) for size in ((4, 80, 1.0), (10, 160, 0.3), (6, 40, 0.0))
         )

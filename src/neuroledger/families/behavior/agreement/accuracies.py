@@ -13,7 +13,14 @@ from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, correctness, same
 
-__all__ = ["PeopleTable", "model_on_trials", "relative_distance", "table_of_people", "tabulate"]
+__all__ = [
+    "PeopleTable",
+    "model_on_trials",
+    "over_conditions",
+    "relative_distance",
+    "table_of_people",
+    "tabulate",
+]
 
 
 @dataclass(frozen=True)
@@ -94,3 +101,12 @@ def relative_distance(accuracy: Floats, reference: Floats, *, chance: float = 0.
     """Return ``1 − |a − r| / max(1 − r, r − chance)``: 1 for equal accuracies, 0 at the largest possible distance."""
     farthest = np.maximum(1 - reference, reference - chance)
     return np.asarray(1 - np.abs(accuracy - reference) / farthest)
+
+
+def over_conditions(values: Floats) -> Floats:
+    """Return the mean over the last axis, of known values; NaN where there is none."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=-1)
+    mean = np.full(count.shape, np.nan)
+    np.divide(np.where(known, values, 0.0).sum(axis=-1), count, out=mean, where=count > 0)
+    return mean

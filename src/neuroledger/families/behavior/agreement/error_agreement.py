@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -299,9 +299,9 @@ def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: M
 
 
 def of_new_stimuli_and_people(
-    a: Answers, b: Answers, pairs: Codes, *, measure: Measure, undefined: Literal["skip", "one"] = "skip"
+    a: Answers, b: Answers, pairs: Codes, measure: Callable[[Agreement], Floats]
 ) -> Influence:
-    """Return the influence of stimuli and people on the mean agreement over conditions and ``pairs (pair, 2)``.
+    """Return the influence of stimuli and people on the mean of ``measure`` over conditions and ``pairs (pair, 2)``.
 
     Each pair has an observer of ``a`` and one of ``b``. Its weight is that of the observer of ``b``, times that of the
     observer of ``a`` if both are the same people.
@@ -316,7 +316,7 @@ def of_new_stimuli_and_people(
             ca, sa = a.correct[np.ix_(first, cells)].T, a.seen[np.ix_(first, cells)].T
             cb, sb = b.correct[np.ix_(second, cells)].T, b.seen[np.ix_(second, cells)].T
             counts = [stimuli[:, cells] @ part for part in (sa * sb, ca * sb, sa * cb, ca * cb)]
-            values = measured(_agreement(*counts), measure, undefined)
+            values = measure(_agreement(*counts))
             known = ~np.isnan(values)
             total += np.where(known, values, 0.0)
             count += known

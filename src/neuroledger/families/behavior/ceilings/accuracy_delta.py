@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,17 +12,17 @@ from pydantic import Field
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.agreement.accuracy_drop import (
-    drop_of_people,
     drop_similarity,
+    drops_of_people,
     half_of,
-    of_new_people,
+    of_drops,
 )
 from neuroledger.spec.registry import ceiling
 
 __all__ = ["accuracy_delta"]
 
 
-@ceiling("accuracy_delta", version=1, input="behaviour")
+@ceiling("accuracy_delta", version=2, input="behaviour")
 def accuracy_delta(
     assembly: xr.DataArray,
     *,
@@ -45,7 +46,8 @@ def accuracy_delta(
     CeilingError
         There are fewer than two subjects, a condition is missing, or the reference half loses no accuracy.
     """
-    drops, names = drop_of_people(assembly, image_types, by=by, error=CeilingError)
+    people = drops_of_people(assembly, image_types, by=by, error=CeilingError)
+    drops, names = people.values, people.names
     peer = np.random.RandomState(0) if subjects == "brainscore" else None
 
     def of_whole(first: Floats, second: Floats) -> Floats:
@@ -59,6 +61,5 @@ def accuracy_delta(
         if second == 0:
             raise CeilingError("half of the people lose no accuracy at all, so there is no loss to compare")
         values[i] = of_whole(np.array(first), np.array(second))
-    return xr.DataArray(
-        values, dims=("draw",), attrs={"influence": lambda: of_new_people(names, drops, halves, of_whole)}
-    )
+    influence = partial(of_drops, (people,), halves, of_whole)
+    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})

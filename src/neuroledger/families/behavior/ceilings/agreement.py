@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import Literal
 
@@ -70,6 +71,6 @@ def agreement(
     out.attrs["notes"] = notes
     pair_codes = np.asarray(pairs, dtype=np.intp)
     out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        people, people, pair_codes, measure=measure, undefined=undefined
+        people, people, pair_codes, partial(measured, measure=measure, undefined=undefined)
     )
     return out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Indices
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.agreement.accuracies import relative_distance
 from neuroledger.families.behavior.agreement.answered import (
@@ -18,6 +19,7 @@ from neuroledger.families.behavior.agreement.answered import (
     left_out,
 )
 from neuroledger.families.behavior.agreement.error_agreement import (
+    Agreement,
     Answers,
     Measure,
     compare,
@@ -65,12 +67,12 @@ def answered_agreement(
         [f"{empty} pair × condition cells with nothing to compare were left out"] if empty else []
     )
     out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        people, people, pairs, measure=measure, undefined=undefined
+        people, people, pairs, partial(measured, measure=measure, undefined=undefined)
     )
     return out
 
 
-@ceiling("answered_accuracy_distance", version=1, input="behaviour")
+@ceiling("answered_accuracy_distance", version=2, input="behaviour")
 def answered_accuracy_distance(
     assembly: xr.DataArray,
     *,
@@ -99,17 +101,18 @@ def answered_accuracy_distance(
         error=CeilingError,
     )
     pairs = _pairs(people)
-    agreement = compare(people, people)
-    first, second = pairs.T
-    similarity = relative_distance(
-        agreement.accuracy_a[:, first, second], agreement.accuracy_b[:, first, second], chance=chance
-    )
+
+    def similar(agreement: Agreement) -> Floats:
+        return relative_distance(agreement.accuracy_a, agreement.accuracy_b, chance=chance)
+
+    similarity = similar(compare(people, people))[:, pairs[:, 0], pairs[:, 1]]
     shared = ~np.isnan(similarity).all(axis=0)
     if not shared.any():
         raise CeilingError("no two subjects answered the same stimuli")
     values = np.full(len(pairs), np.nan)
     values[shared] = np.nanmean(similarity[:, shared], axis=0)
     out = xr.DataArray(values, dims=("pair",), coords={"pair": _names(people, pairs)})
+    out.attrs["influence"] = lambda: of_new_stimuli_and_people(people, people, pairs, similar)
     out.attrs["notes"] = left_out(people)
     return out
 

@@ -15,6 +15,11 @@ from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.agreement.accuracies import table_of_people, tabulate
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
+from neuroledger.families.behavior.agreement.of_accuracies import (
+    known_correlations,
+    of_accuracies_of_people,
+    stimuli_of,
+)
 from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.spread import reweighted
@@ -25,7 +30,7 @@ __all__ = ["condition_accuracy", "condition_accuracy_halves"]
 HALVES = 20
 
 
-@ceiling("condition_accuracy", version=1, input="behaviour")
+@ceiling("condition_accuracy", version=2, input="behaviour")
 def condition_accuracy(
     assembly: xr.DataArray,
     *,
@@ -63,7 +68,21 @@ def condition_accuracy(
     values = np.asarray([pearson(a[k], b[k]) for a, b, k in zip(accuracies, others, known, strict=True)])
     if np.isnan(values).all():
         raise CeilingError("accuracies do not vary between conditions for any person")
-    return xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
+
+    def mean(accuracies: Floats, weights: Floats) -> Floats:
+        known = ~np.isnan(accuracies)
+        parts = [weights[:, :, None] * part for part in (np.where(known, accuracies, 0.0), known)]
+        rest = [part.sum(axis=1, keepdims=True) - part for part in parts]
+        rest_mean = np.full(accuracies.shape, np.nan)
+        np.divide(rest[0], rest[1], out=rest_mean, where=rest[1] > 0)
+        shape = (-1, accuracies.shape[2])
+        r = known_correlations(accuracies.reshape(shape), rest_mean.reshape(shape)).reshape(weights.shape)
+        weight = weights * ~np.isnan(r)
+        return np.asarray((np.nan_to_num(r) * weight).sum(axis=1) / weight.sum(axis=1))
+
+    out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
+    out.attrs["influence"] = lambda: of_accuracies_of_people(mean, table, stimuli_of(assembly))
+    return out
 
 
 @ceiling("condition_accuracy_halves", version=1, input="behaviour")

@@ -22,7 +22,7 @@ from neuroledger.spec.registry import ceiling
 __all__ = ["discrimination"]
 
 
-@ceiling("discrimination", version=3, input="behaviour")
+@ceiling("discrimination", version=4, input="behaviour")
 def discrimination(
     assembly: xr.DataArray,
     *,

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.accuracy_drop import (
-    drop_of_model,
-    drop_of_people,
     drop_similarity,
+    drops_of_model,
+    drops_of_people,
     half_of,
-    of_new_people,
+    of_drops,
 )
 from neuroledger.spec.registry import metric
 from neuroledger.stats.spread import Influence
@@ -22,7 +22,7 @@ from neuroledger.stats.spread import Influence
 __all__ = ["accuracy_delta"]
 
 
-@metric("accuracy_delta", version=1, input="behaviour")
+@metric("accuracy_delta", version=2, input="behaviour")
 def accuracy_delta(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -63,20 +63,23 @@ def accuracy_delta(
     -----
     Baker and Elder (2022).
     """
-    model = drop_of_model(source, image_types, by=by, category=category)
-    drops, names = drop_of_people(target, image_types, by=by)
+    of_model = drops_of_model(source, image_types, by=by, category=category)
+    people = drops_of_people(target, image_types, by=by)
+    model, drops, names = float(of_model.values.mean()), people.values, people.names
     peer = subjects == "brainscore"
     values = np.empty(draws)
     halves = [half_of(names, peer=np.random.RandomState(i) if peer else None, rng=rng) for i in range(draws)]
     for i, members in enumerate(halves):
-        people = float(drops[members].mean())
-        if people == 0:
+        half = float(drops[members].mean())
+        if half == 0:
             raise MetricError(
                 "half of the people lose no accuracy at all, so there is no loss to compare with"
             )
-        values[i] = drop_similarity(model, people, signed=peer)
+        values[i] = drop_similarity(model, half, signed=peer)
 
     def influence() -> Influence:
-        return of_new_people(names, drops, halves, lambda half, _: drop_similarity(model, half, signed=peer))
+        return of_drops(
+            (people, of_model), halves, lambda half, _, drop: drop_similarity(drop, half, signed=peer)
+        )
 
     return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})

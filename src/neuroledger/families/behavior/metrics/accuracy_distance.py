@@ -5,19 +5,22 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.accuracies import (
     model_on_trials,
+    over_conditions,
     relative_distance,
     table_of_people,
     tabulate,
 )
+from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies, stimuli_of
 from neuroledger.spec.registry import metric
 
 __all__ = ["accuracy_distance"]
 
 
-@metric("accuracy_distance", version=1, input="behaviour")
+@metric("accuracy_distance", version=2, input="behaviour")
 def accuracy_distance(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -49,9 +52,15 @@ def accuracy_distance(
         Trials or coordinates are missing, or stimuli have no answer of the model, or several.
     """
     table = table_of_people(target, variables)
-    model = tabulate(model_on_trials(source, target), table)
-    similarity = relative_distance(model, tabulate(table.correct, table), chance=chance)
-    if np.isnan(similarity).all():
+    model = model_on_trials(source, target)
+
+    def similarity(accuracy: Floats, reference: Floats) -> Floats:
+        return over_conditions(relative_distance(accuracy, reference, chance=chance))
+
+    values = similarity(tabulate(model, table), tabulate(table.correct, table))
+    if np.isnan(values).all():
         raise MetricError("no person has trials in any condition")
-    values = np.nanmean(similarity, axis=1)
-    return xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
+    out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
+    stimulus = stimuli_of(target)
+    out.attrs["influence"] = lambda: of_accuracies(similarity, model, table, stimulus)
+    return out

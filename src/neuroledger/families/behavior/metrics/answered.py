@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.accuracies import relative_distance
+from neuroledger.families.behavior.agreement.accuracies import PeopleTable, over_conditions, relative_distance
 from neuroledger.families.behavior.agreement.answered import (
     UNANSWERED,
     by_variables,
@@ -17,12 +19,15 @@ from neuroledger.families.behavior.agreement.answered import (
     left_out,
 )
 from neuroledger.families.behavior.agreement.error_agreement import (
+    Answers,
     Measure,
     compare,
     measured,
     of_new_stimuli_and_people,
 )
+from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies
 from neuroledger.spec.registry import metric
+from neuroledger.stats.spread import Influence
 
 __all__ = ["answered_accuracy_distance", "answered_agreement"]
 
@@ -74,7 +79,7 @@ def answered_agreement(
     count = len(people.observers)
     pair_codes = np.stack([np.zeros(count, dtype=np.intp), np.arange(count)], axis=1)
     out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        model, people, pair_codes, measure=measure, undefined=undefined
+        model, people, pair_codes, partial(measured, measure=measure, undefined=undefined)
     )
     empty = int(np.isnan(values).sum())
     out.attrs["notes"] = left_out(people, model) + (
@@ -83,7 +88,7 @@ def answered_agreement(
     return out
 
 
-@metric("answered_accuracy_distance", version=1, input="behaviour")
+@metric("answered_accuracy_distance", version=2, input="behaviour")
 def answered_accuracy_distance(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -119,5 +124,19 @@ def answered_accuracy_distance(
     values = np.full(similarity.shape[1], np.nan)
     values[shared] = np.nanmean(similarity[:, shared], axis=0)
     out = xr.DataArray(values, dims=("subject",), coords={"subject": people.observers})
+    out.attrs["influence"] = lambda: _of_both_answered(model, people, chance)
     out.attrs["notes"] = left_out(people, model)
     return out
+
+
+def _of_both_answered(model: Answers, people: Answers, chance: float) -> Influence:
+    """Return the influence of stimuli and people on the mean similarity of accuracies on what both answered."""
+    person, cell = np.nonzero(people.seen * model.seen)
+    table = PeopleTable(
+        people.correct[person, cell], person, people.observers, people.condition[cell], len(people.conditions)
+    )
+
+    def similarity(accuracy: Floats, reference: Floats) -> Floats:
+        return over_conditions(relative_distance(accuracy, reference, chance=chance))
+
+    return of_accuracies(similarity, model.correct[0, cell], table, people.stimuli[people.stimulus[cell]])

@@ -26,7 +26,7 @@ from neuroledger.spec.registry import metric
 __all__ = ["discrimination"]
 
 
-@metric("discrimination", version=3, input="behaviour")
+@metric("discrimination", version=4, input="behaviour")
 def discrimination(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -5,18 +5,21 @@ The measures of Rajalingham et al. (2018): ``i1``/``i2`` on images, ``o1``/``o2`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
 from neuroledger.data.arrays import Array, Floats, Indices
-from neuroledger.stats.spread import Influence, reweighted
+from neuroledger.stats.spread import Influence, left_out
 
 __all__ = [
     "FEWEST",
     "FREE",
+    "ROUNDING",
     "cells",
     "collapse",
     "counts_of_cells",
@@ -38,6 +41,7 @@ LIMIT = 5.0  # d-prime of a perfect observer
 FREE = 2  # smallest number of values of a pattern that vary independently
 FEWEST = 3  # smallest number of values with a correlation
 ROUNDING = 1e-12  # share of the largest value below which differences are rounding
+TOGETHER = 64  # number of images left out in one computation
 KEPT = 1_000_000  # largest number of trials whose shuffles are cached
 
 
@@ -204,71 +208,89 @@ def of_new_images(
 ) -> Influence:
     """Return the influence of images on the mean correlation between patterns, for pairs of rates ``(image, object)``.
 
-    An image affects its own row, the false alarms of other objects' images, and the means that are subtracted.
+    An image affects its own row, the false alarms of other objects' images, and the means that are subtracted. Each image is
+    left out in turn (Tukey's jackknife). Draws with other images would vary too little: they add noise to patterns that
+    contain noise already, which lowers their correlation and how much it varies.
     """
-    make_correlation = _of_weighted_images if level == "image" else _of_weighted_objects
-    correlations = [make_correlation(first, second, truth, distractors, normalise) for first, second in rates]
-    stretch, whole = 1.0, np.zeros(len(correlations))
-    if normalise or level == "object":  # only images within an object are random, and they are few
-        per_object, total = float(np.median(np.bincount(truth)[np.unique(truth)])), len(images)
-        if per_object > 1:
-            stretch = float(np.sqrt((per_object + 1) / (per_object - 1) / ((total + 1) / (total - 1))))
-        whole = np.array([correlation(np.ones((1, total)))[0] for correlation in correlations])
-
-    def values(weights: Mapping[str, Floats]) -> Floats:
-        scores = np.stack([correlation(weights["stimulus"]) for correlation in correlations])
-        return np.asarray((whole[:, None] + stretch * (scores - whole[:, None])).mean(axis=0))
-
-    return reweighted({"stimulus": images}, values)
+    make = _of_images if level == "image" else _of_objects
+    without = np.mean(
+        [_without_each(make(first, second, truth, distractors, normalise), truth) for first, second in rates],
+        axis=0,
+    )
+    items, count = left_out(images, without), len(images)
+    per_object = float(np.median(np.bincount(truth)[np.unique(truth)]))
+    if (normalise or level == "object") and per_object > 1:
+        # Only images within an object are random, and they are few.
+        scale = np.sqrt((1 - 1 / per_object) / (1 - 1 / count))
+        items = replace(items, deviation=scale * items.deviation)
+    return Influence({"stimulus": items})
 
 
-Correlation = Callable[[Floats], Floats]
+class _Summed(NamedTuple):
+    """A correlation that depends on images only through sums over the images of each object.
+
+    ``tables`` are arrays (image, column) whose sums over the images of each object, (set of images, object, column), are the
+    arguments of ``correlation``, which returns that of each set.
+    """
+
+    objects: int
+    tables: list[Floats]
+    correlation: Callable[[list[Floats]], Floats]
 
 
-def _of_weighted_objects(
-    first: Floats, second: Floats, truth: Indices, distractors: str, _: bool
-) -> Correlation:
-    """Return the correlation of object patterns, (draw,), as a function of image weights (draw, image)."""
+def _without_each(summed: _Summed, truth: Indices) -> Floats:
+    """Return the correlation without each image, (image,)."""
+    whole = [
+        np.stack([table[truth == group].sum(axis=0) for group in range(summed.objects)])
+        for table in summed.tables
+    ]
+    values = []
+    for start in range(0, len(truth), TOGETHER):
+        left = np.arange(start, min(start + TOGETHER, len(truth)))
+        sums = [np.repeat(total[None], len(left), axis=0) for total in whole]
+        for total, table in zip(sums, summed.tables, strict=True):
+            total[np.arange(len(left)), truth[left]] -= table[left]
+        values.append(summed.correlation(sums))
+    return np.concatenate(values)
 
-    def correlation(weights: Floats) -> Floats:
+
+def _of_objects(first: Floats, second: Floats, truth: Indices, distractors: str, _: bool) -> _Summed:
+    """Return the correlation of object patterns as a function of sums of rates over the images of each object."""
+
+    def correlation(sums: list[Floats]) -> Floats:
         sides = []
-        for rates in (first, second):
-            known = _weighted_means(rates, truth, weights)
+        for total, count in (sums[:2], sums[2:]):
+            known = _mean(total, count)
             with np.errstate(invalid="ignore"):
                 values = np.clip(ndtri(1.0 - known.transpose(0, 2, 1)) - ndtri(known), -LIMIT, LIMIT)
             if distractors == "mean":
                 present = ~np.isnan(values)
-                count = present.sum(axis=2)
-                total = np.where(present, values, 0.0).sum(axis=2)
-                values = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-            sides.append(values.reshape(len(weights), -1))
+                values = _mean(np.where(present, values, 0.0).sum(axis=2), present.sum(axis=2))
+            sides.append(values.reshape(len(values), -1))
         return np.array([pearson(x[known], y[known]) for x, y in zip(*sides, strict=True)
                          for known in (~(np.isnan(x) | np.isnan(y)),)])  # fmt: skip
 
-    return correlation
+    return _Summed(first.shape[1], [*_rate_tables(first), *_rate_tables(second)], correlation)
 
 
-def _weighted_means(rates: Floats, truth: Indices, weights: Floats) -> Floats:
-    """Return mean rates over the images of each object, ignoring missing values, (draw, object, choice)."""
-    count = rates.shape[1]
+def _rate_tables(rates: Floats) -> tuple[Floats, Floats]:
+    """Return rates with 0 for missing ones, and whether they are present: their sums give means of rates."""
     present = ~np.isnan(rates)
-    filled = np.where(present, rates, 0.0)
-    means = np.full((len(weights), count, count), np.nan)
-    for group in range(count):
-        rows = np.flatnonzero(truth == group)
-        total, weight = (weights[:, rows] @ table[rows] for table in (filled, present.astype(np.float64)))
-        np.divide(total, weight, out=means[:, group], where=weight > 0)
-    return means
+    return np.where(present, rates, 0.0), present.astype(np.float64)
 
 
-def _of_weighted_images(
-    first: Floats, second: Floats, truth: Indices, distractors: str, normalise: bool
-) -> Correlation:
-    """Return the correlation of image patterns, (draw,), as a function of image weights (draw, image).
+def _mean(total: Floats, count: Floats) -> Floats:
+    mean = np.full(total.shape, np.nan)
+    np.divide(total, count, out=mean, where=count > 0)
+    return mean
 
-    For each object and choice, reweighting shifts the values of all images by the same amount: by the subtracted mean,
-    or by the change of the false alarms. Weighted sums per object and choice are therefore sufficient. Clipped values do not
-    change with the false alarms; of a mean over choices, the share that is not clipped changes.
+
+def _of_images(first: Floats, second: Floats, truth: Indices, distractors: str, normalise: bool) -> _Summed:
+    """Return the correlation of image patterns as a function of sums over the images of each object.
+
+    For each object and choice, another set of images shifts the values of all images by the same amount: by the subtracted
+    mean, or by the change of the false alarms. Clipped values do not change with the false alarms; of a mean over choices,
+    the share that is not clipped changes.
     """
     patterns = [
         pattern(rates, truth, level="image", distractors=distractors, normalise=normalise)
@@ -282,54 +304,30 @@ def _of_weighted_images(
         np.where(known, 1.0 if normalise else _unclipped(rates, truth, distractors), 0.0)
         for rates in (first, second)
     )
-    tables = np.stack(
-        [
-            known.astype(np.float64),
-            x,
-            y,
-            x * x,
-            y * y,
-            x * y,
-            f,
-            g,
-            f * f,
-            g * g,
-            f * g,
-            f * x,
-            g * y,
-            f * y,
-            g * x,
-        ]
-    )
-    groups = [np.flatnonzero(truth == group) for group in range(first.shape[1])]
+    moments = [
+        known.astype(np.float64), x, y, x * x, y * y, x * y, f, g, f * f, g * g, f * g, f * x, g * y, f * y, g * x,
+    ]  # fmt: skip
     alarms = [group_mean(rates, truth, rates.shape[1]) for rates in (first, second)]
 
-    def moves(weights: Floats, sums: Floats) -> list[Floats]:
+    def moves(sums: list[Floats]) -> list[Floats]:
         if normalise:
             weight = np.where(sums[0] > 0, sums[0], 1.0)
             return [part / weight for part in (sums[1], sums[2])]
         shifts = []
-        for rates, alarm in zip((first, second), alarms, strict=True):
+        for total, count, alarm in zip(sums[-4::2], sums[-3::2], alarms, strict=True):
             with np.errstate(invalid="ignore"):
-                shift = np.nan_to_num(
-                    ndtri(_weighted_means(rates, truth, weights)) - ndtri(alarm), posinf=0, neginf=0
-                )
-            shift = shift.transpose(
-                0, 2, 1
-            )  # of choice's false alarms with the object: (draw, object, choice)
+                shift = np.nan_to_num(ndtri(_mean(total, count)) - ndtri(alarm), posinf=0, neginf=0)
+            # Of the choice's false alarms with the object: (set, object, choice).
+            shift = shift.transpose(0, 2, 1)
             if distractors == "mean":
                 shift = shift.sum(axis=2, keepdims=True) / max(1, shift.shape[2] - 1)
             shifts.append(shift)
         return shifts
 
-    def correlation(weights: Floats) -> Floats:
-        sums = np.stack(
-            [np.stack([weights[:, rows] @ table[rows] for rows in groups], axis=1) for table in tables]
-        )
-        a, b = moves(weights, sums)
-        w, sx, sy, sxx, syy, sxy, sf, sg, sff, sgg, sfg, sfx, sgy, sfy, sgx = (
-            sums  # each (draw, object, choice)
-        )
+    def correlation(sums: list[Floats]) -> Floats:
+        a, b = moves(sums)
+        # Each (set, object, choice).
+        w, sx, sy, sxx, syy, sxy, sf, sg, sff, sgg, sfg, sfx, sgy, sfy, sgx = sums[: len(moments)]
         n = w.sum(axis=(1, 2))
         tx, ty = (part.sum(axis=(1, 2)) for part in (sx - a * sf, sy - b * sg))
         txx = (sxx - 2 * a * sfx + a * a * sff).sum(axis=(1, 2))
@@ -338,7 +336,7 @@ def _of_weighted_images(
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((txy - tx * ty / n) / np.sqrt((txx - tx**2 / n) * (tyy - ty**2 / n)))
 
-    return correlation
+    return _Summed(first.shape[1], [*moments, *_rate_tables(first), *_rate_tables(second)], correlation)
 
 
 def _unclipped(rates: Floats, truth: Indices, distractors: str) -> Floats:
