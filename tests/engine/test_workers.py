@@ -120,7 +120,7 @@ def scored(lab: Lab, executor: str, folder: Path, monkeypatch: pytest.MonkeyPatc
 @contextmanager
 def dask(threads: int) -> Iterator[str]:
     """A Dask worker in this process with so many threads."""
-    options: dict[str, Any] = {"processes": False, "dashboard_address": None}
+    options: dict[str, Any] = {"processes": False, "dashboard_address": ":0"}
     with distributed.LocalCluster(n_workers=1, threads_per_worker=threads, **options) as cluster:
         yield f"dask:{cluster.scheduler_address}"
 
@@ -146,7 +146,7 @@ def keep(number):
     return number
 
 if __name__ == "__main__":
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=8, processes=False, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=8, processes=False, dashboard_address=":0") as cluster:
         with distributed.Client(cluster) as client:
             kept = client.gather(client.map(keep, range(120)))
     assert kept == list(range(120))

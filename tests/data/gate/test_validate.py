@@ -57,6 +57,18 @@ def test_right_data_pass_and_may_be_scored_on(tiny: Tiny) -> None:
     assert is_valid(catalog, "tiny") and refusal(catalog, "tiny") is None
 
 
+def test_without_great_expectations_the_error_says_what_to_install(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = tiny.pin()
+    monkeypatch.setitem(sys.modules, "neuroledger.data.gate.gx_suites", None)
+    with pytest.raises(
+        UnavailableError, match=r"'tiny' has to be validated.*pip install 'neuroledger\[pipeline\]'"
+    ):
+        validate(catalog, "tiny")
+    assert not report_path(catalog.root, "tiny").exists()
+
+
 def test_same_inputs_same_report_byte_for_byte(tiny: Tiny) -> None:
     catalog = tiny.pin()
     validate(catalog, "tiny")
