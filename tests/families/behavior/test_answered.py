@@ -48,12 +48,13 @@ def test_values_equal_those_of_brain_score(name: str, metric: str, indexed: bool
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_without_missing_answers_the_value_is_that_of_the_plain_metric(metric: str) -> None:
+def test_without_missing_answers_value_and_interval_are_those_of_the_plain_metric(metric: str) -> None:
     model, people = both("all answer")
     plain = metric.removeprefix("kato_")
-    assert nl.metric(metric)(model, people).value == pytest.approx(
-        nl.metric(plain)(model, people).value, abs=1e-12
-    )
+    found, expected = nl.metric(metric)(model, people), nl.metric(plain)(model, people)
+    assert found.value == pytest.approx(expected.value, abs=1e-12)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert found.interval_covers == expected.interval_covers
     assert nl.ceiling(metric)(people).value == pytest.approx(nl.ceiling(plain)(people).value, abs=1e-12)
     assert not nl.metric(metric)(model, people).notes
 

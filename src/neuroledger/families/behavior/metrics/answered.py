@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -21,18 +21,21 @@ from neuroledger.families.behavior.agreement.answered import (
 from neuroledger.families.behavior.agreement.error_agreement import (
     Answers,
     Measure,
+    cell_influence,
     compare,
+    least_kappa,
     measured,
-    of_new_stimuli_and_people,
 )
 from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies
+from neuroledger.families.behavior.agreement.squared_differences import of_squared_differences
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import Cells
 from neuroledger.stats.spread import Influence
 
 __all__ = ["answered_accuracy_distance", "answered_agreement"]
 
 
-@metric("answered_agreement", version=1, input="behaviour")
+@metric("answered_agreement", version=2, input="behaviour")
 def answered_agreement(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -76,11 +79,16 @@ def answered_agreement(
         dims=("condition", "subject"),
         coords={"condition": people.conditions, "subject": people.observers},
     )
-    count = len(people.observers)
-    pair_codes = np.stack([np.zeros(count, dtype=np.intp), np.arange(count)], axis=1)
-    out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        model, people, pair_codes, partial(measured, measure=measure, undefined=undefined)
-    )
+    both = replace(people, seen=people.seen * model.seen)
+    if measure == "squared_accuracy_difference" and not np.isnan(values).any():
+        out.attrs["influence"] = lambda: of_squared_differences(model, both)
+    else:
+        out.attrs["cells"] = lambda: Cells(
+            people.stimuli[people.stimulus],
+            [(np.arange(len(people.stimulus)), cell_influence(model, both, pairs, measure))],
+        )
+    if measure == "error_consistency":
+        out.attrs |= {"limits": (least_kappa(pairs, undefined), 1.0), "skewed": True}
     empty = int(np.isnan(values).sum())
     out.attrs["notes"] = left_out(people, model) + (
         [f"{empty} person × condition cells with nothing to compare were left out"] if empty else []
