@@ -129,6 +129,24 @@ def test_halves_of_all_subjects_include_the_last_one():
     assert peer[0] == peer[1]  # its draws never hold the last subject
 
 
+def test_losses_of_accuracy_vary_with_new_stimuli_if_they_are_named():
+    source, target, _ = baker()
+    named = [
+        side.assign_coords(stimulus_id=("presentation", np.arange(side.sizes["presentation"]) % 40))
+        for side in (source, target)
+    ]
+    unnamed = [side.drop_vars("stimulus_id", errors="ignore") for side in (source, target)]
+    both = bind.metric("baker_accuracy_delta")(*named)
+    people = bind.metric("baker_accuracy_delta")(*unnamed)
+    assert both.value == people.value
+    assert both.interval_covers.endswith("covers new stimuli and new subjects")
+    assert people.interval_covers.endswith("covers new subjects")
+    assert both.spread.error > people.spread.error
+    assert people.spread.error == pytest.approx(both.replace(generalise=("subject",)).spread.error)
+    ceiling = bind.ceiling("baker_accuracy_delta")(named[1])
+    assert ceiling.interval_covers.endswith("covers new stimuli and new subjects")
+
+
 def test_a_missing_condition_is_refused():
     source, target, _ = baker()
     with pytest.raises(MetricError, match="no presentation has image_type = 'o'"):

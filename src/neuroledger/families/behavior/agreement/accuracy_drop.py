@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,4 +189,5 @@ def of_drops(sides: Sequence[Drops], halves: Sequence[Booleans], value: Callable
         )
 
     factors = {"subject": people.names}
-    return reweighted({"stimulus": stimuli, **factors} if stimuli.size else factors, score)
+    drawn = reweighted({"stimulus": stimuli, **factors} if stimuli.size else factors, score)
+    return replace(drawn, skewed=True)
