@@ -43,6 +43,14 @@ def test_the_influence_of_an_image_is_the_change_without_it(
     deviation = np.sqrt((images - 1) / images) * (left.mean() - left)
     if level == "object" or normalise:  # ten images of each object are random, not 60
         deviation *= np.sqrt((1 - 1 / 10) / (1 - 1 / images))
+    if level == "object":  # the mean with the variance of draws of other images, which is smaller
+        drawn = [
+            correlation(np.concatenate([rng.choice(np.flatnonzero(truth == o), 10) for o in range(objects)]))
+            for _ in range(2000)
+        ]
+        middle = (deviation @ deviation + np.var(drawn) * 10 / 9) / 2
+        assert items.variance == pytest.approx(middle, rel=0.15)
+        deviation *= np.sqrt(items.variance / (deviation @ deviation))
     np.testing.assert_allclose(items.deviation, deviation, atol=1e-12)
     assert items.ids.tolist() == names.tolist()
 

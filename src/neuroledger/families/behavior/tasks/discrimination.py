@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from neuroledger.data.arrays import Array, Floats, Indices
-from neuroledger.stats.spread import Influence, left_out
+from neuroledger.stats.spread import DRAWS, Influence, left_out
 
 __all__ = [
     "FEWEST",
@@ -209,20 +209,23 @@ def of_new_images(
     """Return the influence of images on the mean correlation between patterns, for pairs of rates ``(image, object)``.
 
     An image affects its own row, the false alarms of other objects' images, and the means that are subtracted. Each image is
-    left out in turn (Tukey's jackknife). Draws with other images would vary too little: they add noise to patterns that
-    contain noise already, which lowers their correlation and how much it varies.
+    left out in turn (Tukey's jackknife). For patterns of few objects, this overestimates the variance; draws of other images
+    underestimate it, because they add noise to patterns that contain noise already, which lowers their correlation and how
+    much it varies. The variance is then the mean of both.
     """
-    make = _of_images if level == "image" else _of_objects
-    without = np.mean(
-        [_without_each(make(first, second, truth, distractors, normalise), truth) for first, second in rates],
-        axis=0,
-    )
-    items, count = left_out(images, without), len(images)
+    make, count = (_of_images if level == "image" else _of_objects), len(images)
+    summed = [make(first, second, truth, distractors, normalise) for first, second in rates]
+    items = left_out(images, np.mean([_without_each(each, truth) for each in summed], axis=0))
     per_object = float(np.median(np.bincount(truth)[np.unique(truth)]))
     if (normalise or level == "object") and per_object > 1:
         # Only images within an object are random, and they are few.
         scale = np.sqrt((1 - 1 / per_object) / (1 - 1 / count))
         items = replace(items, deviation=scale * items.deviation)
+    if level == "object" and per_object > 1:
+        drawn = np.mean([_of_draws(each, truth) for each in summed], axis=0)
+        variance = float(np.nanvar(drawn)) * (per_object + 1) / (per_object - 1)
+        middle = np.sqrt((1 + variance / items.variance) / 2) if items.variance > 0 else 1.0
+        items = replace(items, deviation=middle * items.deviation)
     return Influence({"stimulus": items})
 
 
@@ -252,6 +255,15 @@ def _without_each(summed: _Summed, truth: Indices) -> Floats:
             total[np.arange(len(left)), truth[left]] -= table[left]
         values.append(summed.correlation(sums))
     return np.concatenate(values)
+
+
+def _of_draws(summed: _Summed, truth: Indices) -> Floats:
+    """Return the correlation for random exponential weights of images, (draw,): the Bayesian bootstrap."""
+    weights = np.random.default_rng(0).exponential(size=(DRAWS, len(truth)))
+    groups = [np.flatnonzero(truth == group) for group in range(summed.objects)]
+    return summed.correlation(
+        [np.stack([weights[:, rows] @ table[rows] for rows in groups], axis=1) for table in summed.tables]
+    )
 
 
 def _of_objects(first: Floats, second: Floats, truth: Indices, distractors: str, _: bool) -> _Summed:
