@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import rdm
-from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
+from neuroledger.families.alignment.similarity.influence import AFRESH, FEWEST_LEFT, of_unequal, pair_slopes
+from neuroledger.families.alignment.similarity.rdm import Comparison, Distance, agreement, condensed, prepared
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
+from neuroledger.stats.resampling import names_of
+from neuroledger.stats.spread import Influence, centred, left_out, moved
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cross_validated_distances", "crossnobis"]
@@ -22,7 +27,7 @@ Floats = NDArray[np.float64]
 Noise = Literal["none", "univariate", "multivariate"]
 
 
-@metric("crossnobis", version=3, trials=True)
+@metric("crossnobis", version=4, trials=True)
 def crossnobis(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -49,7 +54,9 @@ def crossnobis(
     Returns
     -------
     xr.DataArray
-        One number, with the influence of stimuli as in :func:`~neuroledger.families.alignment.metrics.rdm.rdm`.
+        One number, with the influence of stimuli and neuroids as in
+        :func:`~neuroledger.families.alignment.metrics.rdm.rdm`. With ``multivariate``, that of a neuroid is the influence of
+        its whitened response.
 
     Raises
     ------
@@ -75,13 +82,13 @@ def crossnobis(
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
     target_rdm = xr.DataArray(distances, dims=("stimulus", "stimulus_b"), coords=coords)
     first = np.unique(encode(source["stimulus_id"].values).codes, return_index=True)[1]
-    return rdm(
-        source.isel(presentation=first),
-        target_rdm,
-        workspace=workspace,
-        distance=distance,
-        comparison=comparison,
+    source = source.isel(presentation=first)
+    out = rdm(source, target_rdm, workspace=workspace, distance=distance, comparison=comparison)
+    of_stimuli, names = out.attrs["influence"], names_of(target, "neuroid")
+    out.attrs["influence"] = lambda: _with_neuroids(
+        of_stimuli(), _dissimilarities(source, ids, distance), ids, patterns, names, comparison
     )
+    return out
 
 
 def cross_validated_distances(patterns: Floats) -> Floats:
@@ -96,6 +103,68 @@ def cross_validated_distances(patterns: Floats) -> Floats:
     between = (total @ total.T - flat @ flat.T) / (count * (count - 1) * neuroids)
     power = between.diagonal()
     return np.asarray(power[:, None] + power - 2 * between)
+
+
+def _dissimilarities(source: xr.DataArray, ids: NDArray[np.str_], distance: Distance) -> Floats:
+    """Dissimilarities of the source's patterns (stimulus × stimulus), in the order of ``ids``."""
+    from scipy.spatial.distance import pdist, squareform
+
+    rows = rows_of(source, ids)
+    values = moderate(np.asarray(source.transpose("presentation", "neuroid").values, dtype=np.float64)[rows])
+    name = "sqeuclidean" if distance == "squared_euclidean" else distance
+    return np.asarray(squareform(pdist(values, name), checks=False))
+
+
+def _with_neuroids(
+    stimuli: Influence,
+    a: Floats,
+    ids: NDArray[np.str_],
+    patterns: Floats,
+    names: NDArray[np.str_],
+    comparison: Comparison,
+) -> Influence:
+    """Add the influence of neuroids, of which every dissimilarity of the target is a sum.
+
+    Parameters
+    ----------
+    stimuli
+        The influence of stimuli.
+    a
+        Dissimilarities of the source (stimulus × stimulus); NaN for stimuli without a pattern.
+    patterns
+        As in :func:`cross_validated_distances`.
+    """
+    from scipy.spatial.distance import squareform
+
+    usable = np.isin(ids, stimuli.factors["stimulus"].ids)
+    a, patterns = a[np.ix_(usable, usable)], patterns[:, usable]
+    folds, count, neuroids = patterns.shape
+    if neuroids < 2:
+        return stimuli
+    scale, total = 1 / (folds * (folds - 1) * neuroids), patterns.sum(axis=0)
+    power = scale * (total * total - (patterns * patterns).sum(axis=0))
+    b = cross_validated_distances(patterns)
+    Q = squareform(pair_slopes(condensed(a), condensed(b), comparison), checks=False)
+    product = scale * (total * (Q @ total) - (patterns * (Q @ patterns)).sum(axis=0))
+    cells = (power * Q.sum(axis=1)[:, None] + Q @ power - 2 * product) / 2
+    ready, rest = prepared(condensed(a), comparison), np.triu_indices(count, 1)
+
+    def without(groups: NDArray[np.intp]) -> Floats | None:
+        """Similarity without each group of neuroids, whose numbers are in the order of ``names``."""
+        sizes = np.bincount(groups)
+        if neuroids - int(sizes.max()) < FEWEST_LEFT or len(rest[0]) * len(sizes) > AFRESH:
+            return None
+        left = (cross_validated_distances(patterns[:, :, groups != group]) for group in range(len(sizes)))
+        return np.array([agreement(ready, prepared(part[rest], comparison), comparison) for part in left])
+
+    each, place = without(np.arange(neuroids)), np.argsort(np.argsort(names))
+    items = moved(names, cells.sum(axis=0)) if each is None else left_out(names, each)
+    items = replace(items, without=lambda groups: without(groups[place]))
+    rows, columns = np.argsort(ids[usable]), np.argsort(names)
+    return of_unequal(
+        {**stimuli.factors, "neuroid": items},
+        {**stimuli.crossed, ("stimulus", "neuroid"): centred(2 * cells[np.ix_(rows, columns)])},
+    )
 
 
 def _patterns(values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]) -> Floats:
