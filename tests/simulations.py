@@ -414,23 +414,22 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
     )
     known["subjects"] = of_subjects
     known["decoding"] = of_decoders
-    known["objects"] = lambda runs: (
-        of_objects(label, *size, runs)
-        for label in ("i1", "i1n", "i2", "i2n", "o1", "o2")
-        for size in ((8, 10, 4), (4, 24, 8))
-        if label != "o1" or size[0] > 4
-    )
-    known["others"] = lambda runs: (
-        row
-        for label in (
-            "linear_predictivity",
-            "neuron_to_neuron",
-            "reverse_pls",
-            "ridgecv_per_target",
-            "cka_biased",
+    for label in ("i1", "i1n", "i2", "i2n", "o1", "o2"):
+        known[label] = lambda runs, label=label: (  # type: ignore[misc]
+            of_objects(label, *size, runs)
+            for size in ((8, 10, 4), (4, 24, 8))
+            if label != "o1" or size[0] > 4  # four objects have three degrees of freedom
         )
-        for row in of_responses(label, nl.metric(label), runs, ((World, ((80, 30, 40),), ""),))
-    )
+    for label in (
+        "linear_predictivity",
+        "ridgecv_per_target",
+        "neuron_to_neuron",
+        "reverse_pls",
+        "cka_biased",
+    ):
+        known[label] = lambda runs, label=label: of_responses(  # type: ignore[misc]
+            label, nl.metric(label), runs, ((World, ((80, 30, 40),), ""),)
+        )
     for label in (
         "error_consistency", "accuracy", "accuracy_difference", "accuracy_distance", "kato_accuracy_distance",
         "condition_accuracy",

@@ -265,3 +265,49 @@ def test_brainscore_subjects_are_reproducible_and_left_unchanged() -> None:
         "a2": 15,
     }
     assert vars(wrapped) == before
+
+
+def read(run: int, words: int = 120, readers: int = 16) -> tuple[xr.DataArray, xr.DataArray]:
+    """Simulated reading times of people, and surprisals of a model that explain a part of them."""
+    rng = np.random.default_rng([4, run])
+    surprisal = rng.gamma(2, 1, words)
+    slopes = 1 + 0.4 * rng.standard_normal(readers)
+    times = 30 * (surprisal + 0.6 * rng.standard_normal(words))[:, None] * slopes
+    ids = [f"{run}w{i:03d}" for i in range(words)]
+    people = xr.DataArray(
+        300 + times + 60 * rng.standard_normal((words, readers)),
+        dims=("presentation", "neuroid"),
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "neuroid_id": ("neuroid", [f"{run}r{i}" for i in range(readers)]),
+        },
+    )
+    noisy = surprisal + 1.5 * rng.standard_normal(words)
+    return xr.DataArray(noisy, dims="presentation", coords={"stimulus_id": ("presentation", ids)}), people
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_the_influence_of_a_word_is_the_change_without_it(absolute: bool) -> None:
+    model, people = read(0, words=20)
+    mean = people.mean("neuroid")
+    metric = nl.metric("reading_correlation", compare={"name": "reading_correlation", "absolute": absolute})
+    influence = metric(-model, mean).influence()
+    left = np.array([metric(-model, mean.isel(presentation=np.arange(20) != i)).value for i in range(20)])
+    np.testing.assert_allclose(
+        influence.factors["stimulus"].deviation, np.sqrt(19 / 20) * (left.mean() - left), atol=1e-12
+    )
+
+
+def test_intervals_contain_the_correlation_of_new_words_and_readers() -> None:
+    scores, ceilings = [], []
+    for run in range(100):
+        model, people = read(run)
+        scores.append(
+            nl.metric("reading_correlation")(model, people.mean("neuroid")).replace(population=str(run))
+        )
+        ceilings.append(nl.ceiling("reader_consistency")(people).replace(population=str(run)))
+    assert scores[0].interval_covers.endswith("covers new stimuli")
+    assert ceilings[0].interval_covers.endswith("covers new stimuli and new subjects")
+    for chosen in (scores, ceilings):
+        truth = np.mean([score.value for score in chosen])
+        assert np.mean([score.low <= truth <= score.high for score in chosen]) > 0.88
