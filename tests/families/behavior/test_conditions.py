@@ -189,6 +189,32 @@ def test_the_change_of_accuracy_is_integrated_over_the_levels() -> None:
         nl.metric("accuracy_integral", **fields)(model, people.drop_vars("block"))
 
 
+def test_an_integral_varies_with_new_stimuli_and_new_people() -> None:
+    fields = {"over": "level", "block": "block", "blocks": ("first", "second")}
+    blocks, levels = np.repeat(["first", "second"], 45), np.tile(np.repeat(["1", "5", "11"], 15), 2)
+    gain = np.where(blocks == "second", 0.8, 0.0) - 0.1 * levels.astype(float)
+    scores = []
+    for run in range(100):
+        rng = np.random.default_rng([9, run])
+        odds = 0.8 + gain + rng.standard_normal(90)
+        skill = 0.6 * rng.standard_normal((10, 1)) * (1 + (blocks == "second"))
+        right = rng.random((10, 90)) < 1 / (1 + np.exp(-odds - skill))
+        own = rng.random(90) < 1 / (1 + np.exp(-(0.5 * odds + rng.standard_normal(90))))
+        names = {"stimulus_id": np.array([f"{run}s{i}" for i in range(90)]), "block": blocks, "level": levels}
+        model = xr.DataArray(
+            own * 1, dims="presentation", coords={k: ("presentation", v) for k, v in names.items()}
+        )
+        coords = {k: ("presentation", np.tile(v, 10)) for k, v in names.items()}
+        coords["subject"] = ("presentation", np.repeat([f"{run}p{i}" for i in range(10)], 90))
+        people = xr.DataArray(right.ravel() * 1, dims="presentation", coords=coords)
+        scores.append(nl.metric("accuracy_integral", **fields)(model, people).replace(population=str(run)))
+    assert scores[0].interval_covers.endswith("covers new stimuli and new subjects")
+    truth = np.mean([score.value for score in scores])
+    assert np.mean([score.low <= truth <= score.high for score in scores]) > 0.88
+    unnamed = [side.drop_vars(["stimulus_id", "subject"], errors="ignore") for side in (model, people)]
+    assert np.isnan(nl.metric("accuracy_integral", **fields)(*unnamed).low)
+
+
 def test_people_and_models_may_be_compared_over_conditions_of_different_stimuli() -> None:
     rng = np.random.default_rng(8)
     kinds = np.repeat(["plain", "noisy", "small"], 20)

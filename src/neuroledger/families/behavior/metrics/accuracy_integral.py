@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.spec.registry import metric
+from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = ["accuracy_integral"]
 
 
-@metric("accuracy_integral", version=2, input="behaviour")
+@metric("accuracy_integral", version=3, input="behaviour")
 def accuracy_integral(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -53,18 +57,63 @@ def accuracy_integral(
     -----
     Ferguson et al. (2024).
     """
-    model_lapse = lapse if lapses == "both" else 0.0
-    model = _integral(source, over, block, blocks, model_lapse, "the model")
-    people = _integral(target, over, block, blocks, lapse, "people")
+    model = _read(source, over, block, blocks, lapse if lapses == "both" else 0.0, "the model")
+    people = _read(target, over, block, blocks, lapse, "people")
+    ends = [float(side.integral(np.ones((1, len(side.correct))))[0]) for side in (model, people)]
     if decimals is not None:
-        model, people = round(model, decimals), round(people, decimals)
-    notes = [f"integrals: {model:.4g} of the model, {people:.4g} of people"]
-    return xr.DataArray(np.exp(-scale * abs(model - people)), attrs={"notes": notes})
+        ends = [round(end, decimals) for end in ends]
+    out = xr.DataArray(np.exp(-scale * abs(ends[0] - ends[1])))
+    out.attrs["notes"] = [f"integrals: {ends[0]:.4g} of the model, {ends[1]:.4g} of people"]
+    out.attrs["influence"] = lambda: _influence(model, people, scale)
+    return out
 
 
-def _integral(
+@dataclass(frozen=True)
+class _Answers:
+    """Right and wrong answers, (answer,), by block and level; stimuli and people if they are named."""
+
+    correct: Floats
+    cell: Indices
+    grid: Floats
+    lapse: float
+    stimulus: Array | None
+    subject: Array | None
+
+    def integral(self, weights: Floats) -> Floats:
+        """Return the integral of the change of accuracy, (draw,), for weights of answers (draw, answer)."""
+        order = np.argsort(self.cell, kind="stable")
+        starts = np.searchsorted(self.cell[order], np.arange(2 * len(self.grid)))
+        ordered = weights[:, order]
+        sums = [np.add.reduceat(part, starts, axis=1) for part in (ordered * self.correct[order], ordered)]
+        accuracy = (sums[0] / sums[1] - self.lapse / 2) / (1 - self.lapse)
+        first, second = accuracy[:, : len(self.grid)], accuracy[:, len(self.grid) :]
+        return np.asarray(np.trapezoid(second - first, self.grid, axis=1))
+
+
+def _influence(model: _Answers, people: _Answers, scale: float) -> Influence | None:
+    """Return the influence of stimuli, if both sides name them, and of people, if they are named; None without either."""
+    factors: dict[str, Array] = {}
+    if model.stimulus is not None and people.stimulus is not None:
+        factors["stimulus"] = np.unique(np.concatenate([model.stimulus, people.stimulus]))
+    if people.subject is not None and len(np.unique(people.subject)) > 1:
+        factors["subject"] = np.unique(people.subject)
+
+    def score(weights: Mapping[str, Floats]) -> Floats:
+        integrals = []
+        for side in (model, people):
+            w = np.ones((len(next(iter(weights.values()))), len(side.correct)))
+            for name, ids in (("stimulus", side.stimulus), ("subject", side.subject)):
+                if name in factors and ids is not None:
+                    w = w * weights[name][:, np.searchsorted(factors[name], ids)]
+            integrals.append(side.integral(w))
+        return np.asarray(np.exp(-scale * np.abs(integrals[0] - integrals[1])))
+
+    return replace(reweighted(factors, score), skewed=True) if factors else None
+
+
+def _read(
     answers: xr.DataArray, over: str, block: str, blocks: tuple[str, str], lapse: float, who: str
-) -> float:
+) -> _Answers:
     x, part = coordinate(answers, over), coordinate(answers, block)
     if x is None or part is None:
         raise MetricError(f"answers of {who} have no coordinate {over if x is None else block!r}")
@@ -75,14 +124,17 @@ def _integral(
             f"{over!r} of {who} holds {x[0]!r}, which cannot be integrated over: levels must be numbers"
         ) from None
     right = np.asarray(correctness(answers), dtype=np.float64)
-    grid = np.unique(levels)
+    grid, level = np.unique(levels, return_inverse=True)
     if len(grid) < 2:
         raise MetricError(f"{over!r} of {who} has {len(grid)} level: an integral needs at least 2")
-    curves = []
-    for name in blocks:
-        rows = [(levels == level) & (part.astype(str) == name) for level in grid]
-        empty = [level for level, row in zip(grid, rows, strict=True) if not row.any()]
-        if empty:
-            raise MetricError(f"{who} gave no answers at {over} = {empty[0]:g} in block {name!r}")
-        curves.append([(right[row].mean() - lapse / 2) / (1 - lapse) for row in rows])
-    return float(np.trapezoid(np.subtract(curves[1], curves[0]), grid))
+    place = np.full(len(levels), -1)
+    for at, name in enumerate(blocks):
+        rows = part.astype(str) == name
+        empty = np.setdiff1d(np.arange(len(grid)), level[rows])
+        if empty.size:
+            raise MetricError(f"{who} gave no answers at {over} = {grid[empty[0]]:g} in block {name!r}")
+        place[rows] = at * len(grid) + level[rows]
+    used = place >= 0
+    ids = [coordinate(answers, *names) for names in (("stimulus_id",), ("subject", "subject_id"))]
+    stimulus, subject = (None if each is None else each[used].astype(str) for each in ids)
+    return _Answers(right[used], place[used], grid, lapse, stimulus, subject)
