@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -167,6 +168,11 @@ def of_drops(sides: Sequence[Drops], halves: Sequence[Booleans], value: Callable
     stimuli = np.unique(np.concatenate(named).astype(str)) if len(named) == len(sides) else np.array([])
     places = [np.searchsorted(stimuli, each.astype(str)) for each in named] if stimuli.size else []
 
+    # Only the stimuli of one category and condition are random, and they are fewer than all.
+    fewest = [max(float(np.median(np.bincount(side.cell))), 2.0) for side in sides]
+    of_all = (len(stimuli) + 1) / (len(stimuli) - 1) if len(stimuli) > 1 else 1.0
+    stretches = [math.sqrt(max((few + 1) / (few - 1) / of_all, 1.0)) for few in fewest]
+
     def score(weights: Mapping[str, Floats]) -> Floats:
         w = weights["subject"]
         trials = (
@@ -174,7 +180,10 @@ def of_drops(sides: Sequence[Drops], halves: Sequence[Booleans], value: Callable
             if places
             else [np.ones((len(w), len(side.correct))) for side in sides]
         )
-        drops, *model = (side.weighted(each) for side, each in zip(sides, trials, strict=True))
+        drops, *model = (
+            side.values + stretch * (side.weighted(each) - side.values)
+            for side, stretch, each in zip(sides, stretches, trials, strict=True)
+        )
         known = np.isfinite(drops)
         filled = np.where(known, drops, 0.0)
         means = (
