@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec.base import spec_sha256
 from neuroledger.stats.score import Score
 from neuroledger.stats.spread import NOWHERE, Influence, moved
+from tests.text_storage import STORAGES
 
 IDS = ["a", "b", "c"]
 
@@ -326,3 +328,22 @@ def test_in_reverse_the_source_is_predicted_and_splits_use_the_coordinates_of_th
     )
     assert source.values[:, 0].tolist() == [0, 2, 4, 6] and matched.values[:, 0].tolist() == [2, 4, 0, 6]
     assert {tuple(sorted(part.tolist())) for split in drawn for part in split} == {(0, 3), (1, 2)}
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_coordinates_may_be_columns_of_a_table(storage: str) -> None:
+    """However pandas keeps their texts, the score is that of the same coordinates as NumPy's arrays."""
+    rng = np.random.default_rng(0)
+    features, noise = rng.standard_normal((30, 8)), rng.standard_normal((30, 8))
+    with pd.option_context("mode.string_storage", storage):
+        stimuli = pd.DataFrame({"stimulus_id": [f"s{i}" for i in range(30)]})
+        neuroids = pd.DataFrame({"neuroid_id": list("abcdefgh"), "subject": ["m", "n"] * 4})
+        values = []
+        for kept in (pd.Series.to_numpy, pd.Series.copy):
+            own = {"stimulus_id": ("presentation", kept(stimuli["stimulus_id"]))}
+            names = {name: ("neuroid", kept(neuroids[name])) for name in neuroids}
+            source = xr.DataArray(features, dims=("presentation", "neuroid"), coords=own)
+            target = xr.DataArray(features + noise, dims=("presentation", "neuroid"), coords=own | names)
+            score = nl.metric("rdm_subjects")(source, target)
+            values.append((score.value, score.low, score.high))
+    assert values[0] == values[1]

@@ -274,8 +274,7 @@ class BoundMetric(_Bound):
     ) -> tuple[xr.DataArray, xr.DataArray]:
         """Normalise both sides and reorder the rows of ``array`` to match ``reference``."""
         if self.component.input != "assemblies":
-            both = (in_numpy(side) if isinstance(side, xr.DataArray) else side for side in (array, reference))
-            return next(both), next(both)
+            return _in_numpy(array), _in_numpy(reference)
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
         array, reference = received(array, name=name, bins=timed), received(reference, name=other, bins=timed)
         return aligned(array, reference, name, other, trials=self.component.trials), reference
@@ -296,8 +295,8 @@ class BoundCeiling(_Bound):
         if self.component.input == "assemblies":
             assembly = received(assembly, name="the assembly")
             check_repeated(assembly, self.spec)
-        elif isinstance(assembly, xr.DataArray):
-            assembly = in_numpy(assembly)
+        else:
+            assembly = _in_numpy(assembly)
         count = self.parameters.get("repetitions")
         if isinstance(count, int) and self.spec.splits is not None:
             # Splits divide only the repetitions in use.
@@ -348,6 +347,11 @@ def _workspace(workspace: Workspace | None) -> Workspace:
             f"workspace is a {type(workspace).__name__}; pass neuroledger.stats.workspace.Workspace(device=…, dtype=…)"
         )
     return workspace or Workspace(memo=Memo(0))
+
+
+def _in_numpy(side: Any) -> Any:
+    """Return what a metric of behaviour or tuning receives, which may be a single number, with arrays of NumPy."""
+    return in_numpy(side) if isinstance(side, xr.DataArray) else side
 
 
 def _short(value: Any) -> str:
