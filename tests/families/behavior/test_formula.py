@@ -42,6 +42,48 @@ def test_a_criterion_of_syntaxgym_by_hand():
     assert 0 < found.value < 1
 
 
+def differences(values: np.ndarray) -> xr.DataArray:
+    """Items with the value 0 in condition `low`, and these values in condition `high`."""
+    count = len(values)
+    coords = {
+        "item": ("presentation", np.tile([f"i{i:03d}" for i in range(count)], 2)),
+        "condition": ("presentation", np.repeat(["low", "high"], count)),
+        "region": ("presentation", ["1"] * (2 * count)),
+    }
+    return xr.DataArray(np.append(np.zeros(count), values), dims="presentation", coords=coords)
+
+
+RISES, FALLS = "(1;%low%) < (1;%high%)", "(1;%low%) > (1;%high%)"
+
+
+@pytest.mark.parametrize("share", [0.75, 0.97])
+def test_the_interval_of_a_share_contains_the_truth_near_one_too(share):
+    """Of 24 items, most samples with a true share of .97 show no exception, and their interval must not be [1, 1]."""
+    rng, bound, covered = np.random.default_rng(2), nl.metric("formula", formulas=[RISES]), 0
+    for _ in range(150):
+        data = differences(np.where(rng.random(24) < share, 1.0, -1.0))
+        score = bound(data, data)
+        covered += score.low <= share <= score.high
+    assert covered / 150 > 0.9
+
+
+def test_a_formula_that_always_holds_adds_its_share_of_doubt():
+    data = differences(np.where(np.arange(30) % 3, 1.0, -1.0))
+    sure = "(1;%low%) = (1;%low%)"
+    one, both, twice = (
+        nl.metric("formula", formulas=each)(data, data).spread.error
+        for each in ([RISES], [RISES, sure], [sure, "(1;%high%) = (1;%high%)"])
+    )
+    assert one / 2 < both < one
+    # Two formulas that always hold are as certain as one.
+    alone = nl.metric("formula", formulas=[sure])(data, data).spread.error
+    assert twice == pytest.approx(alone, rel=0.3) and twice > 0
+    # Formulas of the same items are no independent samples: a formula and its opposite always have the mean one half.
+    assert nl.metric("formula", formulas=[RISES, FALLS])(data, data).spread.error == pytest.approx(
+        0, abs=1e-12
+    )
+
+
 def test_sums_brackets_and_logic_by_hand():
     data = surprisal(3)
     text = "[(*;%match_sing%) - (1;%match_sing%) > 2 * (2;%mismatch_sing%)] | [(6;%match_sing%)=(6;%match_sing%)] & [1 > 2]"

@@ -166,6 +166,30 @@ def test_elevation_of_a_planted_shift():
     assert bound(both, [2.0]).value == score.value
 
 
+def test_new_stimuli_move_an_elevation_through_the_fits_of_both_conditions():
+    """The claim is that of leaving out each trial of either condition and fitting again, as the jackknife says."""
+    rng = np.random.default_rng(5)
+    x = np.repeat(np.arange(1.0, 9.0), 15)
+    sides = {
+        name: behaviour(x, rng.random(x.size) < 0.5 + 0.47 * norm.cdf(0.8 * (x - mean)))
+        for name, mean in (("baseline", 3.0), ("test", 4.5))
+    }
+    people = [2.5, 2.9, 2.7]  # all above the model's elevation, so the nearness is a straight line
+    bound = bind.metric("threshold_elevation", independent_variable="offset", threshold_accuracy=0.75)
+    score = bound(sides, people)
+    expected = 0.0
+    for name, side in sides.items():
+        values = []
+        for out in range(x.size):
+            rest = side.isel(presentation=np.delete(np.arange(x.size), out))
+            values.append(bound({**sides, name: rest}, people).value)
+        expected += (x.size - 1) * np.var(values)
+    assert score.influence().factors["stimulus"].variance == pytest.approx(expected, rel=0.02)
+    assert set(score.spread.factors) == {"stimulus", "subject"}
+    # An elevation that was given does not depend on stimuli.
+    assert bound(1.5, people).spread.factors == ("subject",)
+
+
 def test_bad_thresholds_are_refused():
     with pytest.raises(MetricError, match="positive numbers"):
         bind.metric("threshold")(2.0, [1.0, float("nan")])

@@ -10,6 +10,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.proportions import of_proportions
 from neuroledger.families.behavior.tasks.formulas import Formula, parse
 from neuroledger.spec.registry import metric
 
@@ -25,7 +26,7 @@ def _readable(parameters: Any) -> None:
         raise ValueError("`formulas` mixes comparisons and numbers: declare a metric for each")
 
 
-@metric("formula", version=1, input="behaviour", together=_readable)
+@metric("formula", version=2, input="behaviour", together=_readable)
 def formula(
     source: xr.DataArray,
     target: Any = None,
@@ -50,6 +51,12 @@ def formula(
         Not used: the formulas define the right answers.
     formulas, criterion
         The formulas; by default those in the coordinate ``criterion`` of the data.
+
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["influence"]``, if all formulas are comparisons: influence of the items on the mean share; a share of 0 or 1
+        has the variance of :func:`~neuroledger.families.rare_outcomes.unseen`. Its interval is computed in log odds.
 
     Raises
     ------
@@ -78,9 +85,13 @@ def formula(
         np.float64
     )
     coords = {"formula": list(formulas), "item": items.labels}
-    return xr.DataArray(
-        results, dims=("formula", "item"), coords=coords, attrs={"n": {"items": len(items.labels)}}
-    )
+    count = len(items.labels)
+    out = xr.DataArray(results, dims=("formula", "item"), coords=coords, attrs={"n": {"items": count}})
+    if count > 1 and all(parsed_formula.logical for parsed_formula in parsed):
+        order = np.argsort(items.labels.astype(str))
+        names, outcomes = items.labels.astype(str)[order], results.T[order]
+        out.attrs |= {"influence": lambda: of_proportions("item", names, outcomes), "limits": (0.0, 1.0)}
+    return out
 
 
 def _places(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,12 +12,19 @@ from pydantic import Field
 
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior.psychophysics.psychometric import Threshold
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
+    Measured,
     elevations_of_people,
+    has_trials,
     model_threshold,
     nearness,
+    of_nearness,
+    of_trials,
+    value_of,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.spread import Influence
 
 __all__ = ["threshold_elevation"]
 
@@ -24,7 +32,7 @@ Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-@metric("threshold_elevation", version=1, input="behaviour")
+@metric("threshold_elevation", version=2, input="behaviour")
 def threshold_elevation(
     source: Any,
     target: Any,
@@ -56,6 +64,12 @@ def threshold_elevation(
     required_baseline_accuracy, required_test_accuracy
         Mean accuracy below which no threshold is fitted.
 
+    Returns
+    -------
+    xr.DataArray
+        ``(target,)``; all zero, with a note on the reason, if the model has no elevation. ``attrs["influence"]``: influence
+        on the mean of people, and of stimuli through the fits of both conditions.
+
     Raises
     ------
     MetricError
@@ -65,44 +79,57 @@ def threshold_elevation(
     -----
     Malania et al. (2007).
     """
-    people = elevations_of_people(target, baseline=baseline_condition, test=test_condition)
+    elevations = elevations_of_people(target, baseline=baseline_condition, test=test_condition)
+    people = Measured(elevations, [], [str(i) for i in range(elevations.size)])
     if not isinstance(source, Mapping | xr.DataArray) or (
         isinstance(source, xr.DataArray) and source.ndim == 0
     ):
         value = float(np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(()))
-        return xr.DataArray(nearness(value, people), dims=("target",))
-    sides = [_condition(source, name) for name in (baseline_condition, test_condition)]
-    first = model_threshold(
-        sides[0],
-        independent_variable=independent_variable,
-        accuracy=threshold_accuracy,
-        required=required_baseline_accuracy,
-        search=search,
-        guess=guess,
-    )
-    level = threshold_accuracy
-    if level == "inflection" and np.isfinite(first.accuracy):
-        level = first.accuracy
-    second = model_threshold(
-        sides[1],
-        independent_variable=independent_variable,
-        accuracy=level,
-        required=required_test_accuracy,
-        search=search,
-        guess=guess,
-    )
+        out = xr.DataArray(nearness(value, elevations), dims=("target",))
+        if elevations.size > 1:
+            out.attrs["influence"] = of_nearness(people, value)
+        return out
+    names = (baseline_condition, test_condition)
+    sides = {name: _condition(source, name) for name in names}
+    required = dict(zip(names, (required_baseline_accuracy, required_test_accuracy), strict=True))
+    fitting: dict[str, Any] = {"independent_variable": independent_variable, "search": search, "guess": guess}
+
+    def thresholds(behaviour: Mapping[str, Any]) -> tuple[Threshold, Threshold]:
+        first, second = names
+        low = model_threshold(
+            behaviour[first], accuracy=threshold_accuracy, required=required[first], **fitting
+        )
+        determined = threshold_accuracy == "inflection" and np.isfinite(low.accuracy)
+        level = low.accuracy if determined else threshold_accuracy
+        return low, model_threshold(behaviour[second], accuracy=level, required=required[second], **fitting)
+
+    low, high = thresholds(sides)
     failures = [
-        f"{name}: {fitted.failure}"
-        for name, fitted in ((baseline_condition, first), (test_condition, second))
-        if fitted.failure
+        f"{name}: {fitted.failure}" for name, fitted in zip(names, (low, high), strict=True) if fitted.failure
     ]
-    out = xr.DataArray(
-        people * 0 if failures else nearness(second.value / first.value, people), dims=("target",)
-    )
+    similarity = elevations * 0 if failures else nearness(high.value / low.value, elevations)
+    out = xr.DataArray(similarity, dims=("target",))
     notes = [f"no elevation, counted as 0: {'; '.join(failures)}"] if failures else []
-    if not (first.determined and second.determined):
+    if not (low.determined and high.determined):
         notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
     out.attrs["notes"] = notes
+
+    def influence() -> Influence:
+        def refit(name: str, rest: xr.DataArray) -> float:
+            one, other = (value_of(fitted) for fitted in thresholds({**sides, name: rest}))
+            return other / one
+
+        parts = [
+            of_trials(side, independent_variable, partial(refit, name), prefix=f"{name} ")
+            for name, side in sides.items()
+            if has_trials(side, independent_variable)
+        ]
+        stimuli, moves = zip(*parts, strict=True) if parts else ((), ())
+        own = (np.concatenate(stimuli), np.concatenate(moves)) if parts else None
+        return of_nearness(people, high.value / low.value, own)
+
+    if not failures and elevations.size > 1:
+        out.attrs["influence"] = influence
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,15 +17,22 @@ from neuroledger.families.behavior.psychophysics.psychometric import Threshold, 
 from neuroledger.stats.spread import Influence, Items, centred, from_left_out, left_out, moved
 
 __all__ = [
+    "Measured",
     "elevations_of_people",
+    "has_trials",
     "leave_one_out",
     "model_threshold",
     "nearness",
+    "of_nearness",
     "of_new_people",
     "of_new_people_and_stimuli",
+    "of_trials",
     "people_thresholds",
+    "value_of",
     "values_of_people",
 ]
+
+Moves = tuple[Strings, Floats]  # the stimulus of each trial, and the influence of the trial
 
 
 class Measured(NamedTuple):
@@ -194,25 +201,42 @@ def of_new_people_and_stimuli(
     """Return the influence of people and stimuli on the mean nearness of a model's threshold to those of people.
 
     Stimuli act through the fits of the model and of each person, whose thresholds move together where they find the same
-    stimuli hard. The nearness has a peak between the thresholds of people and falls on both sides of it: on a side, its
-    slope claims more than the threshold can move before it passes the peak, and at the peak it claims nothing. The nearness
-    is therefore recomputed for each draw of the thresholds, from :func:`_nearer_to_peak`.
+    stimuli hard.
     """
-    similarity = nearness(value, people.values)
-    count = similarity.size
-    factors = {"subject": moved(people.names, (similarity - similarity.mean()) / count)}
-    x = coordinate(source, fitting["independent_variable"]) if isinstance(source, xr.DataArray) else None
-    if x is None or not source.ndim or x.size < 2:
-        return Influence(factors)
-    parts = [_of_trials(source, **fitting)]
+    variable = fitting["independent_variable"]
+
+    def of_fit(trials: xr.DataArray) -> Moves:
+        return of_trials(trials, variable, lambda rest: value_of(model_threshold(rest, **fitting)))
+
+    if not has_trials(source, variable):
+        return of_nearness(people, value)
+    others = []
     trials = isinstance(target, xr.DataArray) and "presentation" in target.dims
     sides = (source, target) if trials else ()
     subjects = coordinate(target, "subject", "subject_id") if trials else None
     if subjects is not None and all(coordinate(side, "stimulus_id") is not None for side in sides):
         names = subjects.astype(str)
         for person in people.names:
-            own = target.isel(presentation=np.flatnonzero(names == person))
-            parts.append(_of_trials(own, **fitting))
+            others.append(of_fit(target.isel(presentation=np.flatnonzero(names == person))))
+    return of_nearness(people, value, of_fit(source), others)
+
+
+def of_nearness(
+    people: Measured, value: float, own: Moves | None = None, others: Sequence[Moves] = ()
+) -> Influence:
+    """Return the influence of people and stimuli on the mean nearness of a model's value to those of people.
+
+    ``own`` and ``others`` say how stimuli move the value of the model and that of each person; None and an empty list if
+    they do not. The nearness has a peak between the values of people and falls on both sides of it: on a side, its slope
+    claims more than the value can move before it passes the peak, and at the peak it claims nothing. The nearness is
+    therefore recomputed for each draw of the values, from :func:`_nearer_to_peak`.
+    """
+    similarity = nearness(value, people.values)
+    count = similarity.size
+    factors = {"subject": moved(people.names, (similarity - similarity.mean()) / count)}
+    if own is None:
+        return Influence(factors)
+    parts = [own, *others]
     ids = np.unique(np.concatenate([part[0] for part in parts]))
     moves = np.zeros((len(ids), 1 + count))
     for column, (own_ids, influence) in enumerate(parts):
@@ -220,10 +244,10 @@ def of_new_people_and_stimuli(
     items = [moved(ids, column) for column in moves.T]
 
     def redrawn(multipliers: Floats) -> Floats:
-        own = items[0].draws(multipliers)
-        others = np.stack([each.draws(multipliers) for each in items[1:]], axis=1)
-        start = _nearer_to_peak(value, people.values, float(((own - others.mean(axis=1)) ** 2).mean()))
-        near = nearness((start + own)[:, None], people.values + others).mean(axis=1)
+        drawn = items[0].draws(multipliers)
+        rest = np.stack([each.draws(multipliers) for each in items[1:]], axis=1)
+        start = _nearer_to_peak(value, people.values, float(((drawn - rest.mean(axis=1)) ** 2).mean()))
+        near = nearness((start + drawn)[:, None], people.values + rest).mean(axis=1)
         return np.asarray(near - near.mean())
 
     above = np.where(similarity > 0, np.sign(people.values - value), 0.0) / (count * people.values)
@@ -249,22 +273,40 @@ def _nearer_to_peak(value: float, targets: Floats, variance: float) -> float:
     return peak + math.copysign(distance, value - peak)
 
 
-def _of_trials(trials: xr.DataArray, **fitting: Any) -> tuple[Strings, Floats]:
-    """Return the stimulus of each trial and its influence on the threshold of these trials, (trial,).
+def has_trials(source: Any, independent_variable: str) -> bool:
+    """Return whether the source contains several trials, to which a threshold is fitted."""
+    if not isinstance(source, xr.DataArray) or not source.ndim:
+        return False
+    x = coordinate(source, independent_variable)
+    return x is not None and x.size >= 2
 
-    Leaving out any of the trials with the same stimulus intensity and outcome gives the same threshold, so each such group
-    is fitted once.
+
+def value_of(fitted: Threshold) -> float:
+    """Return the threshold; NaN if there is none."""
+    return np.nan if fitted.failure else fitted.value
+
+
+def of_trials(
+    trials: xr.DataArray,
+    independent_variable: str,
+    refit: Callable[[xr.DataArray], float],
+    prefix: str = "",
+) -> Moves:
+    """Return the stimulus of each trial and its influence on the value that ``refit`` fits to the trials, (trial,).
+
+    Leaving out any of the trials with the same stimulus intensity and outcome gives the same value, so each such group is
+    fitted once. A value without a fit is NaN. Trials without a ``stimulus_id`` are named by their position and ``prefix``.
     """
-    x = np.asarray(coordinate(trials, fitting["independent_variable"]), dtype=np.float64)
+    x = np.asarray(coordinate(trials, independent_variable), dtype=np.float64)
     right = np.asarray(correctness(trials), dtype=bool)
-    pairs, first, codes = np.unique(np.stack([x, right]), axis=1, return_index=True, return_inverse=True)
-    without = np.empty(pairs.shape[1])
-    for at, row in enumerate(first):
-        refitted = model_threshold(trials.isel(presentation=np.delete(np.arange(x.size), row)), **fitting)
-        without[at] = np.nan if refitted.failure else refitted.value
+    _, first, codes = np.unique(np.stack([x, right]), axis=1, return_index=True, return_inverse=True)
+    without = np.array(
+        [refit(trials.isel(presentation=np.delete(np.arange(x.size), row))) for row in first],
+        dtype=np.float64,
+    )
     ids = coordinate(trials, "stimulus_id")
-    names = np.asarray(np.arange(x.size) if ids is None else ids).astype(str)
-    return names, from_left_out(without[codes.ravel()])
+    names = [f"{prefix}{position}" for position in range(x.size)] if ids is None else ids
+    return np.asarray(names).astype(str), from_left_out(without[codes.ravel()])
 
 
 def of_new_people(people: Measured, procedure: Literal["each", "brainscore"]) -> Influence | None:
