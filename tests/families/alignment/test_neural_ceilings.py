@@ -9,6 +9,7 @@ from scipy.spatial.distance import pdist, squareform
 import neuroledger as nl
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.ceilings.constant import constant
+from neuroledger.families.alignment.ceilings.subject_predictivity import _slopes
 from tests.families.alignment.test_internal_consistency import recorded
 
 
@@ -183,3 +184,39 @@ def test_subjects_without_a_complete_neuroid_are_left_out(name):
         lonely = missing.copy()
         lonely[3, :18] = np.nan
         nl.ceiling(name)(lonely)
+
+
+def test_the_height_of_the_curve_follows_its_points_as_the_inverse_of_the_jacobian_says():
+    """A curve of two parameters passes through two points, so that its height is a function of both."""
+    height, pace, sizes = 0.6, 2.5, np.array([2, 3])
+    means = height * (1 - np.exp(-sizes / pace))
+    by_height, by_pace = 1 - np.exp(-sizes / pace), -height * np.exp(-sizes / pace) * sizes / pace**2
+    expected = np.linalg.inv(np.stack([by_height, by_pace], axis=1))[0]
+    np.testing.assert_allclose(_slopes(means.tolist(), sizes.tolist()), expected, rtol=1e-2)
+    assert _slopes([0.2, 0.9], [2, 3]) == pytest.approx(
+        [0, 0], abs=1e-6
+    )  # the height is at its limit of 1 and stays there
+
+
+def test_new_stimuli_move_the_extrapolated_ceiling():
+    """The variance that stimuli claim is about that of experiments with new stimuli and the same neuroids."""
+    always = np.random.default_rng(8)
+    weights, subject = always.normal(size=(4, 18)), np.repeat(list("abc"), 6)
+    values, claims = [], []
+    for run in range(30):
+        rng = np.random.default_rng([9, run])
+        responses = np.tanh(rng.normal(size=(60, 4))) @ weights + 1.5 * rng.normal(size=(60, 18))
+        data = xr.DataArray(
+            responses,
+            dims=("presentation", "neuroid"),
+            coords={
+                "stimulus_id": ("presentation", [f"{run}s{i:02d}" for i in range(60)]),
+                "neuroid_id": ("neuroid", [f"n{i:02d}" for i in range(18)]),
+                "subject": ("neuroid", subject),
+            },
+        )
+        score = nl.ceiling("extrapolated_predictivity", bootstraps=1)(data)
+        values.append(score.value)
+        claims.append(score.influence().factors["stimulus"].variance)
+    assert 0.5 < np.mean(claims) / np.var(values, ddof=1) < 2
+    assert set(score.spread.factors) == {"stimulus", "neuroid"}

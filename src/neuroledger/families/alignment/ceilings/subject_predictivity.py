@@ -12,6 +12,7 @@ import xarray as xr
 from pydantic import Field
 from scipy.optimize import OptimizeWarning, curve_fit
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
@@ -29,6 +30,7 @@ from neuroledger.stats.workspace import Workspace
 __all__ = ["extrapolated_predictivity", "subject_predictivity"]
 
 FEWEST = 2
+STEP = 1e-3  # change of a mean correlation in central differences; fits converge to about 1e-8
 
 
 @ceiling("subject_predictivity", version=3)
@@ -55,7 +57,8 @@ def subject_predictivity(
     Returns
     -------
     xr.DataArray
-        ``(split, neuroid)`` with ``subject``.
+        ``(split, neuroid)`` with ``subject``. An interval for new subjects counts them as the predicted ones only: other
+        predictors would change the ceiling further.
 
     Raises
     ------
@@ -123,7 +126,7 @@ def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[s
     ]
 
 
-@ceiling("extrapolated_predictivity", version=2)
+@ceiling("extrapolated_predictivity", version=3)
 def extrapolated_predictivity(
     assembly: xr.DataArray,
     *,
@@ -146,6 +149,12 @@ def extrapolated_predictivity(
     bootstraps, seed
         Number of bootstraps of sets and splits, and their seed, which is reset for each neuroid as in Brain-Score.
 
+    Returns
+    -------
+    xr.DataArray
+        ``(neuroid,)``; ``attrs["cells"]`` returns the influence of stimuli through the mean predictivities to which the
+        curve is fitted.
+
     Raises
     ------
     CeilingError
@@ -167,7 +176,10 @@ def extrapolated_predictivity(
         )
     sizes = range(FEWEST, len(subjects) + 1)
     samples: dict[int, list[list[float]]] = {size: [[] for _ in labels] for size in sizes}
-    for size in sizes:
+    count = assembly.sizes["presentation"]
+    influence = np.zeros((len(sizes), count, len(labels)))
+    refit = 1.0
+    for number, size in enumerate(sizes):
         for chosen in combinations(subjects, size):
             columns = np.flatnonzero(np.isin(labels, chosen))
             part = subject_predictivity(
@@ -179,6 +191,10 @@ def extrapolated_predictivity(
             )
             for column, values in zip(columns, part.transpose("neuroid", "split").values, strict=True):
                 samples[size][column] += values[np.isfinite(values)].tolist()
+            cells = part.attrs["cells"]()
+            refit = cells.refit  # of all subjects at last
+            for rows, moves in cells.parts:
+                influence[number][np.ix_(rows, columns)] += np.nan_to_num(moves)
     asymptotes = np.asarray(
         [
             _asymptote([samples[size][column] for size in sizes], sizes, bootstraps, seed)
@@ -190,7 +206,20 @@ def extrapolated_predictivity(
     coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
     undefined = int(np.isnan(asymptotes[np.isin(labels, subjects)]).sum())
     notes += [f"{undefined} of {len(labels)} neuroids could not be extrapolated"] if undefined else []
-    return xr.DataArray(asymptotes, dims=("neuroid",), coords=coords, attrs={"notes": notes})
+
+    def cells_of_heights() -> Cells:
+        known = np.flatnonzero(np.isfinite(asymptotes))
+        moves = np.zeros((count, len(labels)))
+        for column in known:
+            values = [samples[size][column] for size in sizes]
+            slopes = _slopes([float(np.mean(each)) for each in values], sizes)
+            weights = slopes / [len(each) for each in values]
+            moves[:, column] = np.tensordot(weights, influence[:, :, column], 1)
+        ids = assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(count)
+        return Cells(ids, [(np.arange(count), moves)], refit=refit)
+
+    attrs = {"notes": notes, "cells": cells_of_heights}
+    return xr.DataArray(asymptotes, dims=("neuroid",), coords=coords, attrs=attrs)
 
 
 def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int) -> float:
@@ -201,14 +230,32 @@ def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstr
     heights = []
     for _ in range(bootstraps):
         means = [float(np.mean(rng.choice(values, size=len(values), replace=True))) for values in samples]
-        try:
-            with warnings.catch_warnings():  # about the covariance of the parameters, which is not used
-                warnings.simplefilter("ignore", OptimizeWarning)
-                (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
-        except (RuntimeError, ValueError):
-            continue
-        heights.append(float(height))
+        height = _height(means, sizes)
+        if np.isfinite(height):
+            heights.append(height)
     return float(np.median(heights)) if heights else float("nan")
+
+
+def _height(means: Sequence[float], sizes: Sequence[int]) -> float:
+    """Height of the curve fitted to mean predictivities by number of subjects; NaN if the fit does not converge."""
+    try:
+        # The covariance of the parameters is not used, and an extreme pace of an intermediate step may overflow.
+        with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            warnings.simplefilter("ignore", OptimizeWarning)
+            (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
+    except (RuntimeError, ValueError):
+        return float("nan")
+    return float(height)
+
+
+def _slopes(means: Sequence[float], sizes: Sequence[int]) -> Floats:
+    """Derivative of the height by the mean at each number of subjects, by central differences; 0 where it is undefined."""
+    slopes = np.zeros(len(means))
+    for at in range(len(means)):
+        shift = np.where(np.arange(len(means)) == at, STEP, 0.0)
+        ends = [_height((np.asarray(means) + sign * shift).tolist(), sizes) for sign in (1, -1)]
+        slopes[at] = np.nan_to_num((ends[0] - ends[1]) / (2 * STEP))
+    return slopes
 
 
 def _rise(x: np.ndarray, height: float, pace: float) -> np.ndarray:

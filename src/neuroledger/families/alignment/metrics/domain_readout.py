@@ -41,7 +41,7 @@ class _Division(NamedTuple):
     tested: Mapping[str, Indices]
 
 
-@metric("domain_readout", version=1, input="behaviour")
+@metric("domain_readout", version=2, input="behaviour")
 def domain_readout(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -118,6 +118,7 @@ def domain_readout(
     out = xr.DataArray(values, dims=("split", "domain"), coords=coords)
     ids = coordinate(target, "stimulus_id")
     out.attrs["cells"] = Cells(np.arange(target.size) if ids is None else ids, cells)
+    out.attrs |= {"limits": (0.0, 1.0), "skewed": True}
     return out
 
 
