@@ -228,6 +228,65 @@ def test_the_interval_of_noise_covers_chance_at_its_nominal_rate():
     assert 110 <= covered <= 120
 
 
+def pictures(run, people=6, stimuli=40, fixed_people=False):
+    """Predicted embeddings of pictures that all people saw, some pictures and some people being harder."""
+    rng = np.random.default_rng([7, run])
+    embeddings, ease = rng.normal(size=(stimuli, 12)), np.exp(0.3 * rng.normal(size=stimuli))
+    gain = np.exp(0.3 * (np.random.default_rng(1) if fixed_people else rng).normal(size=people))
+    predicted = gain[:, None, None] * ease[:, None] * embeddings + 1.5 * rng.normal(
+        size=(people, stimuli, 12)
+    )
+    coords = {
+        "subject": ("presentation", np.repeat([f"p{i}" for i in range(people)], stimuli)),
+        "stimulus_id": ("presentation", [f"{run}s{i:02d}" for i in range(stimuli)] * people),
+    }
+    dims = ("presentation", "neuroid")
+    target = xr.DataArray(np.tile(embeddings, (people, 1)), dims=dims, coords=coords)
+    return target.copy(data=predicted.reshape(-1, 12)), target
+
+
+def test_retrieval_varies_with_the_pictures_that_are_asked_for_and_the_people():
+    """The factors are those of a two-way table of hits; each has the variance of its means."""
+    source, target = pictures(0)
+    score = nl.metric("top5_retrieval")(source, target)
+    assert set(score.spread.factors) == {"stimulus", "subject"}
+    asked = [MEASURES["retrieval"](rows(target.values, source.values, subject=target["subject"].values,
+                                        stimulus=target["stimulus_id"].values), 5)]  # fmt: skip
+    hits = np.array([asked[0](np.eye(240)[row]) for row in range(240)]).reshape(6, 40)
+    assert score.value == pytest.approx(hits.mean())
+    influence = score.influence()
+    for name, means in (("stimulus", hits.mean(axis=0)), ("subject", hits.mean(axis=1))):
+        expected = means.var(ddof=1) / len(means)
+        scale = 1 if name == "stimulus" else influence.factors[name].variance / expected
+        assert influence.factors[name].variance == pytest.approx(scale * expected)
+        assert 0.99 < scale < 2.01
+    # Pictures of one person each are no second factor.
+    own = [
+        f"{who}{which}"
+        for who, which in zip(target["subject"].values, target["stimulus_id"].values, strict=True)
+    ]
+    nested = [side.assign_coords(stimulus_id=("presentation", own)) for side in (source, target)]
+    assert nl.metric("top5_retrieval")(*nested).spread.factors == ("subject",)
+
+
+def test_the_interval_of_retrieval_covers_new_pictures():
+    scores = []
+    for run in range(120):
+        score = nl.metric("top5_retrieval")(*pictures(run, fixed_people=True))
+        scores.append(score.replace(generalise=("stimulus",)))
+    mean = np.mean([score.value for score in scores])
+    assert 0.9 < np.mean([score.low <= mean <= score.high for score in scores]) < 0.99
+
+
+@pytest.mark.parametrize("measure", ["macro_f1", "auroc"])
+def test_predictions_without_any_error_are_as_uncertain_as_their_recalls(measure):
+    source, target = predictions(subjects=6, trials=20, hit=1.0)
+    perfect = source.copy(data=np.stack([target == label for label in source["choice"].values], axis=1) * 1.0)
+    low, high = interval(perfect, target, measure=measure)
+    assert (low, high) == pytest.approx(interval(perfect, target, measure="balanced_accuracy"))
+    assert 0.9 < low < 0.99 and high == 1
+
+
 def test_one_subject_has_no_interval_which_is_noted():
     source, target = predictions(subjects=1)
     samples = decoding(source, target)

@@ -11,12 +11,17 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
-from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Measure, Rows
+from neuroledger.families.decoding.metrics.decoding_measures import (
+    MEASURES,
+    Measure,
+    Rows,
+    retrieval_hits,
+)
 from neuroledger.families.decoding.protocols.decoder import TRAINED, TrainingAnswers
 from neuroledger.families.rare_outcomes import added_to_each, unseen
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence, Items, from_left_out, moved
+from neuroledger.stats.spread import Influence, Items, centred, from_left_out, moved
 
 __all__ = ["decoding"]
 
@@ -34,7 +39,7 @@ PROPORTIONS = ("accuracy", "balanced_accuracy")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
 
 
-@metric("decoding", version=8, input="predictions")
+@metric("decoding", version=9, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -89,7 +94,8 @@ def decoding(
         whose training generalises fully has no such term: the share of the training score that tested windows lack
         determines it. A part of the term is common to all decoders of the same data: a difference of two scores has
         less. Recalls and accuracies of 0 or 1 have the variance of
-        :func:`~neuroledger.families.rare_outcomes.unseen`.
+        :func:`~neuroledger.families.rare_outcomes.unseen`, and so have predictions without any error in other measures of
+        labels. If several clusters are asked for the same stimuli, retrieval also depends on these (the factor `stimulus`).
         attrs["skewed"]: intervals of accuracies and recalls are computed in log odds if each cluster has a single unit, so
         that their variance depends on the value.
         attrs["notes"]: the unit, the cluster and their numbers.
@@ -136,17 +142,16 @@ def decoding(
         noise = 0.0 if TRAINED in source.attrs and trained is None else None
         if trained is not None and level is not None and measure != "retrieval":
             noise = _noise_share(source, target, trained, level, measure, options)
-        samples.attrs["influence"] = lambda: _influence(
-            cells,
-            scorers,
-            clusters,
-            names,
-            cluster,
-            folds,
-            None if level is None else float(np.nanmean(values)) - level,
-            noise,
-            _rare(measure, rows, cells, clusters),
-        )
+
+        def influence() -> Influence:
+            gain = None if level is None else float(np.nanmean(values)) - level
+            rare = _rare(measure, rows, cells, clusters, perfect=bool(np.nanmin(values) == 1))
+            result = _influence(cells, scorers, clusters, names, cluster, folds, gain, noise, rare)
+            if measure != "retrieval":
+                return result
+            return _with_stimuli(result, cells, scorers, rows, clusters, cluster, k or 5)
+
+        samples.attrs["influence"] = influence
     else:
         samples.attrs["influence"] = lambda: None
     return samples
@@ -178,8 +183,7 @@ def _influence(
     ``gain`` is the score minus chance, if chance is known; ``noise`` is the share of the learnt that does not generalise, if
     known; ``rare`` (cluster,) is added to the deviations of the clusters.
     """
-    left_out = np.array(_without_each(cells, scorers, np.searchsorted(names, clusters), len(names)))
-    items = moved(names, from_left_out(left_out))
+    items = _items(cells, scorers, clusters)
     paired = 0.0
     if folds > 1 and noise is not None:
         paired = noise
@@ -220,19 +224,26 @@ def _window_score(source: xr.DataArray, target: xr.DataArray, measure: str, opti
     return float(np.mean(defined)) if defined else 0.0
 
 
-def _rare(measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], clusters: Array) -> Floats:
+def _rare(
+    measure: str, rows: Rows, cells: dict[tuple[Any, Any], Array], clusters: Array, perfect: bool
+) -> Floats:
     """Additional deviations of clusters, in the order of their names, if nearly all predictions of a class are alike.
 
+    Measures of labels that are no proportions get those of recalls without a miss if their values are ``perfect``.
     Classes are considered over all splits of a training seed: these test different rows, and the uncertainty of a recall
     depends on all of them.
     """
     names, codes = np.unique(clusters.astype(str), return_inverse=True)
     added = np.zeros(len(names))
-    if measure not in PROPORTIONS or rows.truth.ndim > 1:
+    if measure not in LABELLED or rows.truth.ndim > 1:
         return added
     truth = as_text(rows.truth)
     hit = (rows.labels == truth).astype(float)
-    kind = truth if measure == "balanced_accuracy" else np.full(len(truth), "")
+    if measure not in PROPORTIONS:
+        if not perfect:
+            return added
+        hit = np.ones(len(truth))
+    kind = np.full(len(truth), "") if measure == "accuracy" else truth
     seeds = {seed for seed, _ in cells}
     for seed in seeds:
         splits = [at for (own, _), at in cells.items() if own == seed]
@@ -261,6 +272,14 @@ def _chance(measure: str, rows: Rows, k: int | None) -> float | None:
     return (k or 1) / max(1, len(np.unique(rows.stimulus))) if measure == "retrieval" else None
 
 
+def _items(
+    cells: dict[tuple[Any, Any], Array], scorers: dict[tuple[Any, Any], Measure], items: Array
+) -> Items:
+    """The influence of items, of which one belongs to each row, by leaving out each of them."""
+    names, codes = np.unique(items.astype(str), return_inverse=True)
+    return moved(names, from_left_out(_without_each(cells, scorers, codes.ravel(), len(names))))
+
+
 def _without_each(
     cells: dict[tuple[Any, Any], Array], scorers: dict[tuple[Any, Any], Measure], codes: Array, count: int
 ) -> Floats:
@@ -281,6 +300,33 @@ def _without_each(
     out = np.full(count, np.nan)
     np.divide(total, shares, out=out, where=shares > 0)
     return out
+
+
+def _with_stimuli(
+    influence: Influence,
+    cells: dict[tuple[Any, Any], Array],
+    scorers: dict[tuple[Any, Any], Measure],
+    rows: Rows,
+    clusters: Array,
+    factor: str,
+    k: int,
+) -> Influence:
+    """The influence with that of the stimuli asked for, if several clusters are asked for the same ones.
+
+    Candidates are taken as given: their influence, from the ranks without each, would contain the interactions of a
+    prediction with all better candidates, once for each of these.
+    """
+    names, codes = np.unique(rows.stimulus.astype(str), return_inverse=True)
+    columns, column_codes = np.unique(clusters.astype(str), return_inverse=True)
+    if not 1 < len(names) < len(np.unique(np.stack([codes.ravel(), column_codes.ravel()]), axis=1).T):
+        return influence
+    table = np.zeros((len(names), len(columns)))
+    for at in cells.values():
+        hit, pair = retrieval_hits(_take(rows, at), k)
+        moves = (hit - hit.mean()) / np.bincount(pair) / len(hit) / len(cells)
+        np.add.at(table, (codes.ravel()[at], column_codes.ravel()[at]), moves[pair])
+    factors = {"stimulus": _items(cells, scorers, rows.stimulus), **influence.factors}
+    return replace(influence, factors=factors, crossed={("stimulus", factor): centred(table)})
 
 
 def _constant(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from neuroledger.data.arrays import Array, Booleans, Floats
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.training.text_reading import edit_distance
 
-__all__ = ["MEASURES", "Measure", "Rows", "edit_distance"]
+__all__ = ["MEASURES", "Measure", "Rows", "edit_distance", "retrieval_hits"]
 
 Measure = Callable[[Floats], float]
 
@@ -234,6 +234,13 @@ def retrieval(rows: Rows, k: int = 5) -> Measure:
     :math:`(\#\{s > s^*\} + \#\{s \ge s^*\} - 1)/2` from zero, and a hit is a rank below `k`. A constant prediction
     scores `k`/candidates only by chance of ties. The weight of a pair is the mean weight of its rows.
     """
+    hit, pair = retrieval_hits(rows, k)
+    count = np.bincount(pair, minlength=len(hit))
+    return lambda weights: _mean(hit, np.bincount(pair, weights, len(hit)) / count)
+
+
+def retrieval_hits(rows: Rows, k: int = 5) -> tuple[Floats, Indices]:
+    """Return whether each pair of :func:`retrieval` is a hit, (pair,), and the pair of each row, (row,)."""
     truth, answer = _columns(rows)
     stimuli, stimulus_codes = np.unique(rows.stimulus.astype(str), return_inverse=True)
     if len(stimuli) <= k:
@@ -253,9 +260,7 @@ def retrieval(rows: Rows, k: int = 5) -> Measure:
     scores = _group_mean(answer, pair, len(pairs)) @ (candidates / norms[:, None]).T
     true = scores[np.arange(len(pairs)), own][:, None]
     rank = ((scores > true).sum(axis=1) + (scores >= true).sum(axis=1) - 1) / 2
-    hit = (rank < k).astype(float)
-    count = np.bincount(pair, minlength=len(pairs))
-    return lambda weights: _mean(hit, np.bincount(pair, weights, len(pairs)) / count)
+    return (rank < k).astype(float), pair
 
 
 def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
