@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
+from scipy.special import ndtr, ndtri
 from scipy.stats import beta, ttest_1samp
 
 import neuroledger as nl
@@ -392,6 +393,93 @@ def of_objects(label: str, objects: int, images: int, trials: int, runs: range) 
     return summary((label, kept, "stimuli"), scores)
 
 
+def of_shares(label: str, items: int, level: float, runs: range) -> Row:
+    """One row of a share of items: decisions for shape, or items in which a formula holds."""
+    formulas = ["(1;%low%) < (1;%high%)"]
+    metric = nl.metric(label, formulas=formulas) if label == "formula" else nl.metric(label)
+    scores = []
+    for run in runs:
+        rng, pair = np.random.default_rng([7, run]), []
+        ids, level_of = [f"{run}s{i}" for i in range(items)], 0.7 * rng.standard_t(5, items)
+        for at in range(2):
+            each = np.random.default_rng([8, run, at])
+            margin = ndtri(level) * 1.1 + level_of + 0.7 * each.standard_normal(items)
+            if label == "formula":
+                coords = {
+                    "item": ("presentation", ids * 2),
+                    "condition": ("presentation", np.repeat(["low", "high"], items)),
+                    "region": ("presentation", ["1"] * (2 * items)),
+                }
+                source = xr.DataArray(np.append(0 * margin, margin), dims="presentation", coords=coords)
+                pair.append(metric(source, source).replace(population=str(run)))
+            else:
+                neither = each.random(items) < 0.3
+                said = np.where(neither, "neither", np.where(margin > 0, "shape", "texture"))
+                source = xr.DataArray(
+                    said, dims="presentation", coords={"stimulus_id": ("presentation", ids)}
+                )
+                cues = {
+                    name: ("presentation", [cue] * items)
+                    for name, cue in (("truth", "shape"), ("texture", "texture"))
+                }
+                pair.append(metric(source, source.assign_coords(cues)).replace(population=str(run)))
+        scores.append(pair)
+    return summary((label, f"{items} items, mean {level}", "items"), scores)
+
+
+def of_retrieval(people: int, stimuli: int, k: int, runs: range) -> Row:
+    """One row of retrieval: people see the same stimuli, some of which are harder for all."""
+    metric, scores = nl.metric(f"top{k}_retrieval"), []
+    for run in runs:
+        rng, pair = np.random.default_rng([9, run]), []
+        embeddings = rng.standard_normal((stimuli, 20))
+        gain = np.exp(
+            0.3 * rng.standard_normal((people, 1, 1)) + 0.3 * rng.standard_normal((stimuli, 1)) - 0.3
+        )
+        noise = rng.standard_normal((people, stimuli, 20))
+        coords = {
+            "subject": ("presentation", np.repeat([f"{run}p{i}" for i in range(people)], stimuli)),
+            "stimulus_id": ("presentation", [f"{run}s{i}" for i in range(stimuli)] * people),
+        }
+        target = xr.DataArray(
+            np.tile(embeddings, (people, 1)), dims=("presentation", "neuroid"), coords=coords
+        )
+        for at in range(2):
+            own = np.random.default_rng([10, run, at]).standard_normal(noise.shape)
+            source = target.copy(data=(gain * embeddings + noise + own).reshape(-1, 20))
+            pair.append(metric(source, target).replace(population=str(run)))
+        scores.append(pair)
+    return summary((f"top{k}_retrieval", f"{people} people, {stimuli} stimuli", "stimuli, people"), scores)
+
+
+def of_elevations(people: int, trials: int, runs: range) -> Row:
+    """One row of the elevation of thresholds: a model with new trials in both conditions, and new people."""
+    metric, scores = nl.metric("threshold_elevation", independent_variable="size"), []
+    for run in runs:
+        rng, pair = np.random.default_rng([11, run]), []
+        elevations = xr.DataArray(1.45 * np.exp(0.3 * rng.standard_normal(people)), dims="subject")
+        shown = {
+            name: (rng.choice(np.arange(1, 9.0), trials), rng.standard_normal(trials))
+            for name in ("baseline", "test")
+        }
+        for at in range(2):
+            each, sides = np.random.default_rng([12, run, at]), []
+            for (name, (size, level)), middle in zip(shown.items(), (3.5, 5.25), strict=True):
+                right = each.random(trials) < 0.5 + 0.48 * ndtr((size - middle) / 1.5 + 0.35 * level)
+                coords = {
+                    "stimulus_id": ("presentation", [f"{run}{name}{i}" for i in range(trials)]),
+                    "truth": ("presentation", ["left"] * trials),
+                    "condition": ("presentation", [name] * trials),
+                    "size": ("presentation", size),
+                }
+                said = np.where(right, "left", "right")
+                sides.append(xr.DataArray(said, dims="presentation", coords=coords))
+            source = xr.concat(sides, "presentation")
+            pair.append(metric(source, elevations).replace(population=str(run)))
+        scores.append(pair)
+    return summary(("threshold_elevation", f"{people} people, {trials} trials", "stimuli, people"), scores)
+
+
 def few_components() -> nl.BoundMetric:
     estimator = {"name": "pls", "components": 5}
     return nl.metric("pls", compare={"name": "regression", "estimator": estimator, "correlation": "pearson"})
@@ -440,6 +528,15 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
             if label != "condition_accuracy"
             or size[1] > 40  # a model may find ten stimuli of each condition equally hard
         )
+    for label in ("shape_bias", "formula"):
+        known[label] = lambda runs, label=label: (  # type: ignore[misc]
+            of_shares(label, *size, runs) for size in ((24, 0.97), (80, 0.8))
+        )
+    for k, stimuli in ((1, 50), (5, 100)):
+        known[f"top{k}_retrieval"] = lambda runs, k=k, stimuli=stimuli: iter(  # type: ignore[misc]
+            [of_retrieval(10, stimuli, k, runs)]
+        )
+    known["threshold_elevation"] = lambda runs: iter([of_elevations(12, 300, runs)])
     return known
 
 
