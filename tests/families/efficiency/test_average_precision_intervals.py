@@ -143,3 +143,12 @@ def test_fewer_misses_are_added_to_a_mean_with_overlaps_where_boxes_are_missed(m
     full = bound(near, true).spread.error
     monkeypatch.setattr(average_precision, "shared", lambda _: 0.0)
     assert bound(near, true).spread.error < error < 0.98 * full
+
+
+def test_perfect_rankings_are_as_uncertain_as_answers_without_an_error() -> None:
+    source, target = ranked(0)
+    perfect = source.copy(data=np.stack([target == label for label in "abc"], axis=1) * 1.0)
+    score = nl.metric("mean_average_precision")(perfect, target)
+    assert score.value == score.high == 1
+    assert score.low == pytest.approx(nl.metric("accuracy")(perfect, target).low, abs=1e-3)
+    assert 0.9 < score.low < 0.99

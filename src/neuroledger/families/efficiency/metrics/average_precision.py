@@ -10,7 +10,7 @@ import xarray as xr
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
-from neuroledger.families.rare_outcomes import ADDED, shared
+from neuroledger.families.rare_outcomes import ADDED, shared, unseen
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells
@@ -24,7 +24,7 @@ THRESHOLDS = tuple(np.round(np.arange(0.5, 1.0, 0.05), 2).tolist())
 BOX = ("x1", "y1", "x2", "y2")
 
 
-@metric("average_precision", version=3, input="predictions")
+@metric("average_precision", version=4, input="predictions")
 def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     r"""Average precision of every class, ``(class,)``: :math:`\sum_k (R_k - R_{k-1}) P_k` down the ranking.
 
@@ -36,6 +36,12 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
         Scores ``(presentation, choice)``.
     target
         True labels ``(presentation,)``, of the same rows.
+
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["cells"]``: the influence of each presentation on each value, from the value without it. If every ranking is
+        perfect, the values vary as a proportion without a miss, see :func:`~neuroledger.families.rare_outcomes.unseen`.
 
     Raises
     ------
@@ -60,8 +66,14 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
         left_out = np.stack(
             [_ranked_without_each(scores[:, i], truth == classes[i]) for i in columns], axis=1
         )
-        ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(len(truth))
-        return Cells(np.asarray(ids), [(np.arange(len(truth)), from_left_out(left_out))])
+        moves, rows = from_left_out(left_out), np.arange(len(truth))
+        if min(values) == 1:
+            signs = np.sign(
+                rows % 2 - 0.5
+            )  # deviations are taken from their mean, so equal ones would vanish
+            moves += (signs * unseen(np.ones(len(truth)), rows, len(truth)))[:, None]
+        ids = target["stimulus_id"].values if "stimulus_id" in target.coords else rows
+        return Cells(np.asarray(ids), [(rows, moves)])
 
     samples = xr.DataArray(np.array(values), dims=("class",), coords={"class": classes[present]})
     samples.attrs |= {"cells": cells, "limits": (0.0, 1.0), "skewed": True}
