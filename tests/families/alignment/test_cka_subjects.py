@@ -105,3 +105,40 @@ def test_subjects_are_needed() -> None:
         CeilingError, match="have no coordinate 'subject'; a ceiling between subjects needs them"
     ):
         nl.ceiling("cka_subjects")(target.drop_vars("subject"))
+
+
+def several(run: int, count: int = 5, stimuli: int = 40) -> xr.DataArray:
+    """Subjects who see the same new stimuli through transformations of their own, which differ between subjects."""
+    rng = np.random.default_rng([6, run])
+    hidden, parts = rng.normal(size=(stimuli, 8)), []
+    for _ in range(count):
+        mixed = np.maximum(hidden @ (np.eye(8) + 0.5 * rng.normal(size=(8, 8))) @ rng.normal(size=(8, 12)), 0)
+        parts.append(mixed + np.exp(0.4 * rng.normal()) * rng.normal(size=mixed.shape))
+    named = assembly(np.hstack(parts), [name for name in "ABCDEFGH"[:count] for _ in range(12)])
+    return named.assign_coords(stimulus_id=("presentation", [f"{run}s{row:02}" for row in range(stimuli)]))
+
+
+def test_the_ceiling_varies_with_subjects_and_stimuli_as_without_each_of_them() -> None:
+    data = several(0)
+    factors = nl.ceiling("cka_subjects")(data).influence().factors
+    subjects = [nl.ceiling("cka_subjects")(data[:, data["subject"].values != name]).value for name in "ABCDE"]
+    assert factors["subject"].variance == pytest.approx(4 * np.var(subjects))
+    stimuli = [
+        nl.ceiling("cka_subjects")(data.isel(presentation=np.arange(40) != row)).value for row in range(40)
+    ]
+    assert factors["stimulus"].variance == pytest.approx(39 * np.var(stimuli))
+
+
+def test_the_interval_of_the_ceiling_covers_new_subjects_and_stimuli() -> None:
+    """Numbers of subjects share pairs: taken as independent, they would claim half of the error."""
+    scores = [nl.ceiling("cka_subjects")(several(run)) for run in range(100)]
+    mean = np.mean([score.value for score in scores])
+    assert np.mean([score.low <= mean <= score.high for score in scores]) > 0.9
+    error = np.mean([score.spread.error for score in scores if score.spread is not None])
+    assert 0.85 < error / np.std([score.value for score in scores]) < 1.4
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_pairs_of_two_or_three_subjects_say_nothing_about_others(count: int) -> None:
+    top = nl.ceiling("cka_subjects")(several(1, count=count))
+    assert top.spread is not None and set(top.spread.factors) == {"stimulus"}
