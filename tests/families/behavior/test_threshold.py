@@ -190,6 +190,21 @@ def test_new_stimuli_move_an_elevation_through_the_fits_of_both_conditions():
     assert bound(1.5, people).spread.factors == ("subject",)
 
 
+@pytest.mark.parametrize("name", ["threshold", "threshold_elevation"])
+def test_the_ceiling_covers_new_people_who_are_compared_with_all_others(name):
+    """Each person is part of all comparisons; taken as independent, they would claim half of the error."""
+    rng, bound = np.random.default_rng(4), bind.ceiling(name)
+    scores = [bound((3 * np.exp(0.3 * rng.normal(size=12))).tolist()) for _ in range(200)]
+    mean = np.mean([score.value for score in scores])
+    assert np.mean([score.low <= mean <= score.high for score in scores]) > 0.88
+    assert (
+        0.85
+        < np.mean([score.spread.error for score in scores]) / np.std([score.value for score in scores])
+        < 1.2
+    )
+    assert bound([2.0, 3.0]).spread is None  # one pair does not show how much others would differ
+
+
 def test_bad_thresholds_are_refused():
     with pytest.raises(MetricError, match="positive numbers"):
         bind.metric("threshold")(2.0, [1.0, float("nan")])

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
+    Measured,
     elevations_of_people,
     leave_one_out,
     of_new_people,
@@ -19,7 +20,7 @@ from neuroledger.spec.registry import ceiling
 __all__ = ["threshold", "threshold_elevation"]
 
 
-@ceiling("threshold", version=2, input="behaviour")
+@ceiling("threshold", version=3, input="behaviour")
 def threshold(
     assembly: Any,
     *,
@@ -56,14 +57,10 @@ def threshold(
     )
     if people.values.size < 2:
         raise CeilingError("one subject: a threshold can be compared with others' only if there are others")
-    out = xr.DataArray(leave_one_out(people.values, procedure=procedure), dims=("subject",))
-    out.attrs["notes"] = people.notes
-    if (influence := of_new_people(people, procedure)) is not None:
-        out.attrs["influence"] = influence
-    return out
+    return _ceiling(people, procedure)
 
 
-@ceiling("threshold_elevation", version=1, input="behaviour")
+@ceiling("threshold_elevation", version=2, input="behaviour")
 def threshold_elevation(
     assembly: Any,
     *,
@@ -92,4 +89,15 @@ def threshold_elevation(
     )
     if values.size < 2:
         raise CeilingError("one subject: an elevation can be compared with others' only if there are others")
-    return xr.DataArray(leave_one_out(values, procedure=procedure), dims=("subject",))
+    return _ceiling(Measured(values, [], [str(i) for i in range(values.size)]), procedure)
+
+
+def _ceiling(people: Measured, procedure: Literal["each", "brainscore"]) -> xr.DataArray:
+    """Mean nearness of each person to the others, with the influence of people, which is that of ``each`` for both."""
+    attrs = {
+        "notes": people.notes,
+        "influence": lambda: of_new_people(people),
+        "limits": (0.0, 1.0),
+        "skewed": True,
+    }
+    return xr.DataArray(leave_one_out(people.values, procedure=procedure), dims=("subject",), attrs=attrs)

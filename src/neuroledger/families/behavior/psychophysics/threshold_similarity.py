@@ -309,9 +309,9 @@ def of_trials(
     return np.asarray(names).astype(str), from_left_out(without[codes.ravel()])
 
 
-def of_new_people(people: Measured, procedure: Literal["each", "brainscore"]) -> Influence | None:
-    """Return the influence of people on their mean nearness, by leaving each out; None for Brain-Score's procedure."""
-    if procedure != "each" or people.values.size < 3:
+def of_new_people(people: Measured) -> Influence | None:
+    """Return the influence of people on their mean nearness, by leaving each out; None for fewer than three people."""
+    if people.values.size < 3:
         return None
     indices = range(people.values.size)
     without = [leave_one_out(np.delete(people.values, i), procedure="each").mean() for i in indices]
