@@ -149,6 +149,15 @@ def test_the_interval_has_the_width_of_the_variation_over_stimuli() -> None:
     assert 0.7 < reported / spread < 2.5
 
 
+def test_the_interval_near_one_is_longer_below() -> None:
+    measurement = measured(Coding(table(), noise=1.5))
+    metric = nl.metric("domain_readout", fitted="photo", tested=15, divisions=10)
+    score = metric(measurement.source, measurement.target)
+    assert 0.85 < score.value < 1
+    assert score.value - score.low > 1.1 * (score.high - score.value)
+    assert score.high < 1
+
+
 def test_stimuli_are_shown_domain_by_domain_and_others_are_not() -> None:
     measurement = measured(Coding(table()))
     assert measurement.source.sizes["presentation"] == 180
