@@ -92,9 +92,8 @@ def _influence(
         at = np.searchsorted(ids, part.factors["stimulus"].ids)
         by_subject_and_stimulus[np.ix_(at, pair)] += share * part.factors["stimulus"].deviation[:, None]
         beyond[np.ix_(at, at)] += share * part.crossed["stimulus", "stimulus"]
-    stimuli = Items(
-        ids, by_subject_and_stimulus.sum(axis=1) / 2
-    )  # each pair is in the columns of both subjects
+    # Each pair is in the columns of both of its subjects.
+    stimuli = Items(ids, by_subject_and_stimulus.sum(axis=1) / 2)
     if count < FEWEST_SUBJECTS:
         return Influence({"stimulus": stimuli}, {("stimulus", "stimulus"): beyond})
     without = np.empty(count)

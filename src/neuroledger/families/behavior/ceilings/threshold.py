@@ -41,6 +41,12 @@ def threshold(
     independent_variable, threshold_accuracy, required_accuracy, guess
         As in the metric ``threshold``, if thresholds are fitted to trials.
 
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["influence"]`` returns the influence of people on the mean, from the mean without each of them; None for two
+        people, whose comparison does not show how much others would differ.
+
     Raises
     ------
     CeilingError
@@ -78,6 +84,12 @@ def threshold_elevation(
         Names of the two conditions.
     procedure
         As in the ceiling ``threshold``.
+
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["influence"]`` returns the influence of people on the mean, from the mean without each of them; None for two
+        people, whose comparison does not show how much others would differ.
 
     Raises
     ------

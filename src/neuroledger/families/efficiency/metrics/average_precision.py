@@ -68,9 +68,8 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> xr.DataArra
         )
         moves, rows = from_left_out(left_out), np.arange(len(truth))
         if min(values) == 1:
-            signs = np.sign(
-                rows % 2 - 0.5
-            )  # deviations are taken from their mean, so equal ones would vanish
+            # Deviations are taken from their mean, so equal ones would vanish.
+            signs = np.sign(rows % 2 - 0.5)
             moves += (signs * unseen(np.ones(len(truth)), rows, len(truth)))[:, None]
         ids = target["stimulus_id"].values if "stimulus_id" in target.coords else rows
         return Cells(np.asarray(ids), [(rows, moves)])
