@@ -9,8 +9,8 @@ size, and add noise. In rows of counts, stimuli are normal, and neurons fire as 
 rows of tuning, stimuli belong to ten categories, and neurons are tuned to single points, with noise that grows with the
 response. In rows of subjects, the neurons of a subject share a subspace and a level of noise. People and models
 discriminate objects by log odds from the object, the pair, and images with heavy tails. Two models see the stimuli
-through the same random features, each with noise of its own, and are therefore equal. An experiment draws what the claim
-generalises over anew; the rest is the same in all experiments.
+through the same random features, each with noise of its own, and are therefore equal, except in rows whose second model is
+worse. An experiment draws what the claim generalises over anew; the rest is the same in all experiments.
 """
 
 from __future__ import annotations
@@ -69,14 +69,19 @@ class World:
         sizes = np.exp(0.6 * rng.standard_normal((1, count)))
         return rng.standard_normal((UNITS, count)) * sizes, rng.uniform(0.5, 1.5, count)
 
-    def experiment(self, run: int, models: int = 2) -> tuple[list[xr.DataArray], xr.DataArray]:
+    def experiment(
+        self, run: int, models: int = 2, worse: float = 0.0
+    ) -> tuple[list[xr.DataArray], xr.DataArray]:
         rng = np.random.default_rng([1, run])
         latent = self.latent if self.fixed == "stimuli" else self.new_stimuli(rng)
         weights, noise = self.neurons if self.fixed == "neurons" else self.new_neurons(rng)
         responses = self.measured(latent, weights, noise, rng)
         own = [np.random.default_rng([2, 0 if self.fixed == "stimuli" else run, at]) for at in range(models)]
         features = [np.tanh(latent @ self.seen) for _ in own]
-        seen = [one + 0.5 * each.standard_normal(one.shape) for one, each in zip(features, own, strict=True)]
+        seen = [
+            one + (0.5 + at * worse) * each.standard_normal(one.shape)
+            for at, (one, each) in enumerate(zip(features, own, strict=True))
+        ]
         of = "" if self.fixed == "stimuli" else run
         return [self.labelled(values, of, "f") for values in seen], self.labelled(responses, of, f"{run}n")
 
@@ -171,17 +176,23 @@ KINDS = ((World, SIZES, ""), (Counts, COUNTS, ", counts"), (Tuned, TUNED, ", tun
 PEOPLE = ((100, 6, 15, 50), (60, 10, 10, 50), (150, 4, 30, 50))
 
 
-def of_responses(label: str, metric: nl.BoundMetric, runs: range, kinds: Any = KINDS) -> Iterator[Row]:
+def of_responses(
+    label: str, metric: nl.BoundMetric, runs: range, kinds: Any = KINDS, worse: float = 0.0
+) -> Iterator[Row]:
     """Rows of a metric of responses: each kind of neurons and size, for each claim."""
     for kind, size, words in [(kind, size, words) for kind, sizes, words in kinds for size in sizes]:
         for fixed, (new, over) in NEW.items():
             world, scores = kind(*size, fixed), []
             for run in runs:
-                models, target = world.experiment(run)
+                models, target = world.experiment(run, worse=worse)
                 both = [metric(model, target).replace(population=str(run)) for model in models]
                 scores.append([score.replace(generalise=over) if over else score for score in both])
-            kept = f"{size[0]} stimuli, {size[1]} neuroids, {size[2]} features{words}"
-            yield summary((label, kept, new), scores, own_truth=fixed == "stimuli")
+            kept = f"{size[0]} stimuli, {size[1]} neuroids, {size[2]} features{words}" + unequal(worse)
+            yield summary((label, kept, new), scores, own_truth=fixed == "stimuli" or bool(worse))
+
+
+def unequal(worse: float) -> str:
+    return f", second model worse by {worse}" if worse else ""
 
 
 def of_subjects(runs: range) -> Iterator[Row]:
@@ -314,7 +325,7 @@ def found(scores: Sequence[Sequence[Score]], people: int) -> str:
     return f"{ours / len(scores):.2f}; t test {tested / len(scores):.2f}"
 
 
-def of_answers(label: str, people: int, stimuli: int, level: float, runs: range) -> Row:
+def of_answers(label: str, people: int, stimuli: int, level: float, runs: range, worse: float = 0.0) -> Row:
     """One row of a metric of answers: people and models that find the same stimuli hard, and some conditions."""
     metric, scores = nl.metric(label), []
     conditions = (1.5, 0.5, -0.5, -1.5) if label == "condition_accuracy" else (0.0,)
@@ -330,12 +341,13 @@ def of_answers(label: str, people: int, stimuli: int, level: float, runs: range)
         pair = []
         for at in range(2):
             each = np.random.default_rng([4, run, at])
-            seen = level + 0.7 * (odds - level) + each.standard_normal(stimuli)
+            seen = level - at * worse + 0.7 * (odds - level) + each.standard_normal(stimuli)
             given = answers(ids, each.random(stimuli) < 1 / (1 + np.exp(-seen)), None, run, group)
             pair.append(metric(given, target).replace(population=str(run)))
         scores.append(pair)
     new = "stimuli, people" if "subject" in scores[0][0].spread.factors else "stimuli"
-    return summary((label, f"{people} people, {stimuli} stimuli", new), scores)
+    kept = f"{people} people, {stimuli} stimuli" + unequal(worse)
+    return summary((label, kept, new), scores, own_truth=bool(worse))
 
 
 def answers(ids: Any, right: Any, people: Any, run: int, group: Any) -> xr.DataArray:
@@ -349,7 +361,7 @@ def answers(ids: Any, right: Any, people: Any, run: int, group: Any) -> xr.DataA
     return xr.DataArray(np.where(right, "cat", "dog"), dims="presentation", coords=coords)
 
 
-def of_objects(label: str, objects: int, images: int, trials: int, runs: range) -> Row:
+def of_objects(label: str, objects: int, images: int, trials: int, runs: range, worse: float = 0.0) -> Row:
     """One row of a metric of object choices: people and models that find some images and pairs of objects hard."""
     always, metric = np.random.default_rng(1), nl.metric(label)
     scores: list[list[Score]] = []
@@ -382,18 +394,20 @@ def of_objects(label: str, objects: int, images: int, trials: int, runs: range) 
         pair = []
         for at in range(2):
             each = np.random.default_rng([6, run, at])
-            seen = 1 + (bias[truth] + 0.6 * level + 0.6 * each.standard_normal(len(truth)))[:, None]
+            seen = (
+                1 - at * worse + (bias[truth] + 0.6 * level + 0.6 * each.standard_normal(len(truth)))[:, None]
+            )
             seen = -(seen + confused[truth] + 0.5 * each.standard_normal(odds.shape))
             seen[np.arange(len(truth)), truth] = 0
             coords = {"stimulus_id": ("presentation", ids), "choice": ("choice", names)}
             source = xr.DataArray(np.exp(seen), dims=("presentation", "choice"), coords=coords)
             pair.append(metric(source / source.sum("choice"), target).replace(population=str(run)))
         scores.append(pair)
-    kept = f"{objects} objects with {images} images, {trials} trials of each pair"
-    return summary((label, kept, "stimuli"), scores)
+    kept = f"{objects} objects with {images} images, {trials} trials of each pair" + unequal(worse)
+    return summary((label, kept, "stimuli"), scores, own_truth=bool(worse))
 
 
-def of_shares(label: str, items: int, level: float, runs: range) -> Row:
+def of_shares(label: str, items: int, level: float, runs: range, worse: float = 0.0) -> Row:
     """One row of a share of items: decisions for shape, or items in which a formula holds."""
     formulas = ["(1;%low%) < (1;%high%)"]
     metric = nl.metric(label, formulas=formulas) if label == "formula" else nl.metric(label)
@@ -403,7 +417,7 @@ def of_shares(label: str, items: int, level: float, runs: range) -> Row:
         ids, level_of = [f"{run}s{i}" for i in range(items)], 0.7 * rng.standard_t(5, items)
         for at in range(2):
             each = np.random.default_rng([8, run, at])
-            margin = ndtri(level) * 1.1 + level_of + 0.7 * each.standard_normal(items)
+            margin = ndtri(level) * 1.1 - at * worse + level_of + 0.7 * each.standard_normal(items)
             if label == "formula":
                 coords = {
                     "item": ("presentation", ids * 2),
@@ -424,7 +438,8 @@ def of_shares(label: str, items: int, level: float, runs: range) -> Row:
                 }
                 pair.append(metric(source, source.assign_coords(cues)).replace(population=str(run)))
         scores.append(pair)
-    return summary((label, f"{items} items, mean {level}", "items"), scores)
+    kept = f"{items} items, mean {level}" + unequal(worse)
+    return summary((label, kept, "items"), scores, own_truth=bool(worse))
 
 
 def of_retrieval(people: int, stimuli: int, k: int, runs: range) -> Row:
@@ -480,6 +495,24 @@ def of_elevations(people: int, trials: int, runs: range) -> Row:
     return summary(("threshold_elevation", f"{people} people, {trials} trials", "stimuli, people"), scores)
 
 
+def of_unequal(runs: range) -> Iterator[Row]:
+    """Rows of two models of which the second is worse, so that intervals of a difference are not about zero."""
+    for label in ("ridge", "rdm", "cka"):
+        yield from of_responses(label, nl.metric(label), runs, ((World, ((80, 40, 40),), ""),), 1.0)
+    for people, trials, folds in ((9, 40, None), (20, 30, None), (9, 30, 5)):
+        scores = [decoded(people, trials, run, 1.2, folds) for run in runs]
+        kept = f"{people} people, {trials} trials" + (f", {folds} folds" if folds else "") + unequal(1.2)
+        yield summary(("decoding", kept, "trials" if folds else "people"), scores, own_truth=True)
+    for label in ("error_consistency", "accuracy", "accuracy_difference", "accuracy_distance"):
+        for worse in (0.5, 1.5):
+            yield of_answers(label, 10, 160, 0.8, runs, worse)
+    for label in ("i1n", "i2n"):
+        yield of_objects(label, 8, 10, 4, runs, 1.0)
+    for label in ("formula", "shape_bias"):
+        for items, level, worse in ((40, 0.99, 0.6), (40, 0.99, 1.5), (100, 0.8, 0.5)):
+            yield of_shares(label, items, level, runs, worse)
+
+
 def few_components() -> nl.BoundMetric:
     estimator = {"name": "pls", "components": 5}
     return nl.metric("pls", compare={"name": "regression", "estimator": estimator, "correlation": "pearson"})
@@ -501,6 +534,7 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
         for models in (5, 20, 50)
     )
     known["subjects"] = of_subjects
+    known["unequal"] = of_unequal
     known["decoding"] = of_decoders
     for label in ("i1", "i1n", "i2", "i2n", "o1", "o2"):
         known[label] = lambda runs, label=label: (  # type: ignore[misc]

@@ -82,12 +82,13 @@ def test_what_is_added_is_agresti_and_coulls_variance_and_no_more() -> None:
     assert not unseen(hit, people, 4).any() and unseen(np.ones(20), people, 4).all()
 
 
-def test_two_models_that_are_always_right_do_not_differ() -> None:
+def test_two_models_that_are_always_right_might_differ_by_an_answer_each() -> None:
     source, target = classified(np.random.default_rng(0), (15, 200), 1.0)
     bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
     one, two = bound(source, target), bound(source.copy(), target)
     assert one.low < one.high == 1
-    assert (one.spread - two.spread).error == 0
+    assert (one.spread - two.spread).variance == 0
+    assert (one.spread - two.spread).error == pytest.approx(np.sqrt(2) / 2 / 15), "in the recall of fifteen"
     assert nl.compare(one, two).differences[0].p == 1.0
 
 

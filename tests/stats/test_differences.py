@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.special import ndtri
+from scipy.stats import norm, t
 
+from neuroledger.families.behavior.agreement.proportions import of_proportions
 from neuroledger.stats.differences import (
     Difference,
     Joint,
@@ -18,13 +21,25 @@ from neuroledger.stats.differences import (
     rank_sets,
 )
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import DRAWS, Spread, multipliers
+from neuroledger.stats.spread import (
+    DRAWS,
+    Influence,
+    Spread,
+    moved,
+    multipliers,
+    pack,
+    unpack,
+)
 
 
 def spread(error: float, items: int = 21, *, factor: str = "stimulus", name: str = "a") -> Spread:
     """A spread with exactly this standard error."""
     draws = multipliers("set", factor, [name])[:, 0]
     return Spread({factor: draws * error / math.sqrt((draws**2).mean())}, {factor: items})
+
+
+def rms(draws: np.ndarray) -> float:
+    return math.sqrt(float((draws**2).mean()))
 
 
 STILL = Spread({"stimulus": np.zeros(DRAWS)}, {"stimulus": 21})
@@ -173,3 +188,114 @@ def test_the_fewest_items_of_all_models_determine_the_critical_value() -> None:
     endless = Spread({"stimulus": np.zeros(DRAWS)}, {"stimulus": 1 << 30})
     assert clearly_better([Joint(0.115, many), Joint(0.0, endless)]).sum() == 1
     assert clearly_better([Joint(0.115, many), Joint(0.0, few)]).sum() == 0
+
+
+def shares(run: int, items: int, *levels: float) -> list[Score]:
+    """Simulated shares of right answers of several models to the same items, some of which are harder for all."""
+    rng = np.random.default_rng([40, run])
+    hard = rng.standard_normal(items)
+    names = np.array([f"{run} {i:03d}" for i in range(items)])
+    scores = []
+    for level in levels:
+        right = 1.2 * ndtri(level) + hard + 0.66 * rng.standard_normal(items) > 0
+        influence = of_proportions("stimulus", names, right[:, None].astype(float))
+        scores.append(Score(float(right.mean()), spread=influence.spread("p"), limits=(0.0, 1.0)))
+    return scores
+
+
+@pytest.mark.parametrize("items", [10, 40, 400])
+def test_models_without_a_different_outcome_might_differ_in_new_items(items: int) -> None:
+    names = np.array([f"{i:03d}" for i in range(items)])
+    perfect = of_proportions("stimulus", names, np.ones((items, 1))).spread("p")
+    found = difference("b", Score(1.0, spread=perfect), Score(1.0, spread=perfect))
+    half = float(norm.ppf(0.975)) * math.sqrt(2) / items
+    assert (found.low, found.high, found.p) == pytest.approx((-half, half, 1.0)), "as with one on each side"
+    assert found.detectable == pytest.approx(half * (1 + 0.8416 / 1.96), rel=1e-3), "not the smallest number"
+    again = unpack(pack(perfect))
+    assert again is not None and (again - again).least == pytest.approx(math.sqrt(2) / items)
+
+
+def test_the_difference_of_nearly_perfect_models_is_in_its_interval() -> None:
+    runs, items, levels = range(1000), 40, (0.995, 0.96)
+    pairs = [shares(run, items, *levels) for run in runs]
+    truth = levels[0] - levels[1]
+    found = [difference("b", *pair) for pair in pairs]
+    alike = np.mean(
+        [pair[0].spread is not None and each.value == 0 for pair, each in zip(pairs, found, strict=True)]
+    )
+    assert alike > 0.15, "both models often have the same outcomes"
+    assert np.mean([each.low is not None and each.low <= truth <= (each.high or 0) for each in found]) > 0.95
+
+
+def test_new_people_who_see_the_same_stimuli_show_no_other_outcomes() -> None:
+    items = {
+        "stimulus": moved(["a", "b"], np.array([0.1, -0.1])),
+        "subject": moved(["c", "d"], np.array([0.1, -0.1])),
+    }
+    influence = Influence(items, step={"stimulus": 0.05})
+    for over, least in ((["stimulus"], 0.05), (["subject"], 0.0), (None, 0.05)):
+        spread = influence.spread("p", over)
+        assert (spread - spread).least == pytest.approx(math.sqrt(2) * least)
+        assert (spread - spread).error == (spread - spread).least and spread.error > 0.06
+
+
+def test_a_few_different_outcomes_are_tested_as_before() -> None:
+    steps = spread(0.2)
+    own = replace(spread(0.2, name="b"), step=0.01)
+    assert (own - steps).error == pytest.approx(math.sqrt((own - steps).variance)), "the larger of the two"
+    assert (own * 3.0).step == pytest.approx(0.03) and (own + own).step == pytest.approx(0.01 * math.sqrt(2))
+
+
+def squares(run: int, items: int, *sizes: float) -> list[Score]:
+    """Means of squares of correlated normal numbers."""
+    rng = np.random.default_rng([41, run])
+    common, names = rng.standard_normal(items), [f"{i:02d}" for i in range(items)]
+    scores = []
+    for size in sizes:
+        values = (size * (0.8 * common + 0.6 * rng.standard_normal(items))) ** 2
+        influence = Influence({"stimulus": moved(names, (values - values.mean()) / items)}, squares=True)
+        scores.append(Score(float(values.mean()), spread=influence.spread(f"{run}")))
+    return scores
+
+
+def test_the_interval_of_a_difference_of_mean_squares_is_longer_where_the_larger_is_larger_still() -> None:
+    small, large = squares(0, 20, 1.0, 2.0)
+    found = difference("b", large, small)
+    assert found.low is not None and found.high is not None and found.value is not None
+    assert found.high - found.value > 1.2 * (found.value - found.low)
+    back = difference("b", small, large)
+    assert (back.low, back.high, back.p) == pytest.approx((-found.high, -found.low, found.p)), (
+        "either way round"
+    )
+    stored = Score.of_record(large.to_dict() | {"spread": pack(large.spread)} if large.spread else {})
+    assert difference("b", stored, small).high == pytest.approx(found.high, rel=1e-3), "from a record, too"
+
+
+def test_independent_mean_squares_have_the_interval_of_zou_and_donner() -> None:
+    large, small = squares(1, 20, 2.0)[0], squares(2, 20, 1.0)[0]
+    found = difference("b", large, small)
+    assert large.spread is not None and small.spread is not None
+    draws = [score.spread.draws["stimulus"] for score in (large, small) if score.spread is not None]
+    correlation = float((draws[0] * draws[1]).mean()) / (rms(draws[0]) * rms(draws[1]))
+    assert abs(correlation) < 0.15, "items of other experiments are correlated by chance only"
+    down, up = (
+        (large.value - large.low, small.high - small.value),
+        (large.high - large.value, small.value - small.low),
+    )
+    between = large.value - small.value
+    for end, (first, second), sign in ((found.low, down, -1), (found.high, up, 1)):
+        assert end == pytest.approx(
+            between + sign * math.sqrt(first**2 + second**2 - 2 * correlation * first * second)
+        )
+    assert found.low is not None and found.p is not None
+    assert (found.low > 0) == (found.p < 0.05), "the test agrees with the interval"
+
+
+def test_a_difference_of_mean_squares_is_in_its_interval_on_both_sides() -> None:
+    found = [difference("b", *squares(run, 20, 2.0, 1.0)) for run in range(1000)]
+    below, above = (
+        np.mean([each.low is not None and each.low > 3.0 for each in found]),
+        np.mean([each.high is not None and each.high < 3.0 for each in found]),
+    )
+    assert above < 0.075, "Student's interval is too short upwards in a tenth of the experiments"
+    assert below < 0.04

@@ -397,6 +397,7 @@ def _score(
         samples.attrs.pop(name, None) for name in ("replicates", "cells", "influence")
     )
     limits, skewed = samples.attrs.pop("limits", None), samples.attrs.pop("skewed", False)
+    step = samples.attrs.pop("step", {})
 
     owners = _subjects(rows, samples)
 
@@ -406,8 +407,8 @@ def _score(
         else:
             known: Cells | None = cells() if callable(cells) else cells
             result = influence_of(samples, steps, known)
-        if result is not None and skewed:
-            result = replace(result, skewed=True)
+        if result is not None and (skewed or step):
+            result = replace(result, skewed=skewed or result.skewed, step=step or result.step)
         if result is not None and owners and "neuroid" in result.factors:
             result = replace(result, nested={"subject": ("neuroid", owners)})
         return result if result is None or spec.interval is None else result.only(spec.interval.over)

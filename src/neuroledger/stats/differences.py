@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtri, stdtrit
 
 from neuroledger.stats.resampling import holm
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import CROSS, DRAWS, MANY, Spread, combined, covers, freedom, quantile
+from neuroledger.stats.spread import CROSS, DRAWS, LEVEL, MANY, Spread, combined, covers, freedom, quantile
 
 __all__ = [
     "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
@@ -78,7 +78,33 @@ def difference(benchmark: str, a: Score, b: Score) -> Difference:
         return replace(base, reason="no interval: how the scores vary is not known")
     if set(a.spread.factors) != set(b.spread.factors):
         return replace(base, reason="the scores generalise over different things: not paired")
-    return replace(_tested(base, a.spread - b.spread), covers=a.varies_over)
+    found = _tested(base, a.spread - b.spread)
+    if a.spread.squares or b.spread.squares:
+        found = _skewed(found, a, a.spread, b, b.spread)
+    return replace(found, covers=a.varies_over)
+
+
+def _skewed(base: Difference, a: Score, of_a: Spread, b: Score, of_b: Spread) -> Difference:
+    """Return the difference of two means of squares with an interval that is longer on one side, and its test.
+
+    A mean of squares varies more where it is larger, so that its interval is longer upwards. The interval of the difference
+    follows from the ends of both intervals and their covariance [zou2008].
+    """
+    spread, value = of_a - of_b, a.value - b.value
+    half = quantile((1 + LEVEL) / 2, spread.freedom) * spread.error
+    if half == 0:
+        return base
+    errors = of_a.error * of_b.error
+    shared = (of_a.variance + of_b.variance - spread.variance) / 2
+    correlation = min(max(shared / errors, -1.0), 1.0) if errors > 0 else 0.0
+
+    def reach(first: float, second: float) -> float:
+        return max(math.sqrt(first**2 + second**2 - 2 * correlation * first * second), spread.least)
+
+    down, up = reach(a.value - a.low, b.high - b.value), reach(a.high - a.value, b.value - b.low)
+    towards_zero = down if value > 0 else up
+    p = spread.p(value * half / towards_zero) if towards_zero > 0 else base.p
+    return replace(base, low=value - down, high=value + up, p=p)
 
 
 def _tested(base: Difference, spread: Spread) -> Difference:

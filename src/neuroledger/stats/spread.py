@@ -204,6 +204,8 @@ class Influence:
         Third moment of the score due to a factor whose strong items widen the interval on one side.
     common
         Standard deviation by factor that all scores of its items share, so that it is no part of their differences.
+    step
+        Change of the score by one more outcome, such as a right answer, by the factor whose new items have new outcomes.
     nested
         Larger items by the name of their factor, such as ``subject``: the factor of the items that they contain, and the
         larger item of each id. A claim about new subjects includes their new neuroids, so it names one of both factors.
@@ -216,6 +218,7 @@ class Influence:
     sure: Mapping[str, int] = field(default_factory=dict)
     third: Mapping[str, float] = field(default_factory=dict)
     common: Mapping[str, float] = field(default_factory=dict)
+    step: Mapping[str, float] = field(default_factory=dict)
     nested: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
 
     def only(self, names: Sequence[str]) -> Influence | None:
@@ -304,7 +307,9 @@ class Influence:
             draws[first + CROSS + second] = products
         counts = {name: len(self.factors[name].ids) for name in chosen}
         third = sum(self.third.get(name, 0.0) for name in chosen)
-        return Spread(draws, counts, self.squares, self.skewed, self.sure, third)
+        step = math.hypot(*(self.step.get(name, 0.0) for name in chosen))
+        least = 0.0 if any(part.any() for part in draws.values()) else math.sqrt(2) * step
+        return Spread(draws, counts, self.squares, self.skewed, self.sure, third, step, least)
 
 
 def _cells_of(
@@ -356,6 +361,10 @@ class Spread:
     is subtracted (two-way clustering, Cameron et al. 2011; the same expectation as the corrected two-factor bootstrap of
     Schütt et al. 2023). The result is bounded by the largest single factor and by the sum. The other fields are those of
     :class:`Influence`; ``third`` is the sum of the third moments of the factors.
+
+    If all outcomes are equal, so are all draws, although new items might have other outcomes. The standard error is at least
+    ``least``, therefore: two more outcomes for a score that does not vary, and one for each of two scores of which the
+    difference is computed.
     """
 
     draws: Mapping[str, Floats]
@@ -364,6 +373,8 @@ class Spread:
     skewed: bool = False
     sure: Mapping[str, int] = field(default_factory=dict)
     third: float = 0.0
+    step: float = 0.0
+    least: float = 0.0
 
     @classmethod
     def alone(cls, name: str, error: float) -> Spread:
@@ -384,7 +395,7 @@ class Spread:
     @property
     def error(self) -> float:
         """Standard error of the score."""
-        return math.sqrt(self.variance)
+        return max(math.sqrt(self.variance), self.least)
 
     @property
     def freedom(self) -> float:
@@ -400,7 +411,8 @@ class Spread:
 
     def __mul__(self, factor: float) -> Spread:
         draws = {name: factor * draws for name, draws in self.draws.items()}
-        return Spread(draws, self.items, sure=self.sure, third=factor**3 * self.third)
+        third, step = factor**3 * self.third, abs(factor) * self.step
+        return Spread(draws, self.items, sure=self.sure, third=third, step=step)
 
     def __add__(self, other: Spread) -> Spread:
         names = dict.fromkeys([*self.draws, *other.draws])
@@ -410,10 +422,11 @@ class Spread:
             {name: min(a.get(name, n), b.get(name, n)) for name, n in {**a, **b}.items()}
             for a, b in ((self.items, other.items), (self.sure, other.sure))
         )
-        return Spread(draws, counts, sure=sure)
+        return Spread(draws, counts, sure=sure, step=math.hypot(self.step, other.step))
 
     def __sub__(self, other: Spread) -> Spread:
-        return self + other * -1.0
+        result = self + other * -1.0
+        return replace(result, least=result.step)
 
     def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
         """Return the 95 % interval around ``value`` within ``limits``: Student's, or a skewed one (``docs/formulas.md``).
@@ -517,7 +530,8 @@ def pack(spread: Spread) -> dict[str, Any]:
         for name, draws in spread.draws.items()
     }
     plain = {"draws": packed, "deviation": deviation, "items": dict(spread.items)}
-    return {**plain, "sure": dict(spread.sure)} if spread.sure else plain
+    further = {"sure": dict(spread.sure), "step": spread.step, "squares": spread.squares}
+    return plain | {name: content for name, content in further.items() if content}
 
 
 def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
@@ -543,10 +557,11 @@ def unpack(plain: Mapping[str, Any] | None) -> Spread | None:
             for counts in (plain["items"], plain.get("sure", {}))
         )
         drawn_factors = {part for name in draws for part in name.split(CROSS)}
-        if not all(np.isfinite(values).all() for values in draws.values()):
+        step = float(plain.get("step", 0.0))
+        if not all(np.isfinite(values).all() for values in draws.values()) or not math.isfinite(step):
             raise ValueError("a draw is not a finite number")
         if drawn_factors - items.keys() or min([*items.values(), *sure.values()], default=1) < 1:
             raise ValueError("draws of no items")
-        return Spread(draws, items, sure=sure)
+        return Spread(draws, items, bool(plain.get("squares", False)), sure=sure, step=step)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

@@ -25,6 +25,7 @@ __all__ = [
     "correctness",
     "least_kappa",
     "of_new_stimuli_and_people",
+    "step_of",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -264,6 +265,22 @@ def least_kappa(pairs: Agreement, undefined: Literal["skip", "one"] = "skip") ->
     """Return the smallest possible mean kappa of these pairs, given their accuracies."""
     fewest = pairs._replace(observed=np.abs(pairs.accuracy_a + pairs.accuracy_b - 1))
     return float(np.nanmean(measured(fewest, "error_consistency", undefined)))
+
+
+def step_of(pairs: Agreement, measure: Measure) -> float:
+    """Return the change of the mean agreement if the model answers one more cell like a person.
+
+    That of a squared difference of accuracies is the change by one more right answer.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        steps = 1 / pairs.n
+        if measure == "error_consistency":
+            a, b = pairs.accuracy_a, pairs.accuracy_b
+            steps = steps / (1 - a * b - (1 - a) * (1 - b))
+        elif measure == "squared_accuracy_difference":
+            steps = steps * (2 * np.abs(pairs.accuracy_a - pairs.accuracy_b) + steps)
+    known = steps[np.isfinite(steps)]
+    return float(known.mean() / len(pairs.n)) if known.size else 0.0
 
 
 def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: Measure) -> Floats:

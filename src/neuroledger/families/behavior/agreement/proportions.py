@@ -34,4 +34,5 @@ def of_proportions(factor: str, names: Array, outcomes: Floats) -> Influence:
 
     variances = np.append((rare(ADDED) ** 2).sum(axis=0), items.variance)
     deviation = items.deviation + rare(shared(variances)).sum(axis=1)
-    return Influence({factor: Items(items.ids, deviation)}, skewed=True)
+    step = {factor: 1 / outcomes.size}
+    return Influence({factor: Items(items.ids, deviation)}, skewed=True, step=step)

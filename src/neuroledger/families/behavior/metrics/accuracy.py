@@ -18,7 +18,7 @@ from neuroledger.stats.spread import Influence, Items, moved
 __all__ = ["accuracy"]
 
 
-@metric("accuracy", version=3, input="behaviour")
+@metric("accuracy", version=4, input="behaviour")
 def accuracy(source: Any, target: Any, *, by: str | None = "condition") -> xr.DataArray:
     """Return 1 where an answer equals the target, else 0: ``(presentation[, time_bin])``; the mean is the accuracy.
 
@@ -79,7 +79,12 @@ def accuracy(source: Any, target: Any, *, by: str | None = "condition") -> xr.Da
         return Influence({"presentation": Items(items.ids, items.deviation + rare)})
 
     if correct.size > 1:
-        out.attrs |= {"influence": influence, "limits": (0.0, 1.0), "skewed": True}
+        out.attrs |= {
+            "influence": influence,
+            "limits": (0.0, 1.0),
+            "skewed": True,
+            "step": {"presentation": 1 / correct.size},
+        }
     return out
 
 

@@ -16,6 +16,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     compare,
     least_kappa,
     measured,
+    step_of,
 )
 from neuroledger.families.behavior.agreement.squared_differences import of_squared_differences
 from neuroledger.spec.registry import metric
@@ -24,7 +25,7 @@ from neuroledger.stats.resampling import Cells
 __all__ = ["agreement"]
 
 
-@metric("agreement", version=5, input="behaviour")
+@metric("agreement", version=6, input="behaviour")
 def agreement(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -91,6 +92,7 @@ def agreement(
             people.stimuli[people.stimulus],
             [(np.arange(len(people.stimulus)), cell_influence(model, people, pairs, measure))],
         )
+    out.attrs["step"] = {"stimulus": step_of(pairs, measure)}
     if measure == "error_consistency":
         out.attrs |= {"limits": (least_kappa(pairs, undefined), 1.0), "skewed": True}
     out.attrs["notes"] = _notes(missing, int((pairs.n[:, 0, :] == 0).sum()))

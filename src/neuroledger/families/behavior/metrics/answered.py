@@ -25,6 +25,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     compare,
     least_kappa,
     measured,
+    step_of,
 )
 from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies
 from neuroledger.families.behavior.agreement.squared_differences import of_squared_differences
@@ -35,7 +36,7 @@ from neuroledger.stats.spread import Influence
 __all__ = ["answered_accuracy_distance", "answered_agreement"]
 
 
-@metric("answered_agreement", version=2, input="behaviour")
+@metric("answered_agreement", version=3, input="behaviour")
 def answered_agreement(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -87,6 +88,7 @@ def answered_agreement(
             people.stimuli[people.stimulus],
             [(np.arange(len(people.stimulus)), cell_influence(model, both, pairs, measure))],
         )
+    out.attrs["step"] = {"stimulus": step_of(pairs, measure)}
     if measure == "error_consistency":
         out.attrs |= {"limits": (least_kappa(pairs, undefined), 1.0), "skewed": True}
     empty = int(np.isnan(values).sum())

@@ -14,7 +14,7 @@ from neuroledger.spec.registry import metric
 __all__ = ["cue_preference"]
 
 
-@metric("cue_preference", version=2, input="behaviour")
+@metric("cue_preference", version=3, input="behaviour")
 def cue_preference(
     source: xr.DataArray, target: xr.DataArray, *, cue: str = "truth", against: str = "texture"
 ) -> xr.DataArray:

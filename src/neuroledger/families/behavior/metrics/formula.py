@@ -26,7 +26,7 @@ def _readable(parameters: Any) -> None:
         raise ValueError("`formulas` mixes comparisons and numbers: declare a metric for each")
 
 
-@metric("formula", version=2, input="behaviour", together=_readable)
+@metric("formula", version=3, input="behaviour", together=_readable)
 def formula(
     source: xr.DataArray,
     target: Any = None,

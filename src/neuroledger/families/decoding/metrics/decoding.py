@@ -27,6 +27,7 @@ __all__ = ["decoding"]
 
 
 FEW_CLUSTERS = 6
+FEWEST = 3
 # Additional variance by the correlation of folds that train on each other's clusters, as a share of the variance of the
 # tested clusters: 1 for a decoder that has learnt only noise. Without the scores of training windows it follows from the
 # score: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME
@@ -39,7 +40,7 @@ PROPORTIONS = ("accuracy", "balanced_accuracy")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
 
 
-@metric("decoding", version=9, input="predictions")
+@metric("decoding", version=10, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -98,6 +99,7 @@ def decoding(
         labels. If several clusters are asked for the same stimuli, retrieval also depends on these (the factor `stimulus`).
         attrs["skewed"]: intervals of accuracies and recalls are computed in log odds if each cluster has a single unit, so
         that their variance depends on the value.
+        attrs["step"]: change of a measure of labels by one more right answer, in the class where it is largest.
         attrs["notes"]: the unit, the cluster and their numbers.
 
     Raises
@@ -136,6 +138,7 @@ def decoding(
         samples.attrs["limits"] = (0.0, 1.0)
         single = all(len(np.unique(clusters[seeds == seed])) == (seeds == seed).sum() for seed in seed_names)
         samples.attrs["skewed"] = measure in PROPORTIONS and single
+        samples.attrs["step"] = {cluster: _step(measure, rows, len(seed_names))}
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
         level = _chance(measure, rows, k)
         trained = source.attrs.get(TRAINED)
@@ -261,6 +264,17 @@ def _rare(
         for weight, own in zip(weights, kinds, strict=True):
             added += weight / len(seeds) * unseen(hit[own], codes.ravel()[own], len(names), pseudo)
     return added
+
+
+def _step(measure: str, rows: Rows, seeds: int) -> float:
+    """The change of the score by one more right answer of the class with the fewest rows; 0 for several labels of a row."""
+    if measure in ("accuracy", "retrieval"):
+        return seeds / len(rows.truth)
+    if rows.truth.ndim > 1:
+        return 0.0
+    sizes = np.unique(as_text(rows.truth), return_counts=True)[1] / seeds
+    # A recall of one or two rows says nothing, and its class does not weigh more than another.
+    return float(1 / (len(sizes) * max(sizes.min(), FEWEST)))
 
 
 def _chance(measure: str, rows: Rows, k: int | None) -> float | None:
