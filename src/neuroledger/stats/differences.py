@@ -91,7 +91,8 @@ def _skewed(base: Difference, a: Score, of_a: Spread, b: Score, of_b: Spread) ->
     follows from the ends of both intervals and their covariance [zou2008].
     """
     spread, value = of_a - of_b, a.value - b.value
-    half = quantile((1 + LEVEL) / 2, spread.freedom) * spread.error
+    level = quantile((1 + LEVEL) / 2, spread.freedom)
+    half, least = level * spread.error, level * spread.least
     if half == 0:
         return base
     errors = of_a.error * of_b.error
@@ -99,7 +100,8 @@ def _skewed(base: Difference, a: Score, of_a: Spread, b: Score, of_b: Spread) ->
     correlation = min(max(shared / errors, -1.0), 1.0) if errors > 0 else 0.0
 
     def reach(first: float, second: float) -> float:
-        return max(math.sqrt(first**2 + second**2 - 2 * correlation * first * second), spread.least)
+        own = (first - second) ** 2 + 2 * (1 - correlation) * first * second
+        return max(math.sqrt(max(own, 0.0)), least)
 
     down, up = reach(a.value - a.low, b.high - b.value), reach(a.high - a.value, b.value - b.low)
     towards_zero = down if value > 0 else up
