@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.stats import pearsonr
 from sklearn.metrics import confusion_matrix
 
@@ -265,3 +266,22 @@ def test_tasks_consistency_pools_people():
     assert score.value == pytest.approx(expected, abs=1e-12)
     assert score.low < score.value < score.high
     assert bind.ceiling("tasks_consistency", variables=["condition"])(target).value > 0
+
+
+def test_a_similarity_of_losses_near_zero_is_not_certain():
+    """The model loses about twice as much accuracy as simulated people, so that its similarity is nearly always 0."""
+    rng = np.random.default_rng(8)
+    kind, animal = np.tile(np.repeat(["w", "f"], 10), 9), np.repeat([f"a{i}" for i in range(9)], 20)
+    ids, hard = np.array([f"im{i:03d}" for i in range(180)]), rng.standard_normal(180)
+
+    def trials(people, loss):
+        level = np.tile(1.2 + hard - loss * (kind == "f"), (people, 1)) + rng.logistic(size=(people, 180))
+        coords = {"animal": animal, "image_type": kind, "truth": animal, "stimulus_id": ids}
+        named = {name: ("presentation", np.tile(values, people)) for name, values in coords.items()}
+        named["subject"] = ("presentation", np.repeat([f"p{i}" for i in range(people)], 180))
+        right = np.where(level.ravel() > 0, np.tile(animal, people), "none")
+        return xr.DataArray(right, dims="presentation", coords=named)
+
+    people = trials(12, 0.9)
+    score = bind.metric("baker_accuracy_delta")(trials(1, 2.6).drop_vars("subject"), people)
+    assert score.value < 0.05 and 0.25 < score.high < 0.9

@@ -150,11 +150,11 @@ def half_of(names: Array, *, peer: np.random.RandomState | None, rng: np.random.
     return np.isin(names.astype(str), chosen.astype(str))
 
 
-def drop_similarity(drop: Any, reference: Any, *, signed: bool = False) -> Floats:
-    """Return ``max(1 − |reference − one| / |reference|, 0)``; with ``signed`` the divisor is the signed reference."""
+def drop_similarity(drop: Any, reference: Any, *, signed: bool = False, least: float = 0.0) -> Floats:
+    """Return ``max(1 − |reference − drop| / |reference|, least)``; with ``signed`` the divisor is the signed reference."""
     scale = reference if signed else np.abs(reference)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.maximum(1 - np.abs(reference - drop) / scale, 0.0))
+        return np.asarray(np.maximum(1 - np.abs(reference - drop) / scale, least))
 
 
 def of_drops(sides: Sequence[Drops], halves: Sequence[Booleans], value: Callable[..., Floats]) -> Influence:

@@ -22,7 +22,12 @@ from neuroledger.stats.spread import Influence
 __all__ = ["accuracy_delta"]
 
 
-@metric("accuracy_delta", version=2, input="behaviour")
+# Draws of the similarity may be negative down to here: a similarity of 0 would otherwise hardly vary, although other stimuli
+# might show a larger one. Determined with simulated experiments.
+BELOW = -0.3
+
+
+@metric("accuracy_delta", version=3, input="behaviour")
 def accuracy_delta(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -79,7 +84,9 @@ def accuracy_delta(
 
     def influence() -> Influence:
         return of_drops(
-            (people, of_model), halves, lambda half, _, drop: drop_similarity(drop, half, signed=peer)
+            (people, of_model),
+            halves,
+            lambda half, _, drop: drop_similarity(drop, half, signed=peer, least=BELOW),
         )
 
     return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
