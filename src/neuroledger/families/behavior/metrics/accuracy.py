@@ -40,6 +40,7 @@ def accuracy(source: Any, target: Any, *, by: str | None = "condition") -> xr.Da
     xr.DataArray
         ``attrs["influence"]``, without time bins: influence of each stimulus on the accuracy; an accuracy of 0 or 1 has the
         variance of :func:`~neuroledger.families.rare_outcomes.unseen`. Its interval is computed in log odds.
+        ``attrs["step"]``: change of the accuracy by one more right answer.
 
     Raises
     ------

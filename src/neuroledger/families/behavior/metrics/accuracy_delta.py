@@ -59,6 +59,11 @@ def accuracy_delta(
         ``all``: halves of all subjects, drawn with the seed of the request. ``brainscore``: Brain-Score's draws from
         subjects numbered from 1, which never include the last one; the divisor is then ``h`` instead of ``|h|``.
 
+    Returns
+    -------
+    xr.DataArray
+        ``attrs["influence"]``: influence of stimuli and people on the mean, whose draws may be negative down to ``BELOW``.
+
     Raises
     ------
     MetricError

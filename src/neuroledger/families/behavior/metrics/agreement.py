@@ -59,7 +59,8 @@ def agreement(
     xr.DataArray
         ``attrs["cells"]``: influence of each stimulus on the agreement with each person; for squared differences
         ``attrs["influence"]`` instead. ``attrs["limits"]``: kappa is skewed between its smallest possible value, at which
-        observers with these accuracies have as few errors in common as possible, and 1.
+        observers with these accuracies have as few errors in common as possible, and 1. ``attrs["step"]``: change of the
+        mean by one more answer like a person's.
 
     Raises
     ------
