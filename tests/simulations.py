@@ -227,6 +227,10 @@ def summary(name: tuple[str, str, str], scores: Sequence[Sequence[Score]], *, ow
     covered = (ends[..., 0] <= truth) & (truth <= ends[..., 1])
     errors = np.array([[score.spread.error if score.spread else np.nan for score in run] for run in scores])
     width = errors.mean() / values.std(axis=0, ddof=1).mean()
+    # Intervals of two models of one experiment are not independent, so each experiment counts once.
+    counts = share(round(float(covered.mean()) * len(scores)), len(scores))
+    if values.shape[1] == 1:
+        return Row(name, (str(len(scores)), counts, f"{width:.2f}", "", "", ""))
     apart = truth[0] - truth[1]
     differ = 0
     for run in scores:
@@ -234,8 +238,6 @@ def summary(name: tuple[str, str, str], scores: Sequence[Sequence[Score]], *, ow
         assert between.low is not None and between.high is not None
         differ += not between.low <= apart <= between.high
     ranked = sum(clearly_better([joint_mean([(1.0, score)]) for score in run]).any() for run in scores)
-    # Intervals of two models of one experiment are not independent, so each experiment counts once.
-    counts = share(round(float(covered.mean()) * len(scores)), len(scores))
     ranks = "" if own_truth else share(int(ranked), len(scores))
     return Row(name, (str(len(scores)), counts, f"{width:.2f}", share(differ, len(scores)), ranks, ""))
 
@@ -315,14 +317,11 @@ def of_decoders(runs: range) -> Iterator[Row]:
 
 def found(scores: Sequence[Sequence[Score]], people: int) -> str:
     """How often two scores of people differ at 5 %, and how often the people's own scores do in a paired t test."""
-    ours = tested = 0
-    for a, b in scores:
-        p = difference("simulated", a, b).p
-        ours += p is not None and p < 0.05
-        samples = [score.samples.values for score in (a, b) if score.samples is not None]
-        of_people = [values.reshape(people, -1).mean(axis=1) for values in samples]
-        tested += ttest_1samp(of_people[0] - of_people[1], 0).pvalue < 0.05
-    return f"{ours / len(scores):.2f}; t test {tested / len(scores):.2f}"
+    items = [
+        [score.samples.values.reshape(people, -1).mean(axis=1) for score in pair if score.samples is not None]
+        for pair in scores
+    ]
+    return beside_t_test(scores, items)
 
 
 def of_answers(label: str, people: int, stimuli: int, level: float, runs: range, worse: float = 0.0) -> Row:
@@ -495,6 +494,76 @@ def of_elevations(people: int, trials: int, runs: range) -> Row:
     return summary(("threshold_elevation", f"{people} people, {trials} trials", "stimuli, people"), scores)
 
 
+def of_ceilings(runs: range) -> Iterator[Row]:
+    """Rows of ceilings from repeated measurements of new neurons with new stimuli."""
+    for label in ("internal_consistency", "rdm_consistency"):
+        for kind, size, words in (
+            (World, (100, 100), ""),
+            (Counts, (100, 60), ", counts"),
+            (Tuned, (60, 40), ", tuning"),
+        ):
+            for repetitions in (3, 8):
+                world, scores = kind(*size, 1, ""), []
+                for run in runs:
+                    rng = np.random.default_rng([13, run])
+                    stimuli, neurons = world.new_stimuli(rng), world.new_neurons(rng)
+                    parts = [
+                        world.labelled(world.measured(stimuli, *neurons, rng), run, f"{run}n").assign_coords(
+                            repetition=("presentation", [repetition] * size[0])
+                        )
+                        for repetition in range(repetitions)
+                    ]
+                    scores.append([nl.ceiling(label)(xr.concat(parts, "presentation"))])
+                name = f"{size[0]} stimuli, {size[1]} neuroids, {repetitions} repetitions{words}"
+                yield summary((label, name, "stimuli, neuroids"), scores)
+
+
+def of_power(runs: range) -> Iterator[Row]:
+    """Rows of how often a worse second model is found, beside Student's paired t test over the items of the claim.
+
+    The t test is one of means. A median over neuroids is a less certain number, so less is found of its differences.
+    """
+    mean = [{"over": "neuroid", "with": "mean"}, {"over": "split", "with": "mean"}]
+    for label, options in (("ridge", {}), ("ridge, mean over neuroids", {"aggregate": mean})):
+        metric, world = nl.metric("ridge", **options), World(80, 40, 40, "stimuli")
+        for worse in (0.12, 0.25):
+            scores, items = [], []
+            for run in runs:
+                models, target = world.experiment(run, worse=worse)
+                both = [metric(model, target).replace(population=str(run)) for model in models]
+                scores.append([score.replace(generalise=("neuroid",)) for score in both])
+                items.append(
+                    [score.samples.mean("split").values for score in both if score.samples is not None]
+                )
+            name = (label, "80 stimuli, 40 neuroids, 40 features" + unequal(worse), "neuroids")
+            yield Row(name, (str(len(runs)), "", "", "", "", beside_t_test(scores, items)))
+    for worse in (0.5, 1.0):
+        scores, items = [], []
+        for run in runs:
+            rng = np.random.default_rng([14, run])
+            odds, ids = 0.5 + 1.2 * rng.standard_t(5, 100), np.array([f"{run}s{i}" for i in range(100)])
+            right = [
+                rng.random(100) < 1 / (1 + np.exp(at * worse - odds - 0.7 * rng.standard_normal(100)))
+                for at in range(2)
+            ]
+            given = [answers(ids, each, None, run, np.zeros(100, int)) for each in right]
+            target = answers(ids, np.ones(100, bool), None, run, np.zeros(100, int))
+            scores.append(
+                [nl.metric("accuracy")(each, target).replace(population=str(run)) for each in given]
+            )
+            items.append([each.astype(float) for each in right])
+        name = ("accuracy", "100 stimuli" + unequal(worse), "stimuli")
+        yield Row(name, (str(len(runs)), "", "", "", "", beside_t_test(scores, items)))
+
+
+def beside_t_test(scores: Sequence[Sequence[Score]], items: Sequence[Sequence[Floats]]) -> str:
+    """How often two scores differ at 5 %, and how often the values of their items do in a paired t test."""
+    ours = [difference("simulated", a, b).p for a, b in scores]
+    tested = [ttest_1samp(a - b, 0).pvalue for a, b in items]
+    shares = [np.mean([p is not None and p < 0.05 for p in each]) for each in (ours, tested)]
+    return f"{shares[0]:.2f}; t test {shares[1]:.2f}"
+
+
 def of_unequal(runs: range) -> Iterator[Row]:
     """Rows of two models of which the second is worse, so that intervals of a difference are not about zero."""
     for label in ("ridge", "rdm", "cka"):
@@ -535,6 +604,8 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
     )
     known["subjects"] = of_subjects
     known["unequal"] = of_unequal
+    known["ceilings"] = of_ceilings
+    known["power"] = of_power
     known["decoding"] = of_decoders
     for label in ("i1", "i1n", "i2", "i2n", "o1", "o2"):
         known[label] = lambda runs, label=label: (  # type: ignore[misc]

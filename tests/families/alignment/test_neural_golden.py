@@ -31,7 +31,7 @@ def test_versions_of_the_pinned_components():
     ceilings = {
         "internal_consistency": 6,
         "predictor_consistency": 5,
-        "rdm_consistency": 4,
+        "rdm_consistency": 5,
         "rsa": 3,
         "constant": 1,
     }

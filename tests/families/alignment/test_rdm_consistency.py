@@ -9,7 +9,11 @@ from scipy.stats import kendalltau, spearmanr
 import neuroledger as nl
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.errors import CeilingError, RequestError
-from neuroledger.families.alignment.ceilings.rdm_consistency import _patterns, _reliability
+from neuroledger.families.alignment.ceilings.rdm_consistency import (
+    _patterns,
+    _rdm_without_each_neuroid,
+    _reliability,
+)
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.score import normalise
 from neuroledger.stats.splits import draw
@@ -95,7 +99,7 @@ def test_noise_is_refused_and_its_reliability_is_zero_on_average():
     refused, values = 0, []
     for seed in range(40):
         noise = recorded(np.random.default_rng(seed).standard_normal((8, 60, 30)))
-        values.append(reliability(noise).value)
+        values.append(reliability(noise).summary.reliability)
         try:
             nl.ceiling("rdm_consistency")(noise)
         except CeilingError as error:
@@ -105,18 +109,51 @@ def test_noise_is_refused_and_its_reliability_is_zero_on_average():
     assert abs(np.mean(values)) < 3 * np.std(values) / np.sqrt(40)
 
 
-def reliability(assembly: xr.DataArray):
-    splits = draw(SplitsSpec(train=0.5, by="repetition", unique=True, folds=4), assembly)
-    return _reliability(_patterns(assembly, splits, "correlation", []))
+def halves(assembly: xr.DataArray):
+    return draw(SplitsSpec(train=0.5, by="repetition", unique=True, folds=4), assembly)
 
 
-def test_deviations_are_those_of_leaving_each_item_out():
-    assembly, _ = simulated("dimensions", 1.0, 4, seed=3, stimuli=60)
-    found, ids = reliability(assembly), assembly["stimulus_id"].values
-    left = [reliability(assembly[ids != id]).value for id in np.unique(ids)]
-    assert np.corrcoef(found.by_stimulus, left)[0, 1] < -0.97
-    left = [reliability(assembly[:, np.arange(NEUROIDS) != k]).value for k in range(NEUROIDS)]
-    assert np.corrcoef(found.by_neuroid, left)[0, 1] < -0.94
+def reliability(assembly: xr.DataArray, distance: str = "correlation"):
+    return _reliability(_patterns(assembly, halves(assembly), distance, []))
+
+
+@pytest.mark.parametrize("distance", ["correlation", "cosine", "squared_euclidean"])
+def test_deviations_are_those_of_leaving_each_item_out(distance):
+    assembly, _ = simulated("unequal", 1.0, 4, seed=3, stimuli=60)
+    found, ids = reliability(assembly, distance), assembly["stimulus_id"].values
+    left = [reliability(assembly[ids != id], distance).summary for id in np.unique(ids)]
+    assert correlations(found.by_stimulus, left, (0, 1, 2, 5)).max() < -0.9
+    left = [reliability(assembly[:, np.arange(NEUROIDS) != k], distance).summary for k in range(NEUROIDS)]
+    assert correlations(found.by_neuroid, left, (0, 1, 2, 5)).max() < -0.9
+    patterns = _patterns(assembly, halves(assembly), distance, [])
+    exact = _rdm_without_each_neuroid(patterns, distance != "squared_euclidean")[:, 0]
+    np.testing.assert_allclose(exact, [each.reliability for each in left], atol=1e-12)
+
+
+def correlations(deviations, left, numbers) -> np.ndarray:
+    """Rank correlations, because responses are divided by the largest, which leaving out one item changes."""
+    return np.array([spearmanr(deviations[:, at], [each[at] for each in left]).statistic for at in numbers])
+
+
+@pytest.mark.parametrize("kind", ["counts", "strong"])
+def test_its_interval_contains_the_mean_ceiling_of_new_stimuli_and_neuroids(kind):
+    """Neurons that fire as Poisson processes, and neurons of very unequal strength and noise."""
+    ceilings = [nl.ceiling("rdm_consistency")(recorded(unequal(kind, seed))) for seed in range(80)]
+    values = np.array([ceiling.value for ceiling in ceilings])
+    error = np.sqrt(np.mean([ceiling.spread.error**2 for ceiling in ceilings]))
+    assert 0.8 < error / values.std(ddof=1) < 1.3
+    assert np.mean([ceiling.low <= values.mean() <= ceiling.high for ceiling in ceilings]) > 0.88
+
+
+def unequal(kind: str, seed: int) -> np.ndarray:
+    """Responses (repetition, stimulus, neuroid) of 40 neurons to 100 stimuli."""
+    rng = np.random.default_rng([seed, 8])
+    latent, weights = rng.standard_normal((100, 12)), rng.standard_normal((12, 40))
+    projected = latent @ weights / np.sqrt(12)
+    if kind == "counts":
+        return rng.poisson(2 * np.exp(0.7 * projected), (6, 100, 40)).astype(float)
+    strength, noise = np.exp(np.array([[0.5], [0.3]]) * rng.standard_normal((2, 40)))
+    return strength * (np.tanh(projected) + 0.4 * noise * rng.standard_normal((5, 100, 40)))
 
 
 def test_its_interval_widens_that_of_the_score():

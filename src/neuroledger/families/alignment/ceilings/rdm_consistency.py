@@ -13,11 +13,12 @@ from scipy.special import ndtri
 from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
+from neuroledger.families.alignment.similarity.influence import FEWEST_LEFT
 from neuroledger.families.alignment.similarity.noise import NOISELESS, rank_agreement
 from neuroledger.families.alignment.similarity.rdm import RANKED, Comparison, Distance
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence, Items
+from neuroledger.stats.spread import Influence, Items, centred, from_left_out
 
 __all__ = ["rdm_consistency"]
 
@@ -36,7 +37,7 @@ def _fits(parameters: Any) -> None:
         )
 
 
-@ceiling("rdm_consistency", version=4, together=_fits)
+@ceiling("rdm_consistency", version=5, together=_fits)
 def rdm_consistency(
     assembly: xr.DataArray,
     *,
@@ -77,68 +78,102 @@ def rdm_consistency(
         )
     notes: list[str] = []
     data = _patterns(assembly, splits, distance, notes)
-    reliability = _reliability(data)
-    deviations = {
-        "stimulus": (data.ids, reliability.by_stimulus),
-        "neuroid": (data.neuroids, reliability.by_neuroid),
-    }
-    error = math.sqrt(sum(float(deviation @ deviation) for _, deviation in deviations.values()))
-    if reliability.value - 1.96 * error <= 0:
+    found = _reliability(data)
+    reliability = found.summary.reliability
+    error = math.sqrt(sum(float(part[:, 0] @ part[:, 0]) for part in (found.by_stimulus, found.by_neuroid)))
+    if reliability - 1.96 * error <= 0:
         raise CeilingError(
-            f"the reliability of the RDM is {reliability.value:.3f} ± {1.96 * error:.3f}, which includes 0: the data "
+            f"the reliability of the RDM is {reliability:.3f} ± {1.96 * error:.3f}, which includes 0: the data "
             "contain no geometry to compare with; record more repetitions, stimuli or neuroids"
         )
-    if reliability.agreement < CERTAIN:
+    if found.agreement < CERTAIN:
         raise CeilingError(
-            f"the RDMs of the halves agree by {reliability.agreement:.2f} standard deviations more than with permuted "
+            f"the RDMs of the halves agree by {found.agreement:.2f} standard deviations more than with permuted "
             f"stimuli, and noise may reach {CERTAIN}: the data may contain no geometry to compare with; record more "
             "repetitions, stimuli or neuroids"
         )
-    value = _agreement(reliability, reliability.value, distance, comparison)
-    step = min(0.05 * reliability.value, 0.25 * error)
-    slope = 0.0
-    if step > 0:
-        ends = [
-            _agreement(reliability, reliability.value + sign * step, distance, comparison) for sign in (1, -1)
-        ]
-        slope = (ends[0] - ends[1]) / (2 * step)
-    scaled = {name: (ids, slope * deviation) for name, (ids, deviation) in deviations.items()}
+    value = _agreement(found, found.summary, distance, comparison)
+    slopes = _slopes(found, distance, comparison)
+    rows, columns = np.argsort(data.ids), np.argsort(data.neuroids)
     factors = {
-        name: Items(np.sort(ids), deviation[np.argsort(ids)]) for name, (ids, deviation) in scaled.items()
+        "stimulus": Items(data.ids[rows], (found.by_stimulus @ slopes)[rows]),
+        "neuroid": Items(data.neuroids[columns], (found.by_neuroid @ slopes)[columns]),
     }
-    return xr.DataArray(value, attrs={"notes": notes, "influence": Influence(factors)})
+    crossed = {("stimulus", "neuroid"): slopes[0] * found.cells[np.ix_(rows, columns)]}
+    # The higher a ceiling is, the less it varies.
+    attrs = {"influence": Influence(factors, crossed), "limits": (0.0, 1.0), "skewed": True, "notes": notes}
+    return xr.DataArray(value, attrs=attrs)
+
+
+def _slopes(found: _Reliability, distance: Distance, comparison: Comparison) -> Floats:
+    """Derivative of the agreement by each number of the summary, in the order of its fields."""
+    slopes = np.zeros(len(found.summary))
+    deviations = np.sqrt((found.by_stimulus**2).sum(axis=0) + (found.by_neuroid**2).sum(axis=0))
+    for at, (number, deviation) in enumerate(zip(found.summary, deviations, strict=True)):
+        step = min(0.05 * abs(number), 0.25 * float(deviation))
+        if step <= 0:
+            continue
+        low, high = (
+            _agreement(
+                found, found.summary._replace(**{_Summary._fields[at]: number + change}), distance, comparison
+            )
+            for change in (-step, step)
+        )
+        slopes[at] = (high - low) / (2 * step)
+    return slopes
 
 
 class _Patterns(NamedTuple):
     """Mean patterns (stimulus × neuroid), patterns of the halves (split × half), and the noise of the mean pattern.
 
-    ``noise`` is the trace of the noise covariance, ``noise_square`` the trace of its square, and ``across`` the trace of
-    its product with the second moment of the patterns.
+    ``noise`` is the trace of the noise covariance, of which ``noise_of_stimulus`` is the part of each stimulus's residuals
+    and ``noise_of_neuroid`` that of each neuroid; ``noise_square`` is the trace of the square of the covariance, and
+    ``across`` that of its product with the second moment of the patterns. ``centred`` says whether the mean over neuroids
+    is subtracted.
     """
 
     mean: Floats
     halves: list[tuple[Floats, Floats]]
     norm: Floats
     noise: float
+    noise_of_stimulus: Floats
+    noise_of_neuroid: Floats
     noise_square: float
     across: float
     ids: Any
     neuroids: Any
+    centred: bool
+
+
+class _Summary(NamedTuple):
+    """What determines the agreement.
+
+    The share of noiseless variance in the measured dissimilarities, their mean and variance, the mean power of the
+    noiseless patterns and its relative variance, and the noise of the mean pattern.
+    """
+
+    reliability: float
+    mean: float
+    variance: float
+    power: float
+    relative: float
+    noise: float
+    noise_square: float
 
 
 class _Reliability(NamedTuple):
-    """Share of noiseless variance in the measured dissimilarities, and the contribution of each item to its deviation.
+    """The summary, and the contribution of each item to its deviation.
 
+    ``by_stimulus`` (stimulus, number) and ``by_neuroid`` (neuroid, number) have a column for each number of the summary;
+    ``cells`` (stimulus, neuroid) is the part of the reliability's deviation that is contained in both.
     ``agreement`` is the covariance of the halves over its standard deviation with permuted stimuli.
     """
 
-    value: float
+    summary: _Summary
     dissimilarities: Floats
-    power: tuple[float, float]
-    noise: float
-    noise_square: float
     by_stimulus: Floats
     by_neuroid: Floats
+    cells: Floats
     agreement: float
 
 
@@ -191,10 +226,13 @@ def _patterns(
         halves,
         unit,
         trace,
+        np.bincount(coded.codes, (residual**2).sum(axis=1), len(counts))[usable] / freedom * share,
+        covariance.diagonal(),
         square,
         across,
         coded.labels.astype(str)[usable],
         neuroids.astype(str)[complete],
+        distance == "correlation",
     )
 
 
@@ -211,57 +249,180 @@ def _mean(values: Floats, stimulus: Indices, rows: Indices, count: int) -> Float
 
 
 def _reliability(data: _Patterns) -> _Reliability:
-    """Covariance of the halves divided by the variance of the measured dissimilarities, and its derivatives."""
+    """Covariance of the halves divided by the variance of the measured dissimilarities, and the influence of items.
+
+    The influence of neuroids is computed from the values without each: the derivative by the weight of a strong, noisy
+    neuroid is much larger than the change without it, and overestimates the variance.
+    """
     normed = bool((data.norm != 1).any())
     full = data.mean / data.norm[:, None]
     n, p = full.shape
-    upper = np.triu_indices(n, 1)
+    count = n * (n - 1)
     distances, deviation = _pairs(full, normed)
-    variance = float((deviation**2).sum()) / (n * (n - 1))
+    variance = float((deviation**2).sum()) / count
     if variance <= 0:
         raise CeilingError("all stimuli are equally dissimilar: the RDM does not vary")
-    shared = np.zeros((n, n))
-    slope = np.zeros(p)
-    permuted = 0.0
+    shared, by_cell, permuted = np.zeros((n, n)), np.zeros((n, p)), 0.0
     for first, second in data.halves:
         a, b = first / data.norm[:, None], second / data.norm[:, None]
         (_, A), (_, B) = _pairs(a, normed), _pairs(b, normed)
         shared += A * B / len(data.halves)
-        permuted += _permuted_deviation(A, B) / len(
-            data.halves
-        )  # at least the deviation of the mean over splits
-        slope += (_neuroid_slopes(B, a, full, normed) + _neuroid_slopes(A, b, full, normed)) / len(
+        # At least the deviation of the mean over splits.
+        permuted += _permuted_deviation(A, B) / len(data.halves)
+        by_cell += (_slopes_of_cells(B, a, full, normed) + _slopes_of_cells(A, b, full, normed)) / len(
             data.halves
         )
-    count = n * (n - 1)
     value = float(shared.sum()) / count / variance
-    slope = (slope - 2 * value * _neuroid_slopes(deviation, full, full, normed)) / count / variance
-    cells = (shared - value * deviation**2) / variance
-    rows = cells.sum(axis=1) / (n - 1)
-    by_stimulus = math.sqrt(n / (n - 1)) * 2 * (rows - rows.mean()) / n
-    by_neuroid = math.sqrt(p / max(1, p - 1)) * (slope - slope.mean())
-    # The noise of a pair is in the deviations of both of its stimuli and of the neuroids; it must count only once.
-    within = max(0.0, float((cells**2).sum()) / count - 2 * float(rows.var()))
-    by_stimulus *= _noise_reduction(by_stimulus, 2 * within / count)
-    by_neuroid *= _noise_reduction(by_neuroid, 4 * within / count)
+    of_deviation = _slopes_of_cells(deviation, full, full, normed)
+    by_cell = (by_cell - 2 * value * of_deviation) / count / variance
+    pairs = (shared - value * deviation**2) / variance
+    rows = pairs.sum(axis=1) / (n - 1)
     power = data.norm**2 if normed else np.ones(n)
+    summary = _Summary(
+        value,
+        float(distances.sum()) / count,
+        variance,
+        *_power(power, data, normed),
+        data.noise,
+        data.noise_square,
+    )
+    by_stimulus = np.stack([
+        2 * (rows - rows.mean()) / n,
+        2 * (distances.sum(axis=1) / (n - 1) - summary.mean) / n,
+        2 * ((deviation**2).sum(axis=1) / (n - 1) - variance) / n,
+        *from_left_out(np.array([_without_stimulus(s, power, data, normed) for s in range(n)])).T,
+    ], axis=1)  # fmt: skip
+    of_neuroid = np.zeros((p, len(summary)))
+    of_neuroid[:, 3:] = from_left_out(np.array([_without_neuroid(k, power, data, normed) for k in range(p)]))
+    if p > FEWEST_LEFT:
+        of_neuroid[:, :3] = from_left_out(_rdm_without_each_neuroid(data, normed))
+    else:
+        of_neuroid[:, 0] = by_cell.sum(axis=0)
+    by_stimulus = math.sqrt(n / (n - 1)) * (by_stimulus - by_stimulus.mean(axis=0))
+    by_neuroid = math.sqrt(p / max(1, p - 1)) * (of_neuroid - of_neuroid.mean(axis=0))
+    cells = centred(2 * by_cell)
+    # The noise of a pair is in the deviations of both of its stimuli, of two neuroids, and of four single values; it must
+    # count only once.
+    within = max(0.0, float((pairs**2).sum()) / count - 2 * float(rows.var()))
+    for part, times in ((by_stimulus[:, 0], 1), (by_neuroid[:, 0], 2)):
+        part *= _reduction(float(part @ part), times * 2 * within / count, 0.25)
+    cells *= _reduction(float((cells**2).sum()), 4 * 2 * within / count, 0.0)
+    return _Reliability(
+        summary,
+        distances[np.triu_indices(n, 1)],
+        by_stimulus,
+        by_neuroid,
+        cells,
+        float(shared.sum()) / permuted if permuted > 0 else 0.0,
+    )
+
+
+def _power(power: Floats, data: _Patterns, normed: bool) -> tuple[float, float]:
+    """Mean power of the noiseless patterns, and its variance over stimuli divided by the square of the mean."""
     signal = float(power.mean()) - data.noise
     spread = float(power.var(ddof=1))
     excess = spread - 2 * data.noise_square - 4 * data.across
     # The weight is near 0 for an excess within its sampling error, and near 1 for a much larger one.
-    doubt = 4 * 2 / (n - 1) * spread**2
+    doubt = 4 * 2 / (len(power) - 1) * spread**2
     weight = excess**2 / (excess**2 + doubt) if excess > 0 else 0.0
-    relative = min(4.0, weight * excess / signal**2) if normed and signal > 0 else 0.0
-    return _Reliability(
-        value,
-        distances[upper],
-        (signal, relative),
-        data.noise,
-        data.noise_square,
-        by_stimulus,
-        by_neuroid,
-        float(shared.sum()) / permuted if permuted > 0 else 0.0,
+    return signal, min(4.0, weight * excess / signal**2) if normed and signal > 0 else 0.0
+
+
+def _without_stimulus(
+    s: int, power: Floats, data: _Patterns, normed: bool
+) -> tuple[float, float, float, float]:
+    """The last four numbers of the summary without a stimulus."""
+    n = len(power)
+    noise = (data.noise - data.noise_of_stimulus[s]) * n / (n - 1)
+    return *_power(np.delete(power, s), data._replace(noise=noise), normed), noise, data.noise_square
+
+
+def _without_neuroid(
+    k: int, power: Floats, data: _Patterns, normed: bool
+) -> tuple[float, float, float, float]:
+    """The last four numbers of the summary without a neuroid; their higher moments are taken as known."""
+    noise = data.noise - data.noise_of_neuroid[k]
+    rest = power - _share(data) * data.mean[:, k] ** 2 if normed else power
+    return *_power(rest, data._replace(noise=noise), normed), noise, data.noise_square
+
+
+def _share(data: _Patterns) -> float:
+    """Share of a product of two responses by which the product of two patterns changes without the neuroid.
+
+    The mean over neuroids changes too, which is subtracted for correlation distances.
+    """
+    p = data.mean.shape[1]
+    return p / (p - 1) if data.centred else 1.0
+
+
+def _rdm_without_each_neuroid(data: _Patterns, normed: bool) -> Floats:
+    """The first three numbers of the summary without each neuroid, (neuroid, number); NaN if they are undefined."""
+    n, p = data.mean.shape
+    moments = _normed_moments if normed else _moments
+    count = n * (n - 1)
+    own, _, square = moments(data, data.mean, data.mean)
+    mean = own / count
+    variance = square / count - mean**2
+    between = np.zeros(p)
+    for first, second in data.halves:
+        a, b, product = moments(data, first, second)
+        between += (product / count - a / count * b / count) / len(data.halves)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        reliability = np.where(variance > 0, between / variance, np.nan)
+    return np.stack([reliability, mean, variance], axis=1)
+
+
+def _normed_moments(data: _Patterns, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+    """Sums over pairs of stimuli of two dissimilarities, and of their product, without each neuroid, (neuroid,) each.
+
+    A similarity without neuroid ``k`` is ``(P_st - c a_sk a_tk) / (|f_s| |f_t|)``: its sums over pairs are quadratic forms.
+    """
+    share, count = _share(data), len(first) * (len(first) - 1)
+    P, Q = first @ first.T, second @ second.T
+    power = (data.mean**2).sum(axis=1)[:, None]
+    rest = power - share * data.mean**2
+    # NaN if a stimulus has a response of this neuroid only.
+    u = 1 / np.where(rest > 1e-12 * power, rest, np.nan)
+    v = np.sqrt(u)
+    p, q = (np.diagonal(each)[:, None] - share * part**2 for each, part in ((P, first), (Q, second)))
+
+    def total(products: Floats, part: Floats, diagonal: Floats) -> Floats:
+        whole = _form(products, v) - share * (part * v).sum(axis=0) ** 2
+        return np.asarray(whole - (diagonal * u).sum(axis=0))
+
+    a, b = total(P, first, p), total(Q, second, q)
+    both = _form(P * Q, u) - share * (_form(P, second * u) + _form(Q, first * u))
+    both += share**2 * (first * second * u).sum(axis=0) ** 2 - (p * q * u**2).sum(axis=0)
+    return count - a, count - b, count - a - b + both
+
+
+def _moments(data: _Patterns, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+    """As :func:`_normed_moments`, for squared distances per neuroid: those of a neuroid are ``a_s² + a_t² - 2 a_s a_t``."""
+    n, p = first.shape
+    D, E = (p * _pairs(each, normed=False)[0] for each in (first, second))
+    a, b = first**2, second**2
+
+    def own(squares: Floats, part: Floats) -> Floats:
+        return np.asarray(2 * n * squares.sum(axis=0) - 2 * part.sum(axis=0) ** 2)
+
+    def shared(distances: Floats, squares: Floats, part: Floats) -> Floats:
+        return np.asarray(2 * (distances.sum(axis=1) @ squares) - 2 * _form(distances, part))
+
+    each = (
+        2 * n * (a * b).sum(axis=0)
+        + 2 * a.sum(axis=0) * b.sum(axis=0)
+        + 4 * (first * second).sum(axis=0) ** 2
     )
+    each -= 4 * (a * second).sum(axis=0) * second.sum(axis=0) + 4 * (first * b).sum(axis=0) * first.sum(
+        axis=0
+    )
+    product = (D * E).sum() - shared(D, b, second) - shared(E, a, first) + each
+    return (D.sum() - own(a, first)) / (p - 1), (E.sum() - own(b, second)) / (p - 1), product / (p - 1) ** 2
+
+
+def _form(products: Floats, values: Floats) -> Floats:
+    """The quadratic form of each column of ``values``, (neuroid,)."""
+    return np.asarray((values * (products @ values)).sum(axis=0))
 
 
 def _permuted_deviation(A: Floats, B: Floats) -> float:
@@ -277,51 +438,55 @@ def _permuted_deviation(A: Floats, B: Floats) -> float:
     return math.sqrt(max(0.0, variance))
 
 
-def _noise_reduction(deviations: Floats, variance: float) -> float:
-    """Factor that removes ``variance`` from the deviations; at least a quarter of their variance remains."""
-    total = float(deviations @ deviations)
-    return math.sqrt(max(0.25, 1 - variance / total)) if total > 0 else 1.0
+def _reduction(total: float, variance: float, least: float) -> float:
+    """Factor of deviations that removes ``variance`` from their ``total``, of which the share ``least`` remains."""
+    return math.sqrt(max(least, 1 - variance / total)) if total > 0 else 1.0
 
 
 def _pairs(patterns: Floats, normed: bool) -> tuple[Floats, Floats]:
     """Dissimilarities of all pairs (stimulus × stimulus) and their deviations from the mean; both are 0 on the diagonal."""
-    product = patterns @ patterns.T
+    return _of_products(patterns @ patterns.T, patterns.shape[1], normed)
+
+
+def _of_products(product: Floats, neuroids: int, normed: bool) -> tuple[Floats, Floats]:
+    """Return what :func:`_pairs` returns, from the products of the patterns."""
     squares = product.diagonal()
-    distances = 1 - product if normed else (squares[:, None] + squares - 2 * product) / patterns.shape[1]
+    distances = 1 - product if normed else (squares[:, None] + squares - 2 * product) / neuroids
     n = len(distances)
     np.fill_diagonal(distances, 0.0)
-    centred = distances - distances.sum() / (n * (n - 1))
-    np.fill_diagonal(centred, 0.0)
-    return distances, centred
+    deviation = distances - distances.sum() / (n * (n - 1))
+    np.fill_diagonal(deviation, 0.0)
+    return distances, deviation
 
 
-def _neuroid_slopes(weights: Floats, patterns: Floats, full: Floats, normed: bool) -> Floats:
-    """Derivative of the weighted sum of dissimilarities with respect to the weight of each neuroid, (neuroid,)."""
-    products = np.einsum("ik,ik->k", patterns, weights @ patterns)
+def _slopes_of_cells(weights: Floats, patterns: Floats, full: Floats, normed: bool) -> Floats:
+    """Derivative of the weighted sum of dissimilarities by the weight of each neuroid in each stimulus, (stimulus, neuroid).
+
+    The sum over stimuli is the derivative by the weight of the neuroid.
+    """
+    products = patterns * (weights @ patterns)
     if not normed:
-        slopes = 2 * (weights.sum(axis=1) @ patterns**2) - 2 * products
+        slopes = 2 * weights.sum(axis=1)[:, None] * patterns**2 - 2 * products
         return np.asarray(slopes / patterns.shape[1])
     # The norms are those of the full means also for products of halves.
-    norm_slopes = (weights * (patterns @ patterns.T)).sum(axis=1) @ full**2
-    return np.asarray(norm_slopes - products)
+    return np.asarray((weights * (patterns @ patterns.T)).sum(axis=1)[:, None] * full**2 - products)
 
 
-def _agreement(
-    estimate: _Reliability, reliability: float, distance: Distance, comparison: Comparison
-) -> float:
-    """Expected agreement of a noiseless RDM of the same geometry with the measured one."""
-    reliability = min(max(reliability, 1e-9), 1.0)
-    d = estimate.dissimilarities
-    mean, variance = float(d.mean()), float(d.var())
+def _agreement(found: _Reliability, summary: _Summary, distance: Distance, comparison: Comparison) -> float:
+    """Expected agreement of a noiseless RDM with a measured one that has the ``summary``, and the shape of that found."""
+    reliability = min(max(summary.reliability, 1e-9), 1.0)
+    mean, variance = summary.mean, summary.variance
+    d = mean + (found.dissimilarities - found.summary.mean) * math.sqrt(variance / found.summary.variance)
     similarity = (1 - mean, reliability * variance)
-    shrinkage, square = _shrinkage(estimate)
+    shrinkage, square = _shrinkage(summary)
     level, second = similarity[0] / shrinkage, (similarity[1] + similarity[0] ** 2) / square
+    # Noise increases squared distances, which are means over neuroids.
+    bias = 2 * summary.noise / len(found.by_neuroid)
     if comparison == "cosine":
         if distance in ("correlation", "cosine"):
             product = 1 - level - similarity[0] + second * shrinkage
             size = 1 - 2 * level + second
         else:
-            bias = 2 * estimate.noise / max(1, len(estimate.by_neuroid))
             size = reliability * variance + (mean - bias) ** 2
             product = size + bias * (mean - bias)
         return product / math.sqrt(size * (variance + mean**2))
@@ -335,19 +500,18 @@ def _agreement(
     slope = 0.0
     if distance not in ("correlation", "cosine"):
         # The noise variance of a squared distance is (8 tr Σ² + 8 tr Σ d) / p², where d is the distance without bias.
-        bias = 2 * estimate.noise / max(1, len(estimate.by_neuroid))
-        level = estimate.noise_square + estimate.noise * (mean - bias)
-        slope = estimate.noise / level if level > 0 else 0.0
+        level = summary.noise_square + summary.noise * (mean - bias)
+        slope = summary.noise / level if level > 0 else 0.0
     return factor * rank_agreement(d, reliability, comparison, slope)
 
 
-def _shrinkage(estimate: _Reliability) -> tuple[float, float]:
+def _shrinkage(summary: _Summary) -> tuple[float, float]:
     """Mean and mean square, over pairs, of the factor by which noise in the norms shrinks a similarity."""
-    signal, relative = estimate.power
+    signal, relative = summary.power, summary.relative
     if relative <= 0 or signal <= 0:
         return 1.0, 1.0
     width = math.log1p(relative)
     normal = ndtri((np.arange(QUANTILES) + 0.5) / QUANTILES)
     power = signal * np.exp(math.sqrt(width) * normal - width / 2)
-    shares = power / (power + estimate.noise)
+    shares = power / (power + summary.noise)
     return float(np.sqrt(shares).mean()) ** 2, float(shares.mean()) ** 2
