@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import beta, ttest_1samp
 
 import neuroledger as nl
+from neuroledger.errors import CeilingError
 from neuroledger.stats.differences import clearly_better, difference, joint_mean
 from neuroledger.stats.score import Score
 
@@ -495,7 +497,7 @@ def of_elevations(people: int, trials: int, runs: range) -> Row:
 
 
 def of_ceilings(runs: range) -> Iterator[Row]:
-    """Rows of ceilings from repeated measurements of new neurons with new stimuli."""
+    """Rows of ceilings from repeated measurements of new neurons with new stimuli; refused ceilings do not count."""
     for label in ("internal_consistency", "rdm_consistency"):
         for kind, size, words in (
             (World, (100, 100), ""),
@@ -513,7 +515,8 @@ def of_ceilings(runs: range) -> Iterator[Row]:
                         )
                         for repetition in range(repetitions)
                     ]
-                    scores.append([nl.ceiling(label)(xr.concat(parts, "presentation"))])
+                    with suppress(CeilingError):
+                        scores.append([nl.ceiling(label)(xr.concat(parts, "presentation"))])
                 name = f"{size[0]} stimuli, {size[1]} neuroids, {repetitions} repetitions{words}"
                 yield summary((label, name, "stimuli, neuroids"), scores)
 

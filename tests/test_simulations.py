@@ -12,7 +12,13 @@ from tests.simulations import END, HEAD, PAGE, START, Row, World, league, replac
 def test_the_page_shows_rows_of_subjects_that_the_command_knows() -> None:
     block = PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0]
     rows = [line.strip("| ").split(" | ")[0] for line in block.splitlines() if line.startswith("| ")]
-    further = {"cka_subjects", "rdm_subjects", "internal_consistency", "rdm_consistency", "ridge, mean over neuroids"}
+    further = {
+        "cka_subjects",
+        "rdm_subjects",
+        "internal_consistency",
+        "rdm_consistency",
+        "ridge, mean over neuroids",
+    }
     assert set(rows) - {"score"} <= set(subjects()) | further
 
 

@@ -251,8 +251,8 @@ def _mean(values: Floats, stimulus: Indices, rows: Indices, count: int) -> Float
 def _reliability(data: _Patterns) -> _Reliability:
     """Covariance of the halves divided by the variance of the measured dissimilarities, and the influence of items.
 
-    The influence of neuroids is computed from the values without each: the derivative by the weight of a strong, noisy
-    neuroid is much larger than the change without it, and overestimates the variance.
+    The influence of neuroids is the larger of two: derivatives by their weights underestimate the variance where all
+    are noisy, and the values without each where the strongest are.
     """
     normed = bool((data.norm != 1).any())
     full = data.mean / data.norm[:, None]
@@ -294,10 +294,13 @@ def _reliability(data: _Patterns) -> _Reliability:
     ], axis=1)  # fmt: skip
     of_neuroid = np.zeros((p, len(summary)))
     of_neuroid[:, 3:] = from_left_out(np.array([_without_neuroid(k, power, data, normed) for k in range(p)]))
+    of_neuroid[:, 0] = by_cell.sum(axis=0)
+    of_neuroid[:, 1] = _slopes_of_cells(1 - np.eye(n), full, full, normed).sum(axis=0) / count
+    of_neuroid[:, 2] = 2 * of_deviation.sum(axis=0) / count
     if p > FEWEST_LEFT:
-        of_neuroid[:, :3] = from_left_out(_rdm_without_each_neuroid(data, normed))
-    else:
-        of_neuroid[:, 0] = by_cell.sum(axis=0)
+        left = from_left_out(_rdm_without_each_neuroid(data, normed))
+        if left[:, 0] @ left[:, 0] > of_neuroid[:, 0] @ of_neuroid[:, 0]:
+            of_neuroid[:, :3] = left
     by_stimulus = math.sqrt(n / (n - 1)) * (by_stimulus - by_stimulus.mean(axis=0))
     by_neuroid = math.sqrt(p / max(1, p - 1)) * (of_neuroid - of_neuroid.mean(axis=0))
     cells = centred(2 * by_cell)
