@@ -448,13 +448,9 @@ def _reduction(total: float, variance: float, least: float) -> float:
 
 def _pairs(patterns: Floats, normed: bool) -> tuple[Floats, Floats]:
     """Dissimilarities of all pairs (stimulus × stimulus) and their deviations from the mean; both are 0 on the diagonal."""
-    return _of_products(patterns @ patterns.T, patterns.shape[1], normed)
-
-
-def _of_products(product: Floats, neuroids: int, normed: bool) -> tuple[Floats, Floats]:
-    """Return what :func:`_pairs` returns, from the products of the patterns."""
+    product = patterns @ patterns.T
     squares = product.diagonal()
-    distances = 1 - product if normed else (squares[:, None] + squares - 2 * product) / neuroids
+    distances = 1 - product if normed else (squares[:, None] + squares - 2 * product) / patterns.shape[1]
     n = len(distances)
     np.fill_diagonal(distances, 0.0)
     deviation = distances - distances.sum() / (n * (n - 1))
