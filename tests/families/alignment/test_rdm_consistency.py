@@ -122,8 +122,10 @@ def test_deviations_are_those_of_leaving_each_item_out(distance):
     assembly, _ = simulated("unequal", 1.0, 4, seed=3, stimuli=60)
     found, ids = reliability(assembly, distance), assembly["stimulus_id"].values
     left = [reliability(assembly[ids != id], distance).summary for id in np.unique(ids)]
+    assert correlations(found.by_stimulus, left, (0,)).max() < -0.99
     assert correlations(found.by_stimulus, left, (0, 1, 2, 5)).max() < -0.9
     left = [reliability(assembly[:, np.arange(NEUROIDS) != k], distance).summary for k in range(NEUROIDS)]
+    assert correlations(found.by_neuroid, left, (0,)).max() < -0.99
     assert correlations(found.by_neuroid, left, (0, 1, 2, 5)).max() < -0.9
     patterns = _patterns(assembly, halves(assembly), distance, [])
     exact = _rdm_without_each_neuroid(patterns, distance != "squared_euclidean")[:, 0]
