@@ -175,6 +175,14 @@ SIZES = ((60, 15, 200), (100, 150, 30), (100, 150, 200), (200, 25, 60))
 COUNTS = ((60, 100, 40), (100, 40, 40), (100, 200, 40), (240, 60, 40))
 TUNED = ((40, 20, 50), (100, 200, 60))
 KINDS = ((World, SIZES, ""), (Counts, COUNTS, ", counts"), (Tuned, TUNED, ", tuning"))
+FOUR = (0.1, 0.2, 0.3, 0.4)
+UNEQUAL = (
+    ("balanced_accuracy", 10, 60, (0.2, 0.8), None),
+    ("balanced_accuracy", 10, 60, FOUR, None),
+    ("macro_f1", 10, 60, FOUR, None),
+    ("macro_f1", 20, 40, FOUR, None),
+    ("macro_f1", 20, 40, FOUR, 5),
+)
 PEOPLE = ((100, 6, 15, 50), (60, 10, 10, 50), (150, 4, 30, 50))
 
 
@@ -290,6 +298,35 @@ def decoded(
     return scores
 
 
+def unequal_classes(
+    label: str, people: int, trials: int, run: int, shares: Sequence[float], folds: int | None
+) -> list[Score]:
+    """Two linear decoders with equal noise; classes of unequal size have other means in each person.
+
+    Training maximises the likelihood of labels and not `label`, so that each person changes it by being trained on.
+    """
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng, parts = np.random.default_rng([people, trials, len(shares), run]), []
+    means = 0.5 * np.random.default_rng(5).standard_normal((len(shares), 8))
+    for _ in range(people):
+        label_of = rng.choice(len(shares), trials, p=shares)
+        own = means + 0.3 * rng.standard_normal(means.shape) + 0.3 * rng.standard_normal(8)
+        parts.append((label_of, own[label_of] + rng.standard_normal((trials, 8))))
+    labels, X = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+    person = np.repeat([f"{run}p{i}" for i in range(people)], trials)
+    kept: dict[str, Any] = {"groups": {"subject": person}}
+    kept |= {"splits": {"name": "cross_subject", "folds": folds or people}}
+    scores = []
+    for at in range(2):
+        seen = X + 0.7 * np.random.default_rng([4, run, at]).standard_normal(X.shape)
+        score = nl.decode(
+            LinearDiscriminantAnalysis(), seen, np.array(list("abcd"))[labels], metric=label, **kept
+        )
+        scores.append(score.replace(population=str(run)))
+    return scores
+
+
 def of_decoders(runs: range) -> Iterator[Row]:
     """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test over people.
 
@@ -305,6 +342,10 @@ def of_decoders(runs: range) -> Iterator[Row]:
         scores = [decoded(20, 30, run, 0.0, None, **options) for run in runs]
         row = summary(("decoding", f"20 people, 30 trials, {label}", "people"), scores)
         yield row._replace(cells=(*row.cells[:-1], found(scores, 20)))
+    for label, people, trials, sizes, folds in UNEQUAL:
+        scores = [unequal_classes(label, people, trials, run, sizes, folds) for run in runs]
+        kept = f"{people} people, {trials} trials, {len(sizes)} classes of unequal size, {label}"
+        yield summary(("decoding", kept + (f", {folds} folds" if folds else ""), "people"), scores)
     for people, trials in ((9, 40), (20, 30)):
         for noise in (0.6, 1.2):
             scores = [decoded(people, trials, run, noise) for run in runs]

@@ -7,9 +7,11 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import ttest_1samp
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import f1_score
 from sklearn.neighbors import KNeighborsClassifier
 
 import neuroledger as nl
+from neuroledger.families.decoding.metrics.shared_training import training_variance
 from neuroledger.stats.differences import difference
 from neuroledger.stats.score import Score
 
@@ -104,3 +106,93 @@ def test_training_windows_change_neither_the_value_nor_the_predictions() -> None
         fitted = LinearDiscriminantAnalysis().fit(x[~test], y[~test])
         values.append((fitted.predict(x[test]) == y[test]).mean())
     assert score.value == pytest.approx(np.mean(values))
+
+
+def effects_and_noise(run: int, folds: int, effect: float, relation: float) -> tuple[Floats, Floats, float]:
+    """Simulated scores of folds, what decoders recall of other folds, and the mean tested score.
+
+    Each fold changes every decoder that is trained on it by ``effect`` (a standard deviation), which is correlated with its
+    own score by ``relation``, and changes the score of every single fold by another number.
+    """
+    rng = np.random.default_rng([run, folds, 11])
+    own = rng.standard_normal(folds)
+    learnt = effect * (relation * own + np.sqrt(1 - relation**2) * rng.standard_normal(folds))
+    single = 0.5 * effect * rng.standard_normal((folds, folds))  # (trained, scored)
+    by_all = learnt.sum() + single.sum(axis=0)
+    recalled = own + by_all - learnt[:, None] - single  # decoder k lacks fold k
+    tested = recalled.diagonal().copy()
+    np.fill_diagonal(recalled, np.nan)
+    return tested, recalled, float(tested.mean())
+
+
+@pytest.mark.parametrize(("effect", "relation"), [(0.0, 0.0), (0.1, 0.0), (0.1, 0.7), (0.2, -0.5)])
+def test_what_folds_add_to_decoders_is_the_variance_beyond_that_of_tested_folds(
+    effect: float, relation: float
+) -> None:
+    found, tested_only, means = [], [], []
+    for run in range(4000):
+        tested, recalled, mean = effects_and_noise(run, 8, effect, relation)
+        variance = float(tested.var(ddof=1)) / len(tested)
+        found.append(training_variance(tested, recalled, 1e9))
+        tested_only.append(variance)
+        means.append(mean)
+    truth = np.var(means)
+    assert np.mean(found) + np.mean(tested_only) == pytest.approx(truth, rel=0.05)
+    assert np.mean(found) == pytest.approx(6 * effect**2 + 2 * relation * effect, abs=0.01), "closed form"
+
+
+def test_the_covariance_with_tested_folds_is_bounded_by_both_variances() -> None:
+    for run in range(20):
+        tested, recalled, _ = effects_and_noise(run, 6, 0.3, 0.9)
+        alone = training_variance(0 * tested, recalled, 1e9)
+        assert training_variance(tested, recalled, 0.0) == pytest.approx(alone), "no variance, no covariance"
+        most = 2 * np.sqrt(max(alone, 0.0) * 0.01)
+        assert abs(training_variance(tested, recalled, 0.01) - alone) <= most + 1e-12
+
+
+def test_few_folds_and_folds_without_others_add_nothing() -> None:
+    tested, recalled, _ = effects_and_noise(1, 3, 0.3, 0.5)
+    assert training_variance(tested, recalled, 1.0) == 0.0
+    tested, recalled, _ = effects_and_noise(1, 6, 0.3, 0.5)
+    later = np.where(np.arange(6)[:, None] > np.arange(6), recalled, np.nan)  # trained on earlier folds only
+    assert np.isfinite(training_variance(tested, later, 1.0))
+    assert training_variance(tested, np.full((6, 6), np.nan), 1.0) == 0.0
+
+
+def rare_classes(run: int, subjects: int, trials: int) -> tuple[Floats, ...]:
+    """Simulated windows of four classes of unequal size, whose means differ between subjects."""
+    rng = np.random.default_rng([run, subjects, trials, 12])
+    means = 0.5 * np.random.default_rng(5).standard_normal((4, 8))
+    parts = []
+    for _ in range(subjects):
+        label = rng.choice(4, trials, p=[0.1, 0.2, 0.3, 0.4])
+        own = means + 0.3 * rng.standard_normal((4, 8))
+        parts.append((label, own[label] + 1.2 * rng.standard_normal((trials, 8))))
+    labels, x = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+    return x, np.array(list("abcd"))[labels], np.repeat([f"{run}p{i}" for i in range(subjects)], trials)
+
+
+def test_the_error_of_an_f1_contains_what_each_subject_teaches() -> None:
+    larger = 0
+    for run in range(6):
+        x, y, names = rare_classes(run, 7, 40)
+        score = nl.decode(LinearDiscriminantAnalysis(), x, y, groups=names, metric="macro_f1")
+        people = np.unique(names)
+        recalled = np.full((7, 7), np.nan)
+        train_scores = []
+        for i, left in enumerate(people):
+            train = names != left
+            fitted = LinearDiscriminantAnalysis().fit(x[train], y[train])
+            train_scores.append(f1_score(y[train], fitted.predict(x[train]), average="macro"))
+            for j, other in enumerate(people):
+                if i != j:
+                    of = names == other
+                    recalled[i, j] = f1_score(y[of], fitted.predict(x[of]), average="macro")
+        tested = score.samples.values[0]
+        variance = tested.var(ddof=1) / 7
+        lacking = 1 - (tested.mean() - 0.25) / (np.mean(train_scores) - 0.25)
+        learnt = training_variance(tested, recalled, variance) / variance
+        share = max(np.clip(lacking, 0, 1), min(learnt, 1.0))
+        larger += learnt > lacking
+        assert score.spread.variance == pytest.approx((1 + share) * variance, rel=1e-6)
+    assert 0 < larger < 6, "both terms occur"

@@ -17,6 +17,7 @@ from neuroledger.families.decoding.metrics.decoding_measures import (
     Rows,
     retrieval_hits,
 )
+from neuroledger.families.decoding.metrics.shared_training import training_variance
 from neuroledger.families.decoding.protocols.decoder import TRAINED, TrainingAnswers
 from neuroledger.families.rare_outcomes import added_to_each, unseen
 from neuroledger.families.same_rows import require_same_rows
@@ -27,6 +28,8 @@ __all__ = ["decoding"]
 
 
 FEW_CLUSTERS = 6
+# Number of folds on which the decoders that were trained on them are compared.
+MOST_FOLDS = 16
 FEWEST = 3
 # Additional variance by the correlation of folds that train on each other's clusters, as a share of the variance of the
 # tested clusters: 1 for a decoder that has learnt only noise. Without the scores of training windows it follows from the
@@ -40,7 +43,7 @@ PROPORTIONS = ("accuracy", "balanced_accuracy")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
 
 
-@metric("decoding", version=10, input="predictions")
+@metric("decoding", version=11, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -93,10 +96,12 @@ def decoding(
         [bengio2004]: for a decoder that has learnt only noise, each pair of clusters contributes the same product,
         whichever of the two is tested, so that the variance is twice that of the tested clusters. A decoder
         whose training generalises fully has no such term: the share of the training score that tested windows lack
-        determines it. A part of the term is common to all decoders of the same data: a difference of two scores has
-        less. Recalls and accuracies of 0 or 1 have the variance of
-        :func:`~neuroledger.families.rare_outcomes.unseen`, and so have predictions without any error in other measures of
-        labels. If several clusters are asked for the same stimuli, retrieval also depends on these (the factor `stimulus`).
+        determines it. Where training does not maximise the measure itself, as with F1 or with recalls of rare classes,
+        clusters change it by being trained on, too (:func:`training_variance`); the larger of the two is added. A part of
+        the term is common to all decoders of the same data: a difference of two scores has less. Recalls and accuracies
+        of 0 or 1 have the variance of :func:`~neuroledger.families.rare_outcomes.unseen`, and so have predictions without
+        any error in other measures of labels. If several clusters are asked for the same stimuli, retrieval also depends on
+        these (the factor `stimulus`).
         attrs["skewed"]: intervals of accuracies and recalls are computed in log odds if each cluster has a single unit, so
         that their variance depends on the value.
         attrs["step"]: change of a measure of labels by one more right answer, in the class where it is largest.
@@ -149,7 +154,16 @@ def decoding(
         def influence() -> Influence:
             gain = None if level is None else float(np.nanmean(values)) - level
             rare = _rare(measure, rows, cells, clusters, perfect=bool(np.nanmin(values) == 1))
-            result = _influence(cells, scorers, clusters, names, cluster, folds, gain, noise, rare)
+            items = _items(cells, scorers, clusters)
+            learnt = 0.0
+            if trained is not None and folds > 1 and not pool:
+                tested = {
+                    split: float(np.nanmean(own))
+                    for split, own in zip(split_names.tolist(), values.T, strict=True)
+                    if np.isfinite(own).any()
+                }
+                learnt = _learnt_variance(tested, trained, items.variance, per, measure, options)
+            result = _influence(items, cluster, folds, gain, noise, learnt, rare)
             if measure != "retrieval":
                 return result
             return _with_stimuli(result, cells, scorers, rows, clusters, cluster, k or 5)
@@ -171,28 +185,27 @@ def _folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
 
 
 def _influence(
-    cells: dict[tuple[Any, Any], Array],
-    scorers: dict[tuple[Any, Any], Measure],
-    clusters: Array,
-    names: Array,
+    items: Items,
     factor: str,
     folds: int,
     gain: float | None,
     noise: float | None,
+    learnt: float,
     rare: Floats,
 ) -> Influence:
-    """The influence of each cluster on the mean over splits and seeds.
+    """The influence of each cluster on the mean over splits and seeds, of which ``items`` is that of the tested clusters.
 
     ``gain`` is the score minus chance, if chance is known; ``noise`` is the share of the learnt that does not generalise, if
-    known; ``rare`` (cluster,) is added to the deviations of the clusters.
+    known; ``learnt`` the variance by training data; ``rare`` (cluster,) is added to the deviations of the clusters.
     """
-    items = _items(cells, scorers, clusters)
     paired = 0.0
     if folds > 1 and noise is not None:
         paired = noise
     elif folds > 1 and items.variance > 0:
         distance = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
         paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + distance / FAR)
+    if items.variance > 0:
+        paired = max(paired, min(1.0, learnt / items.variance))
     single = Items(items.ids, np.sqrt(1 + paired**2) * items.deviation + rare)
     common = {factor: float(np.sqrt((paired - paired**2) * items.variance))} if paired else {}
     return Influence({factor: single}, common=common)
@@ -213,6 +226,32 @@ def _noise_share(
     return float(
         np.clip(1 - (_window_score(source, target, measure, options) - level) / train_gain, 0.0, 1.0)
     )
+
+
+def _learnt_variance(
+    tested: dict[Any, float],
+    trained: TrainingAnswers,
+    variance: float,
+    per: str,
+    measure: str,
+    options: dict[str, Any],
+) -> float:
+    """The variance by training data, from the score of each split and from what its decoder recalls of the others.
+
+    ``variance`` is that by the tested data.
+    """
+    rows, _, decoders, folds = _units(trained.source, trained.target, per, "tested_in", measure)
+    names = np.array(list(tested))
+    recalled = np.full((len(names), len(names)), np.nan)
+    for column in range(0, len(names), -(-len(names) // MOST_FOLDS)):
+        (of_fold,) = np.nonzero(folds == str(names[column]))
+        by_decoder = [of_fold[decoders[of_fold] == name] for name in names]
+        most = max(map(len, by_decoder))
+        for row, at in enumerate(by_decoder):
+            # Decoders that were trained on a part of the fold only, or stopped by it, are not compared.
+            if 0 < len(at) == most:
+                recalled[row, column] = MEASURES[measure](_take(rows, at), **options)(np.ones(len(at)))
+    return training_variance(np.array(list(tested.values())), recalled, variance)
 
 
 def _window_score(source: xr.DataArray, target: xr.DataArray, measure: str, options: dict[str, Any]) -> float:

@@ -43,6 +43,8 @@ __all__ = ["decoding", "measure_folds", "people_left_out"]
 
 # Objectives whose measures have a known chance level, so that training and test can be compared above chance.
 COMPARED = ("classification", "multilabel", "regression")
+# Training windows that a decoder predicts, unless it tests more.
+SHOWN = 2000
 
 
 def _simulated(measured: Measurement, factors: Collection[str]) -> Draw:
@@ -108,7 +110,8 @@ def decoding(
     Measurement
         source: (presentation, choice) scores, or (presentation,) numbers, or (presentation, neuroid) embeddings, with
         `seed`, `split` and `row`; target: the targets. Its attribute `trained` contains the predictions
-        and targets of as many training windows, which show how much of the training generalises. Notes state the SHA-256
+        and targets of training windows, which show how much of the training generalises and what each fold adds to it;
+        the coordinate `tested_in` is the fold that tests such a window. Notes state the SHA-256
         of the partition and of the prepared signals, and waived gates.
 
     Raises
@@ -254,6 +257,8 @@ def measure_folds(
     seconds: list[float] = []
     columns: dict[str, list[Array]] = defaultdict(list)
     recalled: dict[str, list[Array]] = defaultdict(list)
+    tested_in = _tested_in(folds, len(truth))
+    shown = _shown(folds, len(truth), seeds[0]) if objective in COMPARED else []
     adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
@@ -289,11 +294,12 @@ def measure_folds(
             columns["seed"].append(np.full(len(fold.test), seed))
             columns["trained"].append(np.full(len(fold.test), len(part.train) + len(part.validation)))
             if objective in COMPARED:
-                rows = _sample(part.train, len(fold.test), seed, number)
+                rows = shown[number]
                 _set_subjects(estimator, people[rows])
-                shown = windows.for_estimator(rows, estimator, model.id)
-                recalled["answers"].append(answer(estimator, shown, objective, choices, id=model.id))
+                again = windows.for_estimator(rows, estimator, model.id)
+                recalled["answers"].append(answer(estimator, again, objective, choices, id=model.id))
                 recalled["targets"].append(taught[rows])
+                recalled["row"].append(rows)
                 recalled["split"].append(np.full(len(rows), number))
                 recalled["seed"].append(np.full(len(rows), seed))
     if calibrating:
@@ -319,7 +325,14 @@ def measure_folds(
     source = _labelled(np.concatenate(columns["answers"]), choices, coords)
     source.encoding["seconds"] = seconds
     if recalled:
-        own = {name: ("presentation", np.concatenate(recalled[name])) for name in ("split", "seed")}
+        own = {name: ("presentation", np.concatenate(recalled[name])) for name in ("row", "split", "seed")}
+        recalled_rows = own["row"][1]
+        own["tested_in"] = ("presentation", tested_in[recalled_rows])
+        own |= {
+            name: ("presentation", assembly[name].values[recalled_rows])
+            for name in ("subject", "recording")
+            if name in assembly.coords
+        }
         source.attrs[TRAINED] = TrainingAnswers(
             _labelled(np.concatenate(recalled["answers"]), choices, own),
             _labelled(np.concatenate(recalled["targets"]), np.empty(0), own),
@@ -327,12 +340,32 @@ def measure_folds(
     return _Measured(source, target, tuple(notes))
 
 
-def _sample(rows: Array, count: int, seed: int, fold: int) -> Array:
-    """At most ``count`` of the rows, the same for every decoder."""
-    if len(rows) <= count:
-        return rows
-    rng = np.random.default_rng([abs(seed), fold, len(rows)])
-    return np.sort(rng.choice(rows, count, replace=False))
+def _tested_in(folds: Sequence[Fold], count: int) -> Array:
+    """The fold that tests each row, (row,); -1 for rows that none or several test."""
+    times, number_of = np.zeros(count, dtype=int), np.full(count, -1)
+    for number, fold in enumerate(folds):
+        times[fold.test] += 1
+        number_of[fold.test] = number
+    return np.where(times == 1, number_of, -1)
+
+
+def _shown(folds: Sequence[Fold], count: int, seed: int) -> list[Array]:
+    """The training rows that each fold's decoder predicts: about as many as it tests, or ``SHOWN`` if these are more.
+
+    Decoders with equally large training parts are shown the same rows of these.
+    """
+    largest = max(len(fold.train) for fold in folds)
+    order = np.random.default_rng([abs(seed), count]).permutation(count)
+    shown = []
+    for fold in folds:
+        most = max(len(fold.test), SHOWN)
+        if largest <= most:
+            shown.append(fold.train)
+        elif len(fold.train) < largest / 2:
+            shown.append(np.sort(fold.train[np.argsort(order[fold.train])][:most]))
+        else:
+            shown.append(fold.train[order[fold.train] < count * most / largest])
+    return shown
 
 
 def _set_subjects(estimator: Any, people: Array) -> None:
