@@ -268,10 +268,12 @@ def decoded(
     signal: float = 1.0,
     own: bool = False,
     trees: bool = False,
+    unlike: float = 0.0,
 ) -> list[Score]:
     """Two decoders of simulated trials of people, linear or trees; the second sees the trials with additional noise.
 
-    ``own`` trains one decoder for each person, on half of the trials, so that no two people share training data.
+    ``unlike`` is the deviation of the logarithm of the people's signal strengths. ``own`` trains one decoder for each
+    person, on half of the trials, so that no two people share training data.
     """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.tree import DecisionTreeClassifier
@@ -281,6 +283,7 @@ def decoded(
     pattern = np.full(8, signal) / np.sqrt(8)
     for _ in range(people):
         mean = pattern + 0.6 * rng.standard_normal(8) / np.sqrt(8)
+        mean *= np.exp(unlike * rng.standard_normal()) if unlike else 1.0
         label = np.resize([0, 1], trials)
         rng.shuffle(label)
         offset = 0.3 * rng.standard_normal(8)
@@ -342,6 +345,9 @@ def of_decoders(runs: range) -> Iterator[Row]:
         scores = [decoded(20, 30, run, 0.0, None, **options) for run in runs]
         row = summary(("decoding", f"20 people, 30 trials, {label}", "people"), scores)
         yield row._replace(cells=(*row.cells[:-1], found(scores, 20)))
+    for people, trials in ((6, 40), (10, 60), (20, 40)):
+        scores = [decoded(people, trials, run, 0.0, None, signal=4.0, unlike=0.3) for run in runs]
+        yield summary(("decoding", f"{people} people, {trials} trials, strong signal", "people"), scores)
     for label, people, trials, sizes, folds in UNEQUAL:
         scores = [unequal_classes(label, people, trials, run, sizes, folds) for run in runs]
         kept = f"{people} people, {trials} trials, {len(sizes)} classes of unequal size, {label}"

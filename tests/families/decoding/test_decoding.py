@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.special import logit
+from scipy.stats import norm
 from sklearn import metrics as sk
 
 import neuroledger as nl
@@ -176,16 +178,59 @@ def interval(source, target, **options):
     return score.low, score.high
 
 
-def test_the_interval_is_students_interval_of_the_scores_of_subjects():
+def half_in_log_odds(low, high, value):
+    """Half the length of an interval of log odds, as a deviation of the value."""
+    return (logit(high) - logit(low)) / 2 * value * (1 - value)
+
+
+def test_the_interval_is_students_interval_of_the_scores_of_subjects_in_log_odds():
     source, target = predictions(subjects=8, trials=50, seed=4)
     values = decoding(source, target).values[0]
     half = 2.3646 * values.std(ddof=1) / np.sqrt(8)
-    low, high = interval(source, target)
+    ends = interval(source, target)
     far = (values.mean() - 0.5) ** 2 * 8 / values.var(ddof=1)
-    assert (high - low) / 2 == pytest.approx(half * np.sqrt(1.3 + 0.7 / (1 + far / 40)), rel=1e-4)
+    expected = half * np.sqrt(1.3 + 0.7 / (1 + far / 40))
+    assert half_in_log_odds(*ends, values.mean()) == pytest.approx(expected, rel=1e-4)
     once = source.assign_coords(split=("presentation", np.zeros(source.sizes["presentation"], int)))
-    low, high = interval(once, target, measure="accuracy")
-    assert (high - low) / 2 == pytest.approx(half, rel=0.05)
+    ends = interval(once, target, measure="accuracy")
+    assert half_in_log_odds(*ends, values.mean()) == pytest.approx(half, rel=0.05)
+
+
+@pytest.mark.parametrize("measure", ["accuracy", "balanced_accuracy", "macro_f1"])
+def test_people_with_high_scores_differ_less_than_those_with_low_ones(measure):
+    """People's discriminability varies; the mean accuracy of all people is known. Student's interval covers .83."""
+    people, trials = 6, 40
+    truth = float(norm.cdf(2.2 / np.sqrt(1 + 0.6**2)))
+    coords = {
+        "subject": ("presentation", np.repeat([f"S{i}" for i in range(people)], trials)),
+        "row": ("presentation", np.arange(people * trials)),
+    }
+    labels = np.tile(["a", "b"], people * trials // 2)
+    target = xr.DataArray(labels, dims="presentation", coords=coords)
+    covered, students = 0, 0
+    for run in range(300):
+        rng = np.random.default_rng([run, 6])
+        right = rng.random((people, trials)) < norm.cdf(rng.normal(2.2, 0.6, people))[:, None]
+        other = np.where(labels == "a", "b", "a")
+        answers = xr.DataArray(np.where(right.ravel(), labels, other), dims="presentation", coords=coords)
+        low, high = interval(answers, target, measure=measure)
+        covered += low <= truth <= high
+        half = 2.5706 * right.mean(axis=1).std(ddof=1) / np.sqrt(people)
+        students += abs(right.mean() - truth) <= half
+    assert students < 0.88 * 300 and covered >= 0.93 * 300
+
+
+def test_the_interval_of_a_correlation_is_fishers():
+    rng = np.random.default_rng(1)
+    truth = rng.standard_normal((6, 30))
+    answers = truth + rng.uniform(0.2, 1.0, (6, 1)) * rng.standard_normal((6, 30))
+    coords = {"subject": ("presentation", np.repeat([f"S{i}" for i in range(6)], 30))}
+    source, target = (
+        xr.DataArray(each.ravel(), dims="presentation", coords=coords) for each in (answers, truth)
+    )
+    score = nl.metric("decoding_pearson_r")(source, target)
+    up, down = np.arctanh([score.high, score.low]) - np.arctanh(score.value)
+    assert up == pytest.approx(-down) and score.value > 0.7
 
 
 def test_the_interval_of_cross_validated_noise_covers_chance_at_its_nominal_rate():

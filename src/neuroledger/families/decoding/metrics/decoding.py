@@ -41,6 +41,8 @@ SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
 # Shares of right answers.
 PROPORTIONS = ("accuracy", "balanced_accuracy")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
+# The range of measures that have one.
+BOUNDED = {"pearson_r": (-1.0, 1.0), **dict.fromkeys((*LABELLED, "retrieval"), (0.0, 1.0))}
 
 
 @metric("decoding", version=11, input="predictions")
@@ -102,8 +104,8 @@ def decoding(
         of 0 or 1 have the variance of :func:`~neuroledger.families.rare_outcomes.unseen`, and so have predictions without
         any error in other measures of labels. If several clusters are asked for the same stimuli, retrieval also depends on
         these (the factor `stimulus`).
-        attrs["skewed"]: intervals of accuracies and recalls are computed in log odds if each cluster has a single unit, so
-        that their variance depends on the value.
+        attrs["skewed"]: intervals of measures with a range are computed in log odds between its ends, because people with
+        high scores differ less than those with low ones.
         attrs["step"]: change of a measure of labels by one more right answer, in the class where it is largest.
         attrs["notes"]: the unit, the cluster and their numbers.
 
@@ -139,10 +141,9 @@ def decoding(
     samples.attrs["notes"] = _notes(per, cluster, len(names), folds) + _undefined(values, len(constant))
     samples.attrs["n"] = {"windows": _windows(source), cluster: len(names)}
     samples.attrs["predictions"] = _predictions(source, target)
+    if measure in BOUNDED:
+        samples.attrs |= {"limits": BOUNDED[measure], "skewed": True}
     if measure in (*LABELLED, "retrieval"):
-        samples.attrs["limits"] = (0.0, 1.0)
-        single = all(len(np.unique(clusters[seeds == seed])) == (seeds == seed).sum() for seed in seed_names)
-        samples.attrs["skewed"] = measure in PROPORTIONS and single
         samples.attrs["step"] = {cluster: _step(measure, rows, len(seed_names))}
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
         level = _chance(measure, rows, k)
