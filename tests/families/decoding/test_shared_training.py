@@ -129,34 +129,39 @@ def effects_and_noise(run: int, folds: int, effect: float, relation: float) -> t
 def test_what_folds_add_to_decoders_is_the_variance_beyond_that_of_tested_folds(
     effect: float, relation: float
 ) -> None:
-    found, tested_only, means = [], [], []
+    found, errors, tested_only, means = [], [], [], []
     for run in range(4000):
         tested, recalled, mean = effects_and_noise(run, 8, effect, relation)
         variance = float(tested.var(ddof=1)) / len(tested)
-        found.append(training_variance(tested, recalled, 1e9))
+        taught = training_variance(tested, recalled, 1e9)
+        found.append(taught.variance)
+        errors.append(taught.error)
         tested_only.append(variance)
         means.append(mean)
     truth = np.var(means)
     assert np.mean(found) + np.mean(tested_only) == pytest.approx(truth, rel=0.05)
     assert np.mean(found) == pytest.approx(6 * effect**2 + 2 * relation * effect, abs=0.01), "closed form"
+    assert np.std(found) == pytest.approx(np.mean(errors), rel=0.35)
 
 
 def test_the_covariance_with_tested_folds_is_bounded_by_both_variances() -> None:
     for run in range(20):
         tested, recalled, _ = effects_and_noise(run, 6, 0.3, 0.9)
-        alone = training_variance(0 * tested, recalled, 1e9)
-        assert training_variance(tested, recalled, 0.0) == pytest.approx(alone), "no variance, no covariance"
+        alone = training_variance(0 * tested, recalled, 1e9).variance
+        assert training_variance(tested, recalled, 0.0).variance == pytest.approx(alone), (
+            "no variance, no covariance"
+        )
         most = 2 * np.sqrt(max(alone, 0.0) * 0.01)
-        assert abs(training_variance(tested, recalled, 0.01) - alone) <= most + 1e-12
+        assert abs(training_variance(tested, recalled, 0.01).variance - alone) <= most + 1e-12
 
 
 def test_few_folds_and_folds_without_others_add_nothing() -> None:
     tested, recalled, _ = effects_and_noise(1, 3, 0.3, 0.5)
-    assert training_variance(tested, recalled, 1.0) == 0.0
+    assert training_variance(tested, recalled, 1.0) == (0.0, 0.0)
     tested, recalled, _ = effects_and_noise(1, 6, 0.3, 0.5)
     later = np.where(np.arange(6)[:, None] > np.arange(6), recalled, np.nan)  # trained on earlier folds only
-    assert np.isfinite(training_variance(tested, later, 1.0))
-    assert training_variance(tested, np.full((6, 6), np.nan), 1.0) == 0.0
+    assert np.isfinite(training_variance(tested, later, 1.0)).all()
+    assert training_variance(tested, np.full((6, 6), np.nan), 1.0) == (0.0, 0.0)
 
 
 def rare_classes(run: int, subjects: int, trials: int) -> tuple[Floats, ...]:
@@ -191,8 +196,13 @@ def test_the_error_of_an_f1_contains_what_each_subject_teaches() -> None:
         tested = score.samples.values[0]
         variance = tested.var(ddof=1) / 7
         lacking = 1 - (tested.mean() - 0.25) / (np.mean(train_scores) - 0.25)
-        learnt = training_variance(tested, recalled, variance) / variance
+        taught = training_variance(tested, recalled, variance)
+        learnt = taught.variance / variance
         share = max(np.clip(lacking, 0, 1), min(learnt, 1.0))
         larger += learnt > lacking
         assert score.spread.variance == pytest.approx((1 + share) * variance, rel=1e-6)
+        # A difference has the square of the one term, or half of what is certain of the other.
+        apart = max(np.clip(lacking, 0, 1) ** 2, min(learnt - taught.error / variance / 2, 1.0) / 2)
+        alone = score.influence().factors["subject"].variance
+        assert alone == pytest.approx((1 + apart) * variance, rel=1e-6)
     assert 0 < larger < 6, "both terms occur"

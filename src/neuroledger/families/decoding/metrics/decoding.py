@@ -17,7 +17,7 @@ from neuroledger.families.decoding.metrics.decoding_measures import (
     Rows,
     retrieval_hits,
 )
-from neuroledger.families.decoding.metrics.shared_training import training_variance
+from neuroledger.families.decoding.metrics.shared_training import Taught, training_variance
 from neuroledger.families.decoding.protocols.decoder import TRAINED, TrainingAnswers
 from neuroledger.families.rare_outcomes import added_to_each, unseen
 from neuroledger.families.same_rows import require_same_rows
@@ -35,8 +35,10 @@ FEWEST = 3
 # tested clusters: 1 for a decoder that has learnt only noise. Without the scores of training windows it follows from the
 # score: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME
 # if chance is unknown. What the training data do to one decoder they do in part to all of them, so that the additional
-# variance of a difference is the square of this share. All of this was determined with simulated subjects.
+# variance of a difference is the square of this share, or the share TAUGHT_APART of the variance by what folds teach, less
+# half of its error, which differences of stable decoders would contain. All of this was determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
+TAUGHT_APART = 0.5
 SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
 # Shares of right answers.
 PROPORTIONS = ("accuracy", "balanced_accuracy")
@@ -156,15 +158,15 @@ def decoding(
             gain = None if level is None else float(np.nanmean(values)) - level
             rare = _rare(measure, rows, cells, clusters, perfect=bool(np.nanmin(values) == 1))
             items = _items(cells, scorers, clusters)
-            learnt = 0.0
+            taught = Taught(0.0, 0.0)
             if trained is not None and folds > 1 and not pool:
                 tested = {
                     split: float(np.nanmean(own))
                     for split, own in zip(split_names.tolist(), values.T, strict=True)
                     if np.isfinite(own).any()
                 }
-                learnt = _learnt_variance(tested, trained, items.variance, per, measure, options)
-            result = _influence(items, cluster, folds, gain, noise, learnt, rare)
+                taught = _taught(tested, trained, items.variance, per, measure, options)
+            result = _influence(items, cluster, folds, gain, noise, taught, rare)
             if measure != "retrieval":
                 return result
             return _with_stimuli(result, cells, scorers, rows, clusters, cluster, k or 5)
@@ -191,24 +193,27 @@ def _influence(
     folds: int,
     gain: float | None,
     noise: float | None,
-    learnt: float,
+    taught: Taught,
     rare: Floats,
 ) -> Influence:
     """The influence of each cluster on the mean over splits and seeds, of which ``items`` is that of the tested clusters.
 
     ``gain`` is the score minus chance, if chance is known; ``noise`` is the share of the learnt that does not generalise, if
-    known; ``learnt`` the variance by training data; ``rare`` (cluster,) is added to the deviations of the clusters.
+    known; ``taught`` the variance by training data; ``rare`` (cluster,) is added to the deviations of the clusters.
     """
-    paired = 0.0
+    whole = 0.0
     if folds > 1 and noise is not None:
-        paired = noise
+        whole = noise
     elif folds > 1 and items.variance > 0:
         distance = 0.0 if gain is None else max(0.0, gain) ** 2 / items.variance
-        paired = SOME if gain is None else LEAST + (1 - LEAST) / (1 + distance / FAR)
+        whole = SOME if gain is None else LEAST + (1 - LEAST) / (1 + distance / FAR)
+    paired = whole**2
     if items.variance > 0:
-        paired = max(paired, min(1.0, learnt / items.variance))
-    single = Items(items.ids, np.sqrt(1 + paired**2) * items.deviation + rare)
-    common = {factor: float(np.sqrt((paired - paired**2) * items.variance))} if paired else {}
+        whole = max(whole, min(1.0, taught.variance / items.variance))
+        certain = min(1.0, (taught.variance - taught.error / 2) / items.variance)
+        paired = max(paired, TAUGHT_APART * certain)
+    single = Items(items.ids, np.sqrt(1 + paired) * items.deviation + rare)
+    common = {factor: float(np.sqrt((whole - paired) * items.variance))} if whole else {}
     return Influence({factor: single}, common=common)
 
 
@@ -229,14 +234,14 @@ def _noise_share(
     )
 
 
-def _learnt_variance(
+def _taught(
     tested: dict[Any, float],
     trained: TrainingAnswers,
     variance: float,
     per: str,
     measure: str,
     options: dict[str, Any],
-) -> float:
+) -> Taught:
     """The variance by training data, from the score of each split and from what its decoder recalls of the others.
 
     ``variance`` is that by the tested data.

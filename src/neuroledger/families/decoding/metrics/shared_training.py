@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from neuroledger.data.arrays import Floats
 
-__all__ = ["FEWEST_FOLDS", "training_variance"]
+__all__ = ["FEWEST_FOLDS", "Taught", "training_variance"]
 
 # Each fold is compared with two decoders that lack others, on the windows of a third.
 FEWEST_FOLDS = 4
 
 
-def training_variance(tested: Floats, recalled: Floats, variance: float) -> float:
+class Taught(NamedTuple):
+    """A variance by training data, and its standard error; both in squared units of the score."""
+
+    variance: float
+    error: float
+
+
+def training_variance(tested: Floats, recalled: Floats, variance: float) -> Taught:
     r"""Return the variance of the mean score by the training data, and twice its covariance with the tested data.
 
     Parameters
@@ -28,9 +36,9 @@ def training_variance(tested: Floats, recalled: Floats, variance: float) -> floa
 
     Returns
     -------
-    float
-        In squared units of the score; 0 for fewer than ``FEWEST_FOLDS`` folds. It can be negative, because the covariance
-        can be, and because it is estimated.
+    Taught
+        0 for fewer than ``FEWEST_FOLDS`` folds. It can be negative, because the covariance can be, and because it is
+        estimated. The error is that of a sum over folds.
 
     Notes
     -----
@@ -42,7 +50,7 @@ def training_variance(tested: Floats, recalled: Floats, variance: float) -> floa
     """
     count = len(tested)
     if count < FEWEST_FOLDS:
-        return 0.0
+        return Taught(0.0, 0.0)
     off = np.isfinite(recalled) & ~np.eye(count, dtype=bool)
     values = np.where(off, recalled, 0.0)
     others = off.sum(axis=0) - off
@@ -54,7 +62,8 @@ def training_variance(tested: Floats, recalled: Floats, variance: float) -> floa
         mean = np.where(folds > 0, sums / folds, 0.0)
     # The others of two differences of a fold have all but three folds in common.
     rest = (count - 2) ** 2
-    own = rest / (rest + count - 3) * float(squared.sum())
-    most = 2 * math.sqrt(max(own, 0.0) * variance)
-    joint = 2 / count * float((tested - tested.mean()) @ (mean - mean.mean()))
-    return own + min(max(joint, -most), most)
+    own = rest / (rest + count - 3) * squared
+    joint = 2 / count * (tested - tested.mean()) * (mean - mean.mean())
+    most = 2 * math.sqrt(max(float(own.sum()), 0.0) * variance)
+    taught = float(own.sum()) + min(max(float(joint.sum()), -most), most)
+    return Taught(taught, math.sqrt(count) * float((own + joint).std(ddof=1)))
