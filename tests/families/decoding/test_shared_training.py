@@ -144,6 +144,19 @@ def test_what_folds_add_to_decoders_is_the_variance_beyond_that_of_tested_folds(
     assert np.std(found) == pytest.approx(np.mean(errors), rel=0.35)
 
 
+def test_some_of_many_folds_show_what_each_of_them_teaches() -> None:
+    """With many folds, decoders are compared on some of these only: columns of the others are unknown."""
+    found, some = [], []
+    for run in range(1500):
+        tested, recalled, _ = effects_and_noise(run, 20, 0.1, 0.3)
+        found.append(training_variance(tested, recalled, 1e9).variance)
+        recalled[:, np.arange(20) % 3 > 0] = np.nan
+        some.append(training_variance(tested, recalled, 1e9).variance)
+    expected = 18 * 0.1**2 + 2 * 0.3 * 0.1
+    assert np.mean(found) == pytest.approx(expected, rel=0.06)
+    assert np.mean(some) == pytest.approx(expected, rel=0.08)
+
+
 def test_the_covariance_with_tested_folds_is_bounded_by_both_variances() -> None:
     for run in range(20):
         tested, recalled, _ = effects_and_noise(run, 6, 0.3, 0.9)
