@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.torch_layers import Inputs, _deterministic, in_memory, state_sha256  # noqa: E402
 from neuroledger.models.torch_module import require, torch_module  # noqa: E402
 from neuroledger.spec.registry import get  # noqa: E402
+from tests.contractions import from_right_to_left  # noqa: E402
 from tests.models.drawn_stimuli import drawn, of_images  # noqa: E402
 
 # Of the seed 3, for two stimuli in two trials; scores that are published depend on these numbers.
@@ -666,7 +668,7 @@ def test_the_identity_of_a_module_of_a_spec_lists_what_determines_its_answers() 
     identity = torch_module(**LINEAR).identity
     assert isinstance(identity, dict)
     packages = identity.pop("packages")
-    assert set(packages) == {"torch"} and packages["torch"] == torch.__version__
+    assert set(packages) == {"torch"} and packages["torch"] == version("torch")
     assert identity == {
         "builder": "torch", "version": 1, "module": "torch.nn:Linear", "arguments": LINEAR["arguments"],
         "weights": {"seed": 0}, "preprocessing": Preprocessing().model_dump(mode="json"), "device": "cpu",
@@ -690,3 +692,19 @@ def test_a_package_that_does_not_fit_torch_is_named_with_the_reason(monkeypatch:
         UnavailableError, match=r"torchvision .* cannot be imported \(operator does not exist\)"
     ):
         require("torchvision", "hub")
+
+
+def test_an_optional_package_of_torch_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    factors = torch.rand(2, 12, 12, generator=torch.Generator().manual_seed(1))
+
+    def three(images: Any) -> Any:
+        return torch.einsum("bi,ij,jk->bk", images.flatten(1), *factors)
+
+    stimuli = drawn(5, size=(2, 2))
+    plain = activations(Gives(three), stimuli)
+    setting = from_right_to_left(monkeypatch)
+    with torch.no_grad():
+        inputs = torch.from_numpy(pixels(stimuli).transpose(0, 3, 1, 2).copy())
+        assert not np.array_equal(three(inputs).numpy(), plain)
+    assert activations(Gives(three), stimuli).tobytes() == plain.tobytes()
+    assert setting.enabled

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from neuroledger.errors import UnavailableError
 from neuroledger.stats.workspace import Memo, Workspace, device_of
-
-DEVICES = ["cpu", pytest.param("torch", marks=pytest.mark.filterwarnings("ignore"))]
+from tests.devices import DEVICES
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_values_return_from_a_device_unchanged_and_in_double_precision(device: str) -> None:
-    if device == "torch":
+    if device != "cpu":
         pytest.importorskip("torch")
     workspace = Workspace(device)
     values = np.arange(6, dtype=np.float32).reshape(2, 3).T  # not contiguous
@@ -26,6 +27,18 @@ def test_values_return_from_a_device_unchanged_and_in_double_precision(device: s
     np.testing.assert_array_equal(workspace.take(there[rows]), values[[2, 0]])
     empty = workspace.xp.zeros(2, **device_of(there))
     assert type(empty) is type(there)
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.filterwarnings("error")
+def test_read_only_memory_is_sent_without_a_warning_and_stays_as_it_is(device: str) -> None:
+    """Stored activations are mapped read-only."""
+    values = np.arange(3.0)
+    values.flags.writeable = False
+    workspace = Workspace(device)
+    there: Any = workspace.put(values)
+    there += 1
+    assert workspace.take(there).tolist() == [1, 2, 3] and values.tolist() == [0, 1, 2]
 
 
 def test_arrays_of_the_host_are_not_copied() -> None:

@@ -266,11 +266,14 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
-    """Seed the generator and, except on the CPU, use deterministic algorithms in full precision; restore both on exit."""
+    """Seed the generator and, except on the CPU, use deterministic algorithms in full precision; restore all on exit.
+
+    Products of several tensors are computed from left to right, in an order that no optional package changes.
+    """
     import torch
 
     places = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=places):
+    with torch.random.fork_rng(devices=places), torch.backends.opt_einsum.flags(enabled=False):
         torch.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0]) >> 1)
         if device.type == "cpu":
             # The CPU is deterministic already; setting the flag would import torch's compiler, which takes seconds.

@@ -114,17 +114,21 @@ class Workspace:
         """Return ``values`` on the device, in float64."""
         if self.device == "cpu":
             return np.asarray(values, dtype=np.float64)
-        torch: Any = self.xp
-        place = "cpu" if self.device == "torch" else self.device
-        return cast(Array, torch.as_tensor(np.ascontiguousarray(values, dtype=np.float64), device=place))
+        return self.send(np.ascontiguousarray(values, dtype=np.float64))
 
     def indices(self, rows: NDArray[np.intp]) -> Array:
         """Return row numbers on the device."""
-        if self.device == "cpu":
-            return rows
+        return rows if self.device == "cpu" else self.send(rows)
+
+    def send(self, values: Array) -> Array:
+        """Return a contiguous array in the machine's byte order as a tensor on the device.
+
+        Read-only memory is copied also on the host, because torch does not protect it.
+        """
         torch: Any = self.xp
         place = "cpu" if self.device == "torch" else self.device
-        return cast(Array, torch.as_tensor(rows, device=place))
+        convert = torch.as_tensor if values.flags.writeable else torch.tensor
+        return cast(Array, convert(values, device=place))
 
     def take(self, values: Array) -> NDArray[np.float64]:
         """Return ``values`` as a NumPy array on the host."""

@@ -14,6 +14,7 @@ from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.differences import difference
 from neuroledger.stats.splits import draw
 from neuroledger.stats.workspace import Workspace
+from tests.devices import DEVICES
 from tests.families.alignment.neural_cases import assembly, latent
 
 
@@ -36,7 +37,7 @@ def unbiased(X, Y):
     return hsic(K, L) / np.sqrt(hsic(K, K) * hsic(L, L))
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 def test_equals_its_definition(device):
     X, Y = latent(9, 12, 7)
     workspace = Workspace(device=device)

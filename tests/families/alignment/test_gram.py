@@ -15,6 +15,7 @@ from neuroledger.stats import workspace as workspaces
 from neuroledger.stats.workspace import Memo, Workspace, fingerprint
 from neuroledger.store.hashes import hashed
 from neuroledger.store.store import Store
+from tests.devices import DEVICES
 
 
 def centred(X: np.ndarray) -> np.ndarray:
@@ -27,7 +28,7 @@ def centred(X: np.ndarray) -> np.ndarray:
     st.integers(2, 40),
     st.integers(1, 90),
     st.sampled_from([0.0, 1e3, 1e6]),
-    st.sampled_from(["cpu", "torch"]),
+    st.sampled_from(DEVICES),
 )
 def test_equals_the_product_of_centred_features(rows, count, offset, device):
     X = np.random.default_rng(rows * 100 + count).standard_normal((rows, count)) + offset
@@ -61,7 +62,7 @@ def test_single_precision_blocks_stay_within_their_stated_error():
     assert 0 < error < 1e-6
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", "<u2", "<u4", "<u8", "?", "longdouble"])
 def test_any_kind_of_number_in_any_byte_order(kind, device):
     """As netCDF's classic files and old recordings hold them."""
@@ -135,7 +136,7 @@ def test_the_operator_is_the_same_tall_or_wide(shape):
     assert operator.trace == pytest.approx(np.trace(K))
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", [(10, 30), (30, 10)])
 @pytest.mark.parametrize("level", [0.0, 1.0, 0.1, 1e6 + 0.1])
 def test_features_that_do_not_vary_have_no_gram_matrix(level, shape, device):
@@ -144,7 +145,7 @@ def test_features_that_do_not_vary_have_no_gram_matrix(level, shape, device):
     assert features(np.full(shape, level), workspace).trace == 0
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", [(10, 30), (30, 10)])
 def test_missing_features_are_refused(shape, device):
     X = np.random.default_rng(0).standard_normal(shape)

@@ -15,6 +15,7 @@ from neuroledger.families.alignment.regression.problem import Problem
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 from tests.conftest import REPOSITORY
+from tests.devices import DEVICES
 
 CHANNELS, WIDTH, HEIGHT = 5, 7, 6
 LIMIT = 1 / np.sqrt(
@@ -158,13 +159,14 @@ def test_training_stops_once_the_error_is_small(case):
     assert one.samples.values.tobytes() == stopped.samples.values.tobytes()
 
 
-def test_devices_and_precisions_agree(case):
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_devices_and_precisions_agree(case, device):
     def samples(workspace):
         metric = nl.metric("mask_regression", splits={"folds": 1}, estimator=LONG, workspace=workspace)
         return metric(*case[:2]).samples.values
 
     plain = samples(Workspace())
-    np.testing.assert_allclose(samples(Workspace(device="torch")), plain, atol=1e-9)
+    np.testing.assert_allclose(samples(Workspace(device=device)), plain, atol=1e-9)
     single = samples(Workspace(dtype="float32"))
     np.testing.assert_allclose(single, plain, atol=1e-3)
     assert single.tobytes() != plain.tobytes()

@@ -10,6 +10,7 @@ from neuroledger.families.alignment.similarity.gram import square
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
 from neuroledger.stats.workspace import Workspace
+from tests.devices import DEVICES
 from tests.families.alignment.neural_cases import assembly, correlations
 
 
@@ -21,7 +22,7 @@ def low_rank(rows: int, features: int, rank: int, targets: int) -> tuple[np.ndar
     return X, Z @ rng.standard_normal((rank, targets)) + 0.5 * rng.standard_normal((rows, targets))
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("rows", "features", "targets"),
     [(200, 30, 12), (200, 30, 60), (120, 100, 5), (90, 300, 5), (90, 26, 1), (90, 400, 5), (90, 2000, 120)],
@@ -37,7 +38,7 @@ def test_directions_of_a_millionth_are_fitted_like_scikit_learns(rows, features,
         assert not any("components used" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 def test_square_features_have_the_inner_products_of_wide_ones(device):
     X, _ = low_rank(60, 500, 6, 1)
     workspace = Workspace(device=device)

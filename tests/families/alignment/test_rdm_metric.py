@@ -11,6 +11,7 @@ from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
 from neuroledger.stats.workspace import Workspace
+from tests.devices import DEVICES
 from tests.families.alignment.neural_cases import assembly, latent
 
 
@@ -18,7 +19,7 @@ def spearman(X, Y):
     return stats.spearmanr(pdist(X, "correlation"), pdist(Y, "correlation")).statistic
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 def test_equals_scipy(device):
     X, Y = latent(40, 100, 20)
     score = nl.metric("rdm", workspace=Workspace(device=device))(assembly(X, seed=1), assembly(Y, seed=2))

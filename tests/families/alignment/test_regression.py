@@ -10,6 +10,7 @@ from neuroledger.families.alignment.regression.ridge_cv import DEFAULT_ALPHAS
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
 from neuroledger.stats.workspace import Workspace
+from tests.devices import DEVICES
 from tests.families.alignment.neural_cases import assembly, correlations, estimator, latent
 
 NAMES = ["pls", "ridge", "linear_predictivity", "neuron_to_neuron", "ridgecv"]
@@ -28,7 +29,7 @@ def compared(name, X, Y, *, folds=3, components=25, device="cpu"):
     return metric(assembly(X, prefix="m"), assembly(Y)), expected
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", [(80, 150, 12), (120, 30, 12), (60, 50, 1), (40, 60, 200)])
 @pytest.mark.parametrize("name", NAMES)
 def test_equals_the_loop(name, shape, device):
@@ -195,7 +196,7 @@ def test_gram_matrices_are_shared_between_metrics(monkeypatch):
     assert passes == [(60, 90)]
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("alpha", [1e-9, 1.0, 1e9])
 def test_ridge_of_few_features_is_exact_under_any_penalty_and_train_share(alpha, device):
     from sklearn.linear_model import Ridge

@@ -8,6 +8,7 @@ from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
 from neuroledger.stats.workspace import Workspace
+from tests.devices import DEVICES
 from tests.families.alignment.neural_cases import assembly, correlations, estimator, latent
 
 NAMES = ["pls", "ridge", "linear_predictivity", "neuron_to_neuron", "ridgecv"]
@@ -96,7 +97,7 @@ def test_train_rows_that_lack_a_direction_of_all_rows(kind):
     assert any("rank 5" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("features", [3, 13, 200])
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_that_differ_by_rounding_alone_have_no_correlation(name, features, device):

@@ -7,9 +7,10 @@ import neuroledger as nl
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import Split, draw
 from neuroledger.stats.workspace import Workspace
+from tests.devices import DEVICES
 from tests.families.alignment.neural_cases import assembly, correlations, latent
 
-DEVICES = pytest.mark.parametrize("device", ["cpu", "torch"])
+EACH_DEVICE = pytest.mark.parametrize("device", DEVICES)
 
 
 class Singular:
@@ -37,7 +38,7 @@ def compared(X, Y, alpha, device, train, level=0.0):
     return found.samples.values, correlations(lambda: Singular(alpha), X, Y, splits)
 
 
-@DEVICES
+@EACH_DEVICE
 @pytest.mark.parametrize("train", [0.9, 0.5])
 @pytest.mark.parametrize("features", [31, 45, 59])
 @pytest.mark.parametrize("alpha", [1e-10, 1e-5])
@@ -47,7 +48,7 @@ def test_fewer_features_than_stimuli(features, alpha, train, device):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-@DEVICES
+@EACH_DEVICE
 @pytest.mark.parametrize("train", [0.9, 0.5])
 def test_fewer_train_rows_than_features_at_a_high_level(train, device):
     X, Y = latent(40, 20, 5)
@@ -56,7 +57,7 @@ def test_fewer_train_rows_than_features_at_a_high_level(train, device):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-@DEVICES
+@EACH_DEVICE
 def test_a_penalty_below_rounding_gives_the_solution_of_least_norm(device):
     X, Y = latent(40, 90, 5)
     X = 1e6 * X[np.arange(40) // 2]
@@ -64,7 +65,7 @@ def test_a_penalty_below_rounding_gives_the_solution_of_least_norm(device):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@DEVICES
+@EACH_DEVICE
 def test_one_memo_serves_other_targets_splits_and_penalties(device):
     """What is kept is kept for the same features, penalty and left-out rows only."""
     X, Y = latent(50, 70, 4)

@@ -21,6 +21,7 @@ from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
 from neuroledger.families.alignment.regression.training import Slopes, TrainingInfluence
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Memo, Workspace
+from tests.devices import DEVICES
 
 Floats = npt.NDArray[np.float64]
 Refit = Callable[[Floats, Floats, Floats, Floats, Floats], Floats]
@@ -92,7 +93,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("device", ["cpu", "torch"])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("estimator", "refit", "features", "targets"), CASES)
 def test_the_influence_of_train_rows_and_targets_is_the_derivative_of_a_weighted_refit(
     estimator: Estimator,

@@ -72,16 +72,21 @@ def test_a_counter_that_does_not_change_gives_no_energy(tmp_path, monkeypatch):
         measured.measure_energy(Network.of(nn.Linear(4, 2)), torch.rand(2, 4), None, meters.rapl(tmp_path))
 
 
-def test_a_graphics_card_counts_millijoules(monkeypatch):
-    readings = iter([100, 100, 2600])
+def test_a_graphics_card_is_found_by_its_id_and_counts_millijoules(monkeypatch):
+    """With ``CUDA_VISIBLE_DEVICES=3``, card 0 of torch is card 3 of NVML."""
+    readings, asked = iter([100, 100, 2600]), []
+    cards = {1: types.SimpleNamespace(uuid="0a1b-2c")}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: cards[device.index])
     fake = types.SimpleNamespace(
         NVMLError=RuntimeError,
         nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetHandleByUUID=lambda name: asked.append(name) or name,
         nvmlDeviceGetTotalEnergyConsumption=lambda handle: next(readings),
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    assert meters.find_meter(torch.device("cuda:1")).start()() == pytest.approx(2.5)
+    meter = meters.find_meter(torch.device("cuda:1"))
+    assert meter.start()() == pytest.approx(2.5)
+    assert asked == ["GPU-0a1b-2c"] and meter.name == "NVML (GPU-0a1b-2c)"
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(MetricError, match="pynvml"):
         meters.find_meter(torch.device("cuda"))

@@ -14,6 +14,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.utils.checkpoint import checkpoint
 
 import neuroledger as nl
+from tests.contractions import from_right_to_left
 
 WIDTH, SAMPLES = 6, 64
 
@@ -310,3 +311,15 @@ def test_work_planted_in_or_on_a_spiking_layer_is_counted():
         (patched, planted),
     ):
         assert counted(net(layer), [x])[1] * 9 == first_layer(x) + more
+
+
+def test_an_optional_package_of_torch_does_not_change_the_count(monkeypatch):
+    """With it, torch multiplies three tensors in another order, which takes another number of products."""
+    module, x = (
+        Host(lambda s, h: torch.einsum("bi,oi,o->b", h, s.w, torch.ones(WIDTH)), **matrix()).eval(),
+        data(9),
+    )
+    _, total = counted(module, [x])
+    setting = from_right_to_left(monkeypatch)
+    assert counted(module, [x])[1] == total
+    assert setting.enabled

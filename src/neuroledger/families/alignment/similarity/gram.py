@@ -414,7 +414,7 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
         columns = X[:, start : start + BLOCK]
         # torch accepts native byte order only; a file may have the other one.
         native = np.float32 if columns.dtype == np.float32 else np.float64
-        part = torch.as_tensor(np.ascontiguousarray(columns, dtype=native), device=device)
+        part: Any = workspace.send(np.ascontiguousarray(columns, dtype=native))
         mean = part.to(torch.float64).mean(0).to(dtype)
         block = (part.to(torch.float64) - mean).to(dtype)
         mean = mean.to(torch.float64) - offset

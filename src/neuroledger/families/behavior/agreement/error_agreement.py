@@ -62,13 +62,15 @@ class Agreement(NamedTuple):
     observed: Floats
 
     @property
-    def kappa(self) -> Floats:
-        """Agreement beyond chance, ``(o - e) / (1 - e)`` with ``e = ab + (1-a)(1-b)``.
-
-        NaN where ``e = 1``: both observers have no errors, or only errors.
-        """
+    def expected(self) -> Floats:
+        """Agreement by chance, ``e = ab + (1-a)(1-b)`` for the accuracies ``a`` and ``b``."""
         a, b = self.accuracy_a, self.accuracy_b
-        expected = a * b + (1 - a) * (1 - b)
+        return a * b + (1 - a) * (1 - b)
+
+    @property
+    def kappa(self) -> Floats:
+        """Agreement beyond chance, ``(o - e) / (1 - e)``; NaN where ``e = 1``: neither has errors, or both only errors."""
+        expected = self.expected
         kappa = np.full(expected.shape, np.nan)
         np.divide(self.observed - expected, 1 - expected, out=kappa, where=expected < 1)
         return kappa
@@ -275,8 +277,7 @@ def step_of(pairs: Agreement, measure: Measure) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         steps = 1 / pairs.n
         if measure == "error_consistency":
-            a, b = pairs.accuracy_a, pairs.accuracy_b
-            steps = steps / (1 - a * b - (1 - a) * (1 - b))
+            steps = steps / (1 - pairs.expected)
         elif measure == "squared_accuracy_difference":
             steps = steps * (2 * np.abs(pairs.accuracy_a - pairs.accuracy_b) + steps)
     known = steps[np.isfinite(steps)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -21,16 +20,11 @@ from neuroledger.families.behavior.agreement.answered import (
 from neuroledger.families.behavior.agreement.error_agreement import (
     Answers,
     Measure,
-    cell_influence,
     compare,
-    least_kappa,
-    measured,
-    step_of,
 )
 from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies
-from neuroledger.families.behavior.agreement.squared_differences import of_squared_differences
+from neuroledger.families.behavior.agreement.with_people import agreement_with_people
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells
 from neuroledger.stats.spread import Influence
 
 __all__ = ["answered_accuracy_distance", "answered_agreement"]
@@ -69,29 +63,12 @@ def answered_agreement(
     """
     people = given_by_people(target, by=by, unanswered=unanswered)
     model = given_by_model(source, people, by=by, unanswered=unanswered)
-    pairs = compare(model, people)
-    values = measured(pairs, measure, undefined)[:, 0, :]
-    if np.isnan(values).all():
+    out, _ = agreement_with_people(model, people, measure, undefined)
+    empty = int(out.isnull().sum())
+    if empty == out.size:
         raise MetricError(
             "agreement is undefined for every person: nothing that both answered, or no errors to compare"
         )
-    out = xr.DataArray(
-        values,
-        dims=("condition", "subject"),
-        coords={"condition": people.conditions, "subject": people.observers},
-    )
-    both = replace(people, seen=people.seen * model.seen)
-    if measure == "squared_accuracy_difference" and not np.isnan(values).any():
-        out.attrs["influence"] = lambda: of_squared_differences(model, both)
-    else:
-        out.attrs["cells"] = lambda: Cells(
-            people.stimuli[people.stimulus],
-            [(np.arange(len(people.stimulus)), cell_influence(model, both, pairs, measure))],
-        )
-    out.attrs["step"] = {"stimulus": step_of(pairs, measure)}
-    if measure == "error_consistency":
-        out.attrs |= {"limits": (least_kappa(pairs, undefined), 1.0), "skewed": True}
-    empty = int(np.isnan(values).sum())
     out.attrs["notes"] = left_out(people, model) + (
         [f"{empty} person × condition cells with nothing to compare were left out"] if empty else []
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Floats
 
-__all__ = ["FEWEST_FOLDS", "Taught", "training_variance"]
+__all__ = ["Taught", "training_variance"]
 
 # Each fold is compared with two decoders that lack others, on the windows of a third.
 FEWEST_FOLDS = 4

@@ -86,6 +86,8 @@ def rapl(root: Path | None = None) -> Meter:
 def nvml(device: torch.device) -> Meter:
     """Return the meter of a graphics card, read with the package ``pynvml``.
 
+    The card is found by its unique id, because ``CUDA_VISIBLE_DEVICES`` changes the numbers of torch but not those of NVML.
+
     Raises
     ------
     MetricError
@@ -99,7 +101,7 @@ def nvml(device: torch.device) -> Meter:
         ) from error
     try:
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(device.index or 0)
+        handle = pynvml.nvmlDeviceGetHandleByUUID(_unique_id(device))
         pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     except pynvml.NVMLError as error:
         raise MetricError(f"no meter: the card counts no energy ({error}); {INSTEAD}") from error
@@ -108,7 +110,13 @@ def nvml(device: torch.device) -> Meter:
         before = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
         return lambda: (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - before) * 1e-3
 
-    return Meter(f"NVML (card {device.index or 0})", start)
+    return Meter(f"NVML ({_unique_id(device)})", start)
+
+
+def _unique_id(device: torch.device) -> str:
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
 def find_meter(device: torch.device) -> Meter:

@@ -225,21 +225,23 @@ def hooks_of(network: Network) -> Iterator[None]:
 class evaluation:  # noqa: N801 - used like a function
     """Evaluation mode without gradients, starting from the network's snapshot; everything is restored at the end.
 
+    Products of several tensors are computed from left to right: no optional package (``opt_einsum``) changes the counts.
     Spiking layers and random generators are reset. With ``carry``, state and random numbers continue from the previous
     batch. Passes over the same network alternate batch by batch, because they share its state.
     """
 
-    __slots__ = ("_carry", "_gradients", "_network", "_state", "_stream", "_training")
+    __slots__ = ("_carry", "_contexts", "_network", "_state", "_stream", "_training")
 
     def __init__(self, network: Network, *, carry: bool = False) -> None:
         self._network, self._carry = network, carry
-        self._gradients = torch.no_grad()
+        self._contexts = (torch.no_grad(), torch.backends.opt_einsum.flags(enabled=False))
         self._training: list[nn.Module] = []
 
     def __enter__(self) -> None:
         network = self._network
         network.lock.acquire()
-        self._gradients.__enter__()
+        for context in self._contexts:
+            context.__enter__()
         self._state = network.state or network.take_state()
         self._stream = self._state.streams.current()
         try:
@@ -266,7 +268,8 @@ class evaluation:  # noqa: N801 - used like a function
                 self._state.restore()
                 self._state.streams.restore(self._stream)
         finally:
-            self._gradients.__exit__(None, None, None)
+            for context in reversed(self._contexts):
+                context.__exit__(None, None, None)
             self._network.lock.release()
 
 
