@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import neuroledger as nl
-from neuroledger.models.torch_layers import available
+from neuroledger.models.devices import available
 from tests.devices import CARD
 from tests.models.drawn_stimuli import drawn
 

@@ -21,8 +21,9 @@ from neuroledger.data.stimuli import StimulusSet  # noqa: E402
 from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
 from neuroledger.families.alignment.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
+from neuroledger.models.devices import _deterministic  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
-from neuroledger.models.torch_layers import Inputs, _deterministic, in_memory, state_sha256  # noqa: E402
+from neuroledger.models.torch_layers import Inputs, in_memory, state_sha256  # noqa: E402
 from neuroledger.models.torch_module import require, torch_module  # noqa: E402
 from neuroledger.spec.registry import get  # noqa: E402
 from tests.contractions import from_right_to_left  # noqa: E402

@@ -138,7 +138,7 @@ def require_device(name: str) -> None:
         The machine lacks the device.
     """
     if name.split(":")[0] in ("cuda", "mps"):
-        from neuroledger.models.torch_layers import available
+        from neuroledger.models.devices import available
         from neuroledger.models.torch_module import require
 
         require("torch", "torch")

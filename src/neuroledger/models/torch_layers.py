@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from neuroledger.data.screen import shown, shown_as
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.errors import ModelError
 from neuroledger.models.activations import Trial
+from neuroledger.models.devices import available, reproducible
 from neuroledger.models.model import unknown
 from neuroledger.models.preprocessing import Preprocessing, look
 
@@ -64,10 +65,10 @@ class TorchExtract:
         if self.microsaccades is not None:
             inputs = torch.from_numpy(look(inputs.numpy(), trial.number, trial.of, self.microsaccades))
         device = available(self.device)
-        seed = [self.seed, trial.number, _seed_of_batch(stimulus_ids)]
+        seed = _seed_of(self.seed, trial.number, _seed_of_batch(stimulus_ids))
         with exclusive():
             self.module.to(device)
-            with _evaluating(self.module), _reproducible(device, seed):
+            with _evaluating(self.module), reproducible(device, seed):
                 return _run(self.module, inputs, layers, device, self.inputs.model, self.steps)
 
     def ahead(self, stimuli: StimulusSet, stimulus_ids: Sequence[str]) -> None:
@@ -89,26 +90,6 @@ def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> 
         raise ModelError(
             f"model {model!r} has no " + "; no ".join(unknown("layer", name, known) for name in missing)
         )
-
-
-def available(device: str) -> torch.device:
-    """Return the torch device with this name; ``auto`` is the fastest available one.
-
-    Raises
-    ------
-    UnavailableError
-        The machine or the installed torch does not support the device.
-    """
-    import torch
-
-    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        device = next(name for name in ("cuda", "mps", "cpu") if usable[name])
-    kind = device.split(":")[0]
-    if not usable.get(kind, False):
-        listed = ", ".join(name for name, yes in usable.items() if yes)
-        raise UnavailableError(f"device {device!r} is not available here; use one of: auto, {listed}")
-    return torch.device(device)
 
 
 def state_sha256(module: torch.nn.Module) -> str:
@@ -264,42 +245,8 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
             part.training = True
 
 
-@contextmanager
-def _reproducible(device: torch.device, seed: Sequence[int]) -> Iterator[None]:
-    """Seed the generator and, except on the CPU, use deterministic algorithms in full precision; restore all on exit.
-
-    Products of several tensors are computed from left to right, in an order that no optional package changes.
-    """
-    import torch
-
-    places = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=places), torch.backends.opt_einsum.flags(enabled=False):
-        torch.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0]) >> 1)
-        if device.type == "cpu":
-            # The CPU is deterministic already; setting the flag would import torch's compiler, which takes seconds.
-            yield
-            return
-        with _deterministic():
-            yield
-
-
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    import torch
-
-    # cuBLAS sums in a fixed order only with its own workspace; it reads this variable when it starts.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    enabled = torch.are_deterministic_algorithms_enabled()
-    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    flags = cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    cudnn.benchmark = cudnn.allow_tf32 = matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(enabled, warn_only=only_warns)
-        cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = flags
+def _seed_of(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]) >> 1
 
 
 def _seed_of_batch(ids: Sequence[str]) -> int:

@@ -126,7 +126,8 @@ def assemble(
     ``described`` and ``packages`` identify the module; for a module in memory ``described`` is a function that returns
     its identity.
     """
-    from neuroledger.models.torch_layers import Inputs, TorchExtract, available, check_layers
+    from neuroledger.models.devices import available
+    from neuroledger.models.torch_layers import Inputs, TorchExtract, check_layers
     from neuroledger.models.torch_weights import load_weights, weights_identity
 
     if microsaccades and visual_degrees is None:

@@ -22,6 +22,8 @@ from neuroledger.families.decoding.models.network_decoders import (
 from neuroledger.families.decoding.models.response_networks import residual_mlp
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
 from neuroledger.families.decoding.training.decoding_recipes import Laptop, NeuralBench
+from tests.contractions import from_right_to_left
+from tests.devices import FOR_NETWORKS
 
 
 def count(module):
@@ -98,10 +100,16 @@ def data(n=120, seed=0, strength=2.0):
 SMALL = Laptop(epochs=8, patience=4)
 
 
-def test_a_network_learns_and_the_same_seed_gives_the_same_bits():
+@pytest.mark.parametrize("device", FOR_NETWORKS)
+def test_a_network_learns_and_the_same_seed_gives_the_same_bits(device):
+    import torch
+
     x, y = data()
-    decoder = network_decoder(id="eegnet", architecture="eegnet", recipe=SMALL)
+    decoder = network_decoder(id="eegnet", architecture="eegnet", recipe=SMALL, device=device)
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
     first = decoder.make(signature()).fit(x[:80], y[:80])
+    assert torch.equal(torch.get_rng_state(), state) and not torch.are_deterministic_algorithms_enabled()
     again = decoder.make(signature()).fit(x[:80], y[:80])
     other = decoder.make(signature(seed=34)).fit(x[:80], y[:80])
     scores = first.predict_proba(x[80:])
@@ -110,6 +118,24 @@ def test_a_network_learns_and_the_same_seed_gives_the_same_bits():
     assert (first.predict(x[80:]) == y[80:]).mean() > 0.85
     assert first.parameters_ == count(eegnet(3, 64, 2))
     assert decoder.stochastic
+
+
+def test_a_device_that_is_missing_is_refused_before_training():
+    x, y = data()
+    decoder = network_decoder(id="eegnet", architecture="eegnet", recipe=SMALL, device="abacus")
+    with pytest.raises(
+        UnavailableError, match="device 'abacus' is not available here; use one of: auto, cpu"
+    ):
+        decoder.make(signature()).fit(x, y)
+
+
+def test_a_recipe_that_watches_its_scores_trains_where_opt_einsum_is_installed(monkeypatch):
+    """Predictions during training set what training has set."""
+    x, y = data()
+    setting = from_right_to_left(monkeypatch)
+    decoder = network_decoder(id="eegnet", architecture="eegnet", recipe=SMALL)
+    assert (decoder.make(signature()).fit(x[:80], y[:80]).predict(x[80:]) == y[80:]).mean() > 0.85
+    assert setting.enabled
 
 
 def test_training_stops_when_the_validation_part_does_not_improve():

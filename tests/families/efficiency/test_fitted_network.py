@@ -16,6 +16,7 @@ from neuroledger.families.efficiency.models.event_detector import event_detector
 from neuroledger.families.efficiency.models.fitted_network import fitted_network
 from neuroledger.families.efficiency.networks.trainable_model import Examples
 from neuroledger.families.efficiency.paradigms.inference import inference
+from tests.devices import FOR_NETWORKS
 
 RNG = np.random.default_rng(0)
 
@@ -42,14 +43,15 @@ def test_every_architecture_learns(architecture, neuroids, bins):
     assert (values == shown.truth).mean() > 0.9
 
 
-def test_one_seed_gives_one_network_and_torchs_state_is_restored():
+@pytest.mark.parametrize("device", FOR_NETWORKS)
+def test_one_seed_gives_one_network_and_torchs_state_is_restored(device):
     shown = examples()
     torch.manual_seed(5)
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     one, same, other = (
-        fitted_network(id="x", architecture="perceptron", units=4, epochs=2, seed=seed, threads=2).ready(
-            shown
-        )
+        fitted_network(
+            id="x", architecture="perceptron", units=4, epochs=2, seed=seed, threads=2, device=device
+        ).ready(shown)
         for seed in (1, 1, 2)
     )
     assert torch.equal(torch.get_rng_state(), state) and torch.get_num_threads() == threads

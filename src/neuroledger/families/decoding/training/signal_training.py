@@ -18,6 +18,7 @@ from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
 from neuroledger.families.decoding.training.text_reading import Texts
 from neuroledger.families.decoding.training.training_objectives import objective_for
+from neuroledger.models.devices import available, reproducible
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
@@ -157,7 +158,7 @@ class TrainedNetwork:
         self, x: Array | LazyRows, y: Array, validation_x: Array | LazyRows, validation_y: Array
     ) -> TrainedNetwork:
         """Train on windows `x`, (window, channel, sample), and keep the state that is best on the validation part."""
-        with _threads(self.recipe.threads):
+        with self._repeatable():
             return self._train(x, y, validation_x, validation_y)
 
     def _train(
@@ -170,12 +171,10 @@ class TrainedNetwork:
         self.objective_ = objective_for(self.signature, recipe, y)
         if self.signature.objective == "classification":
             self.classes_ = np.unique(y)
-        targets, validation_targets = (
-            self.objective_.targets(part).to(self.device) for part in (y, validation_y)
-        )
+        device = available(self.device)
+        targets, validation_targets = (self.objective_.targets(part).to(device) for part in (y, validation_y))
         inputs, validation_inputs = self._inputs(x), self._inputs(validation_x)
-        torch.manual_seed(self.signature.seed)
-        network = self.make(self.signature).to(self.device)
+        network = self.make(self.signature).to(device)
         self._probe(network, inputs)
         self.parameters_ = sum(parameter.numel() for parameter in network.parameters())
         loss = self.objective_.loss(targets)
@@ -264,6 +263,19 @@ class TrainedNetwork:
             centre, spread = np.zeros(x.shape[1]), np.ones(x.shape[1])
         self.centre_, self.spread_ = centre[:, None], np.where(spread > 0, spread, 1.0)[:, None]
 
+    @contextmanager
+    def _repeatable(self) -> Iterator[None]:
+        """Set the seed, the device's algorithms, and the number of threads, which affects the last bits of a training."""
+        import torch
+
+        before = torch.get_num_threads()
+        with reproducible(available(self.device), self.signature.seed):
+            torch.set_num_threads(self.recipe.threads)
+            try:
+                yield
+            finally:
+                torch.set_num_threads(before)
+
     def _inputs(self, x: Array | LazyRows) -> Any:
         """The inputs of the network: a tensor, or for a view an object that computes the tensors of its batches."""
         return _Batches(x, self._tensor) if isinstance(x, LazyRows) else self._tensor(x)
@@ -273,7 +285,7 @@ class TrainedNetwork:
 
         limit = self.recipe.clamp or np.inf
         scaled = np.clip((x - self.centre_) / self.spread_, -limit, limit)
-        return torch.from_numpy(scaled.astype(np.float32)).to(self.device)
+        return torch.from_numpy(scaled.astype(np.float32)).to(available(self.device))
 
     def _monitor_value(
         self, network: Any, inputs: Any, targets: Any, loss: Callable[[Any, Any], Any]
@@ -285,7 +297,7 @@ class TrainedNetwork:
             return self.objective_.monitor_value(self._outputs(network, inputs), targets)
         network.eval()
         size = max(1, self.recipe.batch)
-        with torch.inference_mode(), _threads(self.recipe.threads):
+        with torch.inference_mode(), self._repeatable():
             parts = zip(inputs.split(size), targets.split(size), strict=True)
             return -sum(float(loss(network(part), target)) * len(part) for part, target in parts) / len(
                 inputs
@@ -295,7 +307,7 @@ class TrainedNetwork:
         import torch
 
         network.eval()
-        with torch.inference_mode(), _threads(self.recipe.threads):
+        with torch.inference_mode(), self._repeatable():
             parts = inputs.split(max(1, self.recipe.batch))
             return np.concatenate([self.objective_.to_array(network(part)) for part in parts])
 
@@ -316,16 +328,3 @@ class _Batches:
         """Tensors of ``size`` windows, in order."""
         for start in range(0, len(self._x), size):
             yield self._make(self._x[start : start + size])
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Set the number of threads, which affects the last bits of a training, and restore it afterwards."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

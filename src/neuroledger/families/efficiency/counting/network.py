@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.families.efficiency.counting.spiking import Registered, SpikingLayer, spikes, spiking_layer
 from neuroledger.families.efficiency.counting.state import State, is_custom
+from neuroledger.models.devices import left_to_right
 
 __all__ = [
     "Network", "run_forward", "call", "copy_inputs", "evaluation", "first_sample", "hooks_of", "inputs_of",
@@ -234,7 +235,7 @@ class evaluation:  # noqa: N801 - used like a function
 
     def __init__(self, network: Network, *, carry: bool = False) -> None:
         self._network, self._carry = network, carry
-        self._contexts = (torch.no_grad(), torch.backends.opt_einsum.flags(enabled=False))
+        self._contexts = (torch.no_grad(), left_to_right())
         self._training: list[nn.Module] = []
 
     def __enter__(self) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.models.devices import available
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -46,7 +47,7 @@ def shape_detector(
     def ready(examples: Examples) -> nn.Module:
         from neuroledger.families.efficiency.networks.layers import Templates
 
-        return Templates(side, mean_sizes(examples, id), threshold, most).to(device)
+        return Templates(side, mean_sizes(examples, id), threshold, most).to(available(device))
 
     return Learner(id=id, tasks=("detection",), ready=ready)
 
@@ -110,6 +111,6 @@ def event_detector(
                 f"but the data have {examples.inputs.shape[1]}"
             )
         sizes = mean_sizes(examples, id)
-        return Templates(columns, sizes, threshold, most, rows=rows, channels=channels).to(device)
+        return Templates(columns, sizes, threshold, most, rows=rows, channels=channels).to(available(device))
 
     return Learner(id=id, tasks=("detection",), ready=ready)

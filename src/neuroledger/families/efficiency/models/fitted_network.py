@@ -17,6 +17,7 @@ from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = ["fitted_network", "fitted_regression"]
@@ -68,15 +69,15 @@ def fitted_network(
             raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
-        with seeded(seed, threads):
+        with seeded(seed, threads, device) as place:
             inputs, outputs = examples.inputs.shape[1], len(examples.classes)
             if architecture == "spiking":
                 network = spiking((inputs, units, outputs), beta)
             else:
                 network = artificial(architecture, inputs, units, outputs)
-            loss = _cross_entropy(examples, balanced, device)
+            loss = _cross_entropy(examples, balanced, place)
             fit(
-                network.to(device),
+                network.to(place),
                 examples.inputs,
                 loss,
                 epochs=epochs,
@@ -90,7 +91,7 @@ def fitted_network(
     return Learner(id=id, tasks=("classification",), ready=ready)
 
 
-def _cross_entropy(examples: Examples, balanced: bool, device: str) -> Callable[[Any, Any], Any]:
+def _cross_entropy(examples: Examples, balanced: bool, device: torch.device) -> Callable[[Any, Any], Any]:
     """Return the cross-entropy loss; if ``balanced``, classes are weighted by the inverse of their frequency."""
     import torch
     from torch.nn.functional import cross_entropy
@@ -150,12 +151,12 @@ def fitted_regression(
         _, neuroids, bins = examples.inputs.shape
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
-        with seeded(seed, threads):
+        with seeded(seed, threads, device) as place:
             network, last = _regression_network(architecture, neuroids, bins, units, truth.shape[1], beta)
-            network = network.to(device)
+            network = network.to(place)
             mean, spread = truth.mean(axis=0), truth.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
-            loss = _squared_error((truth - mean) / spread, device)
+            loss = _squared_error((truth - mean) / spread, place)
             epochs = -(-steps // -(-len(truth) // batch))
             fit(network, examples.inputs, loss, epochs=epochs, batch=batch, rate=rate, seed=seed, id=id)
             _rescale_outputs(last, mean, spread, times=bins if architecture == "spiking" else 1)
@@ -181,7 +182,7 @@ def _regression_network(
     return (OverTime(network) if spiking else network), last
 
 
-def _squared_error(truth: Any, device: str) -> Callable[[Any, Any], Any]:
+def _squared_error(truth: Any, device: torch.device) -> Callable[[Any, Any], Any]:
     """Return the mean-squared-error loss."""
     import torch
     from torch.nn.functional import mse_loss

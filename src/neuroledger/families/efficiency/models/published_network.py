@@ -12,6 +12,7 @@ from pydantic import Field
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
 from neuroledger.families.efficiency.sound.hearing import Hearing, represent
+from neuroledger.models.devices import available
 from neuroledger.models.torch_module import require
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
@@ -64,7 +65,7 @@ def published_network(
     def ready(examples: Examples) -> nn.Module:
         module = network(architecture)
         load_weights(module, weights, id)
-        return _reordered(module, classes, examples.classes, id).to(device)
+        return _reordered(module, classes, examples.classes, id).to(available(device))
 
     prepare = None if hearing is None else partial(represent, hearing)
     return Learner(id=id, tasks=("classification",), ready=ready, prepare=prepare)

@@ -30,6 +30,7 @@ from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = ["m5", "sound_network"]
@@ -140,14 +141,14 @@ def sound_network(
         inputs = _cached_inputs(examples.inputs, id)
         from neuroledger.families.efficiency.networks.layers import seeded
 
-        with seeded(seed, threads):
-            network = _build(make, id, inputs, len(examples.classes)).to(device)
-            _train(network, inputs, examples.truth, epochs, at_once, learning_rate, weight_decay, device, id)
+        with seeded(seed, threads, device) as place:
+            network = _build(make, id, inputs, len(examples.classes)).to(place)
+            _train(network, inputs, examples.truth, epochs, at_once, learning_rate, weight_decay, place, id)
             if last_layer == "prototypes":
                 rows = prototype_rows(
-                    _features(network, inputs, device), examples.truth, range(len(examples.classes))
+                    _features(network, inputs, place), examples.truth, range(len(examples.classes))
                 )
-                _with_readout(network, *rows, device)
+                _with_readout(network, *rows, place)
         return network
 
     def learn(before: nn.Module, examples: Examples) -> nn.Module:
@@ -158,11 +159,11 @@ def sound_network(
         new = range(len(weights), len(examples.classes))
         from neuroledger.families.efficiency.networks.layers import seeded
 
-        with seeded(seed, threads):
-            features = _features(network, examples.inputs, device)
+        with seeded(seed, threads, device) as place:
+            features = _features(network, examples.inputs, place)
         new_rows = prototype_rows(features, examples.truth, new)
         _with_readout(
-            network, np.concatenate([weights, new_rows[0]]), np.concatenate([biases, new_rows[1]]), device
+            network, np.concatenate([weights, new_rows[0]]), np.concatenate([biases, new_rows[1]]), place
         )
         return network
 
@@ -222,7 +223,7 @@ def _train(
     at_once: int,
     learning_rate: float,
     weight_decay: float,
-    device: str,
+    device: torch.device,
     id: str,
 ) -> None:
     import torch
@@ -248,7 +249,7 @@ def _train(
     network.eval()
 
 
-def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Singles:
+def _features(network: nn.Sequential, inputs: Inputs, device: torch.device) -> Singles:
     """Return the inputs of the last layer (presentation, feature)."""
     import torch
 
@@ -261,7 +262,7 @@ def _features(network: nn.Sequential, inputs: Inputs, device: str) -> Singles:
     return np.concatenate(parts)
 
 
-def _with_readout(network: nn.Sequential, weights: Singles, biases: Singles, device: str) -> None:
+def _with_readout(network: nn.Sequential, weights: Singles, biases: Singles, device: torch.device) -> None:
     """Replace the last layer with a linear layer of these weights and biases."""
     import torch
     from torch import nn

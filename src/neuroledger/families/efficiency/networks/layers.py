@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from neuroledger.data.arrays import Indices
 from neuroledger.errors import ModelError
+from neuroledger.models.devices import available, reproducible
 
 __all__ = [
     "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OutputSelection", "OverTime", "Presented",
@@ -310,13 +311,20 @@ def fit(
 
 
 @contextmanager
-def seeded(seed: int, threads: int) -> Iterator[None]:
-    """Seed torch's generator and set the number of threads; both are restored afterwards."""
-    before = torch.get_num_threads()
+def seeded(seed: int, threads: int, device: str = "cpu") -> Iterator[torch.device]:
+    """Seed torch's generators and set the number of threads and deterministic algorithms of ``device``; all are restored.
+
+    Yields the device of this name, or the fastest one for ``auto``.
+
+    Raises
+    ------
+    UnavailableError
+        The machine or the installed torch does not support the device.
+    """
+    place, before = available(device), torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield
+        with reproducible(place, seed):
+            yield place
     finally:
         torch.set_num_threads(before)

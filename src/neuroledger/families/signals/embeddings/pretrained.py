@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import DataError, ModelError
+from neuroledger.models.devices import available, reproducible
 from neuroledger.models.hub import UNBUILDABLE, configured
-from neuroledger.models.torch_layers import REFUSALS, available
+from neuroledger.models.torch_layers import REFUSALS
 from neuroledger.models.torch_module import hub_package, version_of
 from neuroledger.models.torch_weights import checkpoint_tensors, safetensors, weights_identity
 from neuroledger.spec.trusted import Arguments
@@ -54,7 +55,7 @@ class Pretrained:
         device = available(self.device)
         moved = {name: value.to(device) for name, value in inputs.items()}
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), reproducible(device, 0):
                 answer = self.module(**moved, output_hidden_states=True)
         except REFUSALS as error:
             raise ModelError(f"model {self.id!r} refuses the input: {error}") from error
@@ -79,7 +80,7 @@ class Pretrained:
 
         device = available(self.device)
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), reproducible(device, 0):
                 answer = self.module(**{name: value.to(device) for name, value in inputs.items()})
         except REFUSALS as error:
             raise ModelError(f"model {self.id!r} refuses the input: {error}") from error

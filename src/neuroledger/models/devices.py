@@ -1,0 +1,90 @@
+"""Devices of torch: which are there, and computations on them that repeat every bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from neuroledger.errors import UnavailableError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["available", "left_to_right", "reproducible"]
+
+
+def available(device: str) -> torch.device:
+    """Return the torch device with this name; ``auto`` is the fastest available one.
+
+    Raises
+    ------
+    UnavailableError
+        The machine or the installed torch does not support the device.
+    """
+    import torch
+
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        device = next(name for name in ("cuda", "mps", "cpu") if usable[name])
+    kind = device.split(":")[0]
+    if not usable.get(kind, False):
+        listed = ", ".join(name for name, yes in usable.items() if yes)
+        raise UnavailableError(f"device {device!r} is not available here; use one of: auto, {listed}")
+    return torch.device(device)
+
+
+@contextmanager
+def reproducible(device: torch.device, seed: int) -> Iterator[None]:
+    """Seed the generators and, except on the CPU, use deterministic algorithms in full precision; restore all on exit.
+
+    Products are computed from left to right. Torch warns of each algorithm that has no deterministic variant on the device.
+    """
+    import torch
+
+    places = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=places), left_to_right():
+        torch.manual_seed(seed)
+        if device.type == "cpu":
+            # The CPU is deterministic already; setting the flag would import torch's compiler, which takes seconds.
+            yield
+            return
+        with _deterministic():
+            yield
+
+
+@contextmanager
+def left_to_right() -> Iterator[None]:
+    """Compute products of several tensors from left to right, also if a package chooses another order (``opt_einsum``)."""
+    import torch
+
+    # torch's own context manager fails at the exit of an inner one.
+    setting: Any = torch.backends.opt_einsum
+    changed = bool(setting.enabled)
+    if changed:
+        setting.enabled = False
+    try:
+        yield
+    finally:
+        if changed:
+            setting.enabled = True
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    import torch
+
+    # cuBLAS sums in a fixed order only with its own workspace; it reads this variable when it starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    enabled = torch.are_deterministic_algorithms_enabled()
+    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    flags = cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    cudnn.benchmark = cudnn.allow_tf32 = matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=only_warns)
+        cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = flags
