@@ -1,17 +1,22 @@
-"""Progress in the terminal: one protocol with three implementations; and safe output of untrusted text."""
+"""Output in the terminal: safe lines, JSON and tables, and progress (one protocol with three implementations)."""
 
 from __future__ import annotations
 
 import html
+import json
 import os
+import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
-__all__ = ["Display", "NoDisplay", "PlainDisplay", "RichDisplay", "card", "choose", "hidden", "visible"]
+__all__ = [
+    "Display", "NoDisplay", "PlainDisplay", "RichDisplay", "card", "choose", "hidden", "say", "say_json", "say_table",
+    "visible",
+]  # fmt: skip
 
 
 def hidden(character: str) -> bool:
@@ -32,6 +37,33 @@ def visible(text: str) -> str:
         else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text
     )
+
+
+def say(text: str = "") -> None:
+    """Write one line to standard output."""
+    sys.stdout.write(visible(text) + "\n")
+
+
+def say_json(value: Any) -> None:
+    """Write plain data as JSON to standard output."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    say("".join(char if char == "\n" or not hidden(char) else json.dumps(char)[1:-1] for char in text))
+
+
+def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write aligned columns; the last one is cut to the width of the terminal."""
+    if not rows:
+        return
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    space = shutil.get_terminal_size((120, 24)).columns - sum(widths[:-1]) - 2 * (len(widths) - 1)
+    for row in [header, *rows]:
+        last = (
+            row[-1]
+            if len(row[-1]) <= space or not sys.stdout.isatty()
+            else row[-1][: max(8, space - 1)] + "…"
+        )
+        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        say("  ".join([*cells, last]).rstrip())
 
 
 def card(title: str, rows: Iterable[tuple[str, object]], after: str = "") -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from neuroledger.engine import record as module
 from neuroledger.engine.record import (
+    _model_of_processor,
     environment,
     read_all,
     read_record,
@@ -200,6 +201,17 @@ def test_the_environment_contains_the_commit_and_whether_sources_differ_from_it(
     (tmp_path / "specs" / "new.yaml").unlink()
     (tmp_path / "specs" / "a.yaml").write_text("2")
     assert environment(tmp_path)["dirty"] is True
+
+
+def test_the_model_of_the_processor_is_read_from_the_system(tmp_path: Path) -> None:
+    """Two processors of one BLAS architecture can give a network other digits."""
+    info = tmp_path / "cpuinfo"
+    one = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {}\nmodel name\t: Xeon\n\n"
+    info.write_text(one.format(106) + one.format(207))
+    assert _model_of_processor(info) == "GenuineIntel 6.106"
+    info.write_text("processor\t: 0\nCPU part\t: 0xd40\n")
+    assert _model_of_processor(info) == platform.processor()
+    assert _model_of_processor(tmp_path / "nothing") == platform.processor()
 
 
 def test_the_environment_contains_versions_platform_and_threads(

@@ -311,7 +311,7 @@ def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
     kinds = {item["architecture"] for item in threadpool_info() if "architecture" in item}
-    assert record.environment["processor"] == " ".join(sorted(kinds))
+    assert record.environment["processor"].split()[: len(kinds)] == sorted(kinds)
     score = record.scores["ridge"]
     content = score | {"value": score["value"] + 0.05}
     assert record.score is not None

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from neuroledger.cli.output import alone, say
-from neuroledger.display import choose
+from neuroledger.display import choose, say
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.embeddings.stimulus_source import (
     Source,
@@ -33,6 +32,8 @@ def _open_catalog(options: argparse.Namespace) -> Catalog:
 
 def import_(options: argparse.Namespace) -> int:
     """Import a key or files of Brain-Score, a Brain-Score model plugin, or a published tree of recordings."""
+    from neuroledger.data.pin.pin import alone
+
     with alone(_open_catalog(options).root):
         if options.project == "brainscore-model":
             return _import_model_plugin(options)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neuroledger.cli.output import say, say_json, say_table
+from neuroledger.display import say, say_json, say_table
 from neuroledger.errors import SIGNS, RequestError, SpecError
 from neuroledger.spec.base import Override, Spec, id_of
 from neuroledger.spec.catalog import Catalog, Entry, find_repository, open_catalog

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neuroledger.cli.output import alone, say, say_json, say_table
 from neuroledger.data.fetch import fetch_files, folder_of
-from neuroledger.display import Display, choose
+from neuroledger.display import Display, choose, say, say_json, say_table
 from neuroledger.errors import NeuroLedgerError, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import DatasetSpec
@@ -40,6 +39,8 @@ def fetch(options: argparse.Namespace) -> int:
                 failures += id in options.ids
                 continue
             if unpinned:
+                from neuroledger.data.pin.pin import alone
+
                 with alone(catalog.root):
                     failures += _fetch_and_pin(open_catalog(catalog.root), id, display)
                 continue

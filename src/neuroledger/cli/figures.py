@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from neuroledger.cli.output import say
+from neuroledger.display import say
 from neuroledger.errors import RequestError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import http.server
 from pathlib import Path
 from typing import Any
 
-from neuroledger.cli.output import say, say_json, say_table
-from neuroledger.display import choose
+from neuroledger.display import choose, say, say_json, say_table
 from neuroledger.errors import SIGNS, RequestError
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.load import read_params

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neuroledger.cli.output import say, say_json, say_table
-from neuroledger.display import choose
+from neuroledger.display import choose, say, say_json, say_table
 from neuroledger.engine.plan import Job, plan, require_compatible
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import current, not_ready

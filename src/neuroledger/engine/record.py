@@ -270,10 +270,22 @@ def relative(value: Any, root: Path) -> Any:
 
 @lru_cache
 def _processor() -> str:
-    """Return the processor architecture of BLAS, which determines the order of summation."""
+    """Return the architecture for which BLAS computes, and the model, by which libraries of networks choose instructions."""
     from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
-    return " ".join(sorted({pool["architecture"] for pool in threadpool_info() if "architecture" in pool}))
+    kinds = sorted({pool["architecture"] for pool in threadpool_info() if "architecture" in pool})
+    return " ".join([*kinds, _model_of_processor()]).strip()
+
+
+def _model_of_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return vendor, family and model, such as ``GenuineIntel 6.106``, or what the system calls its processor."""
+    try:
+        lines = [line.partition(":") for line in cpuinfo.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return platform.processor()
+    first = {name.strip(): value.strip() for name, _, value in reversed(lines)}
+    number = ".".join(first[name] for name in ("cpu family", "model") if name in first)
+    return " ".join(part for part in (first.get("vendor_id", ""), number) if part) or platform.processor()
 
 
 @lru_cache

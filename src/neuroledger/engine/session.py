@@ -14,6 +14,7 @@ from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import RequestError
 from neuroledger.models.activations import Store
+from neuroledger.models.devices import available
 from neuroledger.models.model import Model
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import Score
@@ -116,12 +117,9 @@ def named_device(name: str) -> str:
     if name != "auto":
         return name
     try:
-        import torch
+        return str(available(name))
     except ImportError:
         return "cpu"
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def device_for_metrics(name: str) -> str:
@@ -138,7 +136,6 @@ def require_device(name: str) -> None:
         The machine lacks the device.
     """
     if name.split(":")[0] in ("cuda", "mps"):
-        from neuroledger.models.devices import available
         from neuroledger.models.torch_module import require
 
         require("torch", "torch")

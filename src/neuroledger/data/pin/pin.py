@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from neuroledger.data.fetch import Progress, fetch_stated, folder_of
@@ -26,6 +28,7 @@ from neuroledger.data.pin.downloads import (
     stop_on_others,
 )
 from neuroledger.data.pin.yaml_edit import with_entries, without, write_lists
+from neuroledger.display import choose
 from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
 from neuroledger.spec import registry
 from neuroledger.spec.base import Component, is_pattern
@@ -35,7 +38,7 @@ from neuroledger.spec.kinds import DatasetSpec, ModelSpec
 from neuroledger.spec.load import explain, spec_of
 from neuroledger.store.files import write_text
 
-__all__ = ["Downloads", "Pinned", "fetch_and_pin", "pin", "pin_weights"]
+__all__ = ["Downloads", "Pinned", "alone", "fetch_and_pin", "pin", "pin_weights"]
 
 SHOWN = 5
 SOURCE = {"url", "version_id", "endpoint", "region", "sha1"}  # fields of a statement that a pin keeps
@@ -52,6 +55,35 @@ class Pinned:
     placed: int
     subjects: int
     remarks: tuple[str, ...]
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """Let no other process pin files of this repository; open the catalogue inside the block.
+
+    Raises
+    ------
+    DataError
+        The repository's folder ``.cache`` cannot be written.
+    """
+    folder = root / ".cache" / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "pinning.lock")
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            with choose() as display:
+                display.line("waiting for another process that is pinning files of this repository")
+            lock.acquire()
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written ({error.strerror or error}); correct its permissions"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False) -> Pinned:
