@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.families.behavior.agreement.accuracies import table_of_people
+from neuroledger.families.behavior.agreement.accuracies import PeopleTable, table_of_people
 from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies, of_accuracies_of_people
 
 CONDITIONS = ("easy", "medium", "hard", "odd")
@@ -42,12 +42,19 @@ def answers(right: Any, ids: Any, condition: Any) -> xr.DataArray:
     return xr.DataArray(np.where(right, "yes", "no"), dims="presentation", coords=coords)
 
 
-@pytest.mark.parametrize("metric", ["accuracy_distance", "condition_accuracy"])
-def test_the_influence_of_a_stimulus_is_the_change_of_each_person_without_it(metric: str) -> None:
-    people, model = trials(np.random.default_rng(0), 4, 24, seen=0.8)
-    overrides: dict[str, Any] = {"compare": {"name": metric, "variables": ["condition"]}}
-    bound = nl.metric(metric, **overrides)
-    score = bound(model(0.3), people)
+@pytest.mark.parametrize(
+    ("metric", "more"), [("accuracy_distance", 9.0), ("accuracy_distance", -9.0), ("condition_accuracy", 0.3)]
+)
+def test_the_influence_of_a_stimulus_is_the_change_of_each_person_without_it(
+    metric: str, more: float
+) -> None:
+    """That of a distance is, too, for models that are far from the people, such as one that is always right."""
+    people, model_of = trials(np.random.default_rng(0), 4, 48, seen=0.8)
+    model = model_of(more)
+    alike = CONDITIONS if metric == "condition_accuracy" else None
+    variables = ["condition"] if alike else []
+    bound = nl.metric(metric, compare={"name": metric, "variables": variables})
+    score = bound(model, people)
     assert score.samples is not None and callable(score.influence)
     influence = score.influence()
     assert influence is not None
@@ -56,8 +63,8 @@ def test_the_influence_of_a_stimulus_is_the_change_of_each_person_without_it(met
     for at, person in enumerate(names):
         own = people.isel(presentation=people["subject"].values == person)
         seen = own["stimulus_id"].values
-        left = [bound(model(0.3), own.isel(presentation=seen != id)).value for id in seen]
-        same = [(own["condition"].values == c).sum() for c in own["condition"].values]
+        left = [bound(model, own.isel(presentation=seen != id)).value for id in seen]
+        same = [(own["condition"].values == c).sum() if alike else len(seen) for c in own["condition"].values]
         scale = np.sqrt((1 - 1 / np.asarray(same)) / (1 - 1 / len(seen)))
         change = (np.mean(left) - left) * (len(seen) - 1) / len(seen) * scale / len(names)
         expected[np.searchsorted(ids, seen), at] = change
@@ -92,6 +99,44 @@ def test_intervals_contain_the_score_of_new_stimuli_and_people(metric: str, of_p
 
     assert coverage(scores) > 0.9
     assert coverage([score.replace(generalise=("subject",)) for score in scores]) < of_people
+
+
+def test_beside_the_peak_of_a_distance_the_error_is_that_of_new_experiments() -> None:
+    """Where the model is as accurate as the people, the sign of each difference is a matter of chance."""
+    values, claimed = [], []
+    for run in range(200):
+        people, model = trials(np.random.default_rng([5, run]), 6, 40, run)
+        score = nl.metric("accuracy_distance")(model(0.0), people).replace(population=str(run))
+        values.append(score.value)
+        assert score.spread is not None
+        claimed.append(score.spread.error)
+    assert 0.9 < np.mean(claimed) / np.std(values, ddof=1) < 1.2
+
+
+def test_covariances_of_distances_near_the_peak_are_those_of_folded_normal_variables() -> None:
+    """Of |x| and |y| for correlated x and y of mean 0, it is (2/π)(ρ asin ρ + √(1 − ρ²) − 1); by signs alone, twice that."""
+    rng, ratios = np.random.default_rng(6), {True: [], False: []}
+    for _ in range(300):
+        stimuli, always = 100, rng.standard_normal(100)
+        model = (always + rng.standard_normal(stimuli) > 0).astype(float)
+        right = (rng.standard_normal((2, stimuli)) > 0).astype(float)  # people who have nothing in common
+        table = PeopleTable(
+            right.ravel(), np.repeat([0, 1], stimuli), np.array(["a", "b"]), np.zeros(2 * stimuli, int), 1
+        )
+        stimulus = np.tile([f"s{i:03}" for i in range(stimuli)], 2)
+        for peaked, found in ratios.items():
+            influence = of_accuracies(
+                lambda a, b: -np.abs(a - b)[:, 0], np.tile(model, 2), table, stimulus, peaked=peaked
+            )
+            cells = influence.crossed["stimulus", "subject"]
+            assert isinstance(cells, np.ndarray)
+            shared = influence.factors["stimulus"].variance - 2 * (cells**2).sum()
+            found.append(shared * 2 * stimuli)  # in units of the variance of a difference
+    rho = 0.5
+    truth = 2 / np.pi * (rho * np.arcsin(rho) + np.sqrt(1 - rho**2) - 1)
+    by_signs = 2 / np.pi * rho * np.arcsin(rho)
+    assert np.mean(ratios[False]) == pytest.approx(by_signs, rel=0.15) and by_signs > 2 * truth
+    assert truth < np.mean(ratios[True]) < 1.6 * truth
 
 
 @pytest.mark.parametrize("ceiling", ["accuracy_distance", "condition_accuracy", "kato_accuracy_distance"])

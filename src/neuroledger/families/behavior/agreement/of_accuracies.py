@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import numpy as np
 import xarray as xr
+from scipy.special import ndtri
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.factorize import coordinate, encode
@@ -15,6 +17,10 @@ from neuroledger.stats.spread import Influence, centred, from_left_out, moved, r
 
 __all__ = ["known_correlations", "of_accuracies", "of_accuracies_of_people", "stimuli_of"]
 
+# Determined with simulated experiments (``tests/simulations.py``).
+SMOOTHED: Final = 0.7
+# Equally probable shifts, in standard errors.
+SHIFTS: Final = SMOOTHED * ndtri((np.arange(16) + 0.5) / 16)
 Number = Callable[[Floats, Floats], Floats]
 
 
@@ -24,7 +30,9 @@ def stimuli_of(trials: xr.DataArray) -> Array:
     return np.arange(trials.sizes["presentation"]) if ids is None else ids
 
 
-def of_accuracies(number: Number, model: Floats, table: PeopleTable, stimulus: Array) -> Influence:
+def of_accuracies(
+    number: Number, model: Floats, table: PeopleTable, stimulus: Array, *, peaked: bool = False
+) -> Influence:
     """Return the influence of stimuli and people on the mean over people of ``number``.
 
     Every stimulus of every person is left out in turn (Tukey's jackknife).
@@ -40,6 +48,9 @@ def of_accuracies(number: Number, model: Floats, table: PeopleTable, stimulus: A
         The trials of people.
     stimulus
         The stimulus of each trial, (trial,).
+    peaked
+        Whether the number has a peak where both accuracies are equal. Its slope is then averaged over the sampling error of
+        their difference: beside the peak, a difference of the same size on the other side is almost as likely.
     """
     names, codes = np.unique(np.asarray(stimulus).astype(str), return_inverse=True)
     values = number(tabulate(model, table), tabulate(table.correct, table))
@@ -51,7 +62,9 @@ def of_accuracies(number: Number, model: Floats, table: PeopleTable, stimulus: A
         seen, local = np.unique(codes.ravel()[rows], return_inverse=True)
         if len(seen) > 1:
             place = (local.ravel(), table.cell[rows])
-            cells[seen, at] = _without_each(number, model[rows], table.correct[rows], place, table.cells)
+            cells[seen, at] = _without_each(
+                number, model[rows], table.correct[rows], place, table.cells, peaked
+            )
     cells /= len(people)
     return Influence(
         {
@@ -64,7 +77,7 @@ def of_accuracies(number: Number, model: Floats, table: PeopleTable, stimulus: A
 
 
 def _without_each(
-    number: Number, model: Floats, correct: Floats, place: tuple[Array, Array], cells: int
+    number: Number, model: Floats, correct: Floats, place: tuple[Array, Array], cells: int, peaked: bool
 ) -> Floats:
     """Return the influence of each stimulus on the number of one person; ``place`` is stimulus and condition of a trial."""
     shape = (int(place[0].max()) + 1, cells)
@@ -78,6 +91,11 @@ def _without_each(
         np.divide(part.sum(axis=0) - part, rest, out=left, where=rest > 0)
         sides.append(left)
     influence = from_left_out(number(*sides))
+    if peaked:
+        errors = np.sqrt((from_left_out(sides[0] - sides[1]) ** 2).sum(axis=0))
+        influence = np.mean(
+            [from_left_out(number(sides[0] + shift * errors, sides[1])) for shift in SHIFTS], axis=0
+        )
     # Only stimuli of the same condition are random, and they are fewer than all.
     shown = trials > 0
     stimuli = np.maximum((shown * shown.sum(axis=0)).sum(axis=1) / shown.sum(axis=1), 2)

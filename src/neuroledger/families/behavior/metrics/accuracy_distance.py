@@ -20,7 +20,7 @@ from neuroledger.spec.registry import metric
 __all__ = ["accuracy_distance"]
 
 
-@metric("accuracy_distance", version=2, input="behaviour")
+@metric("accuracy_distance", version=3, input="behaviour")
 def accuracy_distance(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -62,5 +62,5 @@ def accuracy_distance(
         raise MetricError("no person has trials in any condition")
     out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
     stimulus = stimuli_of(target)
-    out.attrs["influence"] = lambda: of_accuracies(similarity, model, table, stimulus)
+    out.attrs["influence"] = lambda: of_accuracies(similarity, model, table, stimulus, peaked=True)
     return out

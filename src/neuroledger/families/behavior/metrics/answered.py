@@ -75,7 +75,7 @@ def answered_agreement(
     return out
 
 
-@metric("answered_accuracy_distance", version=2, input="behaviour")
+@metric("answered_accuracy_distance", version=3, input="behaviour")
 def answered_accuracy_distance(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -126,4 +126,6 @@ def _of_both_answered(model: Answers, people: Answers, chance: float) -> Influen
     def similarity(accuracy: Floats, reference: Floats) -> Floats:
         return over_conditions(relative_distance(accuracy, reference, chance=chance))
 
-    return of_accuracies(similarity, model.correct[0, cell], table, people.stimuli[people.stimulus[cell]])
+    return of_accuracies(
+        similarity, model.correct[0, cell], table, people.stimuli[people.stimulus[cell]], peaked=True
+    )
