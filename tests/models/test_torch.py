@@ -21,7 +21,7 @@ from neuroledger.data.stimuli import StimulusSet  # noqa: E402
 from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
 from neuroledger.families.alignment.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
-from neuroledger.models.devices import _deterministic  # noqa: E402
+from neuroledger.models.devices import _deterministic, left_to_right  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.torch_layers import Inputs, in_memory, state_sha256  # noqa: E402
 from neuroledger.models.torch_module import require, torch_module  # noqa: E402
@@ -693,6 +693,21 @@ def test_a_package_that_does_not_fit_torch_is_named_with_the_reason(monkeypatch:
         UnavailableError, match=r"torchvision .* cannot be imported \(operator does not exist\)"
     ):
         require("torchvision", "hub")
+
+
+def test_the_order_of_products_is_kept_until_the_last_thread_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = from_right_to_left(monkeypatch)
+    one, other = left_to_right(), left_to_right()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert not setting.enabled
+    other.__exit__(None, None, None)
+    assert setting.enabled and "enabled" not in vars(setting), "torch's own setting is no longer hidden"
+    monkeypatch.setattr(setting, "enabled", False)  # the user's
+    with left_to_right():
+        pass
+    assert not setting.enabled
 
 
 def test_an_optional_package_of_torch_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,8 +284,8 @@ def _model_of_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     except (OSError, ValueError):
         return platform.processor()
     first = {name.strip(): value.strip() for name, _, value in reversed(lines)}
-    number = ".".join(first[name] for name in ("cpu family", "model") if name in first)
-    return " ".join(part for part in (first.get("vendor_id", ""), number) if part) or platform.processor()
+    parts = first.get("vendor_id", ""), ".".join(first[n] for n in ("cpu family", "model") if n in first)
+    return " ".join(filter(None, parts)) or platform.processor()
 
 
 @lru_cache

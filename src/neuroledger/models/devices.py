@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuroledger.errors import UnavailableError
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["available", "left_to_right", "reproducible"]
+
+_GUARD, _BEFORE = threading.Lock(), list[dict[str, bool]]()
 
 
 def available(device: str) -> torch.device:
@@ -28,8 +31,7 @@ def available(device: str) -> torch.device:
     usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
         device = next(name for name in ("cuda", "mps", "cpu") if usable[name])
-    kind = device.split(":")[0]
-    if not usable.get(kind, False):
+    if not usable.get(device.split(":")[0], False):
         listed = ", ".join(name for name, yes in usable.items() if yes)
         raise UnavailableError(f"device {device!r} is not available here; use one of: auto, {listed}")
     return torch.device(device)
@@ -43,8 +45,7 @@ def reproducible(device: torch.device, seed: int) -> Iterator[None]:
     """
     import torch
 
-    places = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=places), left_to_right():
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), left_to_right():
         torch.manual_seed(seed)
         if device.type == "cpu":
             # The CPU is deterministic already; setting the flag would import torch's compiler, which takes seconds.
@@ -59,16 +60,19 @@ def left_to_right() -> Iterator[None]:
     """Compute products of several tensors from left to right, also if a package chooses another order (``opt_einsum``)."""
     import torch
 
-    # torch's own context manager fails at the exit of an inner one.
-    setting: Any = torch.backends.opt_einsum
-    changed = bool(setting.enabled)
-    if changed:
-        setting.enabled = False
+    # torch's context manager fails if nested. Here, torch's setting is hidden until the last context of all threads exits.
+    setting = vars(torch.backends.opt_einsum)
+    with _GUARD:
+        _BEFORE.append({name: setting[name] for name in ["enabled"] if name in setting})
+        setting["enabled"] = False
     try:
         yield
     finally:
-        if changed:
-            setting.enabled = True
+        with _GUARD:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                del setting["enabled"]
+                setting.update(before)
 
 
 @contextmanager

@@ -65,7 +65,8 @@ class TorchExtract:
         if self.microsaccades is not None:
             inputs = torch.from_numpy(look(inputs.numpy(), trial.number, trial.of, self.microsaccades))
         device = available(self.device)
-        seed = _seed_of(self.seed, trial.number, _seed_of_batch(stimulus_ids))
+        sequence = np.random.SeedSequence((self.seed, trial.number, _seed_of_batch(stimulus_ids)))
+        seed = int(sequence.generate_state(1, np.uint64)[0]) >> 1
         with exclusive():
             self.module.to(device)
             with _evaluating(self.module), reproducible(device, seed):
@@ -243,10 +244,6 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
-
-
-def _seed_of(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]) >> 1
 
 
 def _seed_of_batch(ids: Sequence[str]) -> int:

@@ -90,12 +90,11 @@ def _without_each(
         left = np.full(shape, np.nan)
         np.divide(part.sum(axis=0) - part, rest, out=left, where=rest > 0)
         sides.append(left)
-    influence = from_left_out(number(*sides))
+    shifts = np.zeros((1, cells))
     if peaked:
         errors = np.sqrt((from_left_out(sides[0] - sides[1]) ** 2).sum(axis=0))
-        influence = np.mean(
-            [from_left_out(number(sides[0] + shift * errors, sides[1])) for shift in SHIFTS], axis=0
-        )
+        shifts = np.multiply.outer(SHIFTS, errors)
+    influence = np.mean([from_left_out(number(sides[0] + shift, sides[1])) for shift in shifts], axis=0)
     # Only stimuli of the same condition are random, and they are fewer than all.
     shown = trials > 0
     stimuli = np.maximum((shown * shown.sum(axis=0)).sum(axis=1) / shown.sum(axis=1), 2)
