@@ -262,7 +262,11 @@ def influence_of(
                 dim: _once(interaction(table), interaction(pairs)) for dim, interaction in across.items()
             }
             for dim, part in [(name, part) for name, part in fitted.items.items() if name in factors]:
-                factors[dim] = _more(factors[dim], moved(known[dim], part.items).deviation)
+                through = moved(known[dim], part.items)
+                factors[dim] = _more(factors[dim], through.deviation)
+                if through.variance > 0:
+                    # A few strong items determine shared fits, and with them the derivatives by all items.
+                    sure[dim] = through.sure
                 if part.signed.any():
                     crossed[dim, dim] = _of_pairs(moved(known[dim], part.signed).deviation)
                 if dim in inner and (power := _power(inner[dim])) > 0:

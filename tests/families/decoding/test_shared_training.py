@@ -211,11 +211,13 @@ def test_the_error_of_an_f1_contains_what_each_subject_teaches() -> None:
         lacking = 1 - (tested.mean() - 0.25) / (np.mean(train_scores) - 0.25)
         taught = training_variance(tested, recalled, variance)
         learnt = taught.variance / variance
-        share = max(np.clip(lacking, 0, 1), min(learnt, 1.0))
+        unsure = np.clip((taught.error / variance - 1) / 2, 0, 3)
+        share = max(np.clip(lacking, 0, 1), min(learnt, 1.0), unsure)
         larger += learnt > lacking
         assert score.spread.variance == pytest.approx((1 + share) * variance, rel=1e-6)
-        # A difference has the square of the one term, or half of what is certain of the other.
-        apart = max(np.clip(lacking, 0, 1) ** 2, min(learnt - taught.error / variance / 2, 1.0) / 2)
+        # A difference has the square of the one term, or half of what is certain of the other, or what is uncertain of it.
+        certain = min(learnt - taught.error / variance / 2, 1.0)
+        apart = max(np.clip(lacking, 0, 1) ** 2, certain / 2, unsure)
         alone = score.influence().factors["subject"].variance
         assert alone == pytest.approx((1 + apart) * variance, rel=1e-6)
     assert 0 < larger < 6, "both terms occur"

@@ -36,9 +36,13 @@ FEWEST = 3
 # score: 1 at chance, LEAST for the best decoders, half-way at sqrt(FAR) standard errors above chance; SOME
 # if chance is unknown. What the training data do to one decoder they do in part to all of them, so that the additional
 # variance of a difference is the square of this share, or the share TAUGHT_APART of the variance by what folds teach, less
-# half of its error, which differences of stable decoders would contain. All of this was determined with simulated subjects.
+# half of its error, which differences of stable decoders would contain. Decoders that change much with each fold, such as
+# those that select features, leave this variance so uncertain that the share UNSURE of its error beyond that of stable
+# decoders (STABLE times the variance of the tested clusters) is assumed, up to MOST_UNSURE times the latter. All of this was
+# determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
 TAUGHT_APART = 0.5
+UNSURE, STABLE, MOST_UNSURE = 0.5, 1.0, 3.0
 SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
 # Shares of right answers.
 PROPORTIONS = ("accuracy", "balanced_accuracy")
@@ -47,7 +51,7 @@ LABELLED = (*SINGLE_LABEL, "macro_f1")
 BOUNDED = {"pearson_r": (-1.0, 1.0), **dict.fromkeys((*LABELLED, "retrieval"), (0.0, 1.0))}
 
 
-@metric("decoding", version=11, input="predictions")
+@metric("decoding", version=12, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -211,7 +215,8 @@ def _influence(
     if items.variance > 0:
         whole = max(whole, min(1.0, taught.variance / items.variance))
         certain = min(1.0, (taught.variance - taught.error / 2) / items.variance)
-        paired = max(paired, TAUGHT_APART * certain)
+        unsure = min(MOST_UNSURE, UNSURE * max(0.0, taught.error / items.variance - STABLE))
+        whole, paired = max(whole, unsure), max(paired, TAUGHT_APART * certain, unsure)
     single = Items(items.ids, np.sqrt(1 + paired) * items.deviation + rare)
     common = {factor: float(np.sqrt((whole - paired) * items.variance))} if whole else {}
     return Influence({factor: single}, common=common)
