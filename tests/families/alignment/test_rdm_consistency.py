@@ -153,6 +153,22 @@ def test_its_interval_contains_the_mean_ceiling_of_new_stimuli_and_neuroids():
     assert np.mean([ceiling.low <= values.mean() <= ceiling.high for ceiling in ceilings]) > 0.88
 
 
+def test_its_interval_allows_for_few_strong_neuroids():
+    """With one degree of freedom for each neuroid, .89 of the intervals contained the mean."""
+    ceilings = []
+    for seed in range(80):
+        rng = np.random.default_rng([seed, 9])
+        strengths = np.exp(0.6 * rng.standard_normal(60))
+        noise = strengths * rng.uniform(0.5, 1.5, 60)
+        truth = rng.standard_normal((60, 8)) @ rng.standard_normal((8, 60)) / np.sqrt(8) * strengths
+        ceilings.append(
+            nl.ceiling("rdm_consistency")(recorded(truth + 0.5 * noise * rng.standard_normal((3, 60, 60))))
+        )
+    mean = np.mean([ceiling.value for ceiling in ceilings])
+    assert np.mean([ceiling.low <= mean <= ceiling.high for ceiling in ceilings]) > 0.91
+    assert np.median([ceiling.spread.sure["neuroid"] for ceiling in ceilings]) < 10
+
+
 def test_its_interval_widens_that_of_the_score():
     assembly, _ = simulated("dimensions", 0.2, 4, seed=2, stimuli=100)
     ceiling = nl.ceiling("rdm_consistency")(assembly)

@@ -222,3 +222,27 @@ def test_a_hidden_stronger_direction_does_not_make_the_derivative_explode(
     if strength < 1:
         exact = np.linalg.solve(1.068 * np.eye(8) - M + np.outer(basis[:, 0], basis[:, 0]), b)
         np.testing.assert_allclose(z, exact, rtol=1e-6)
+
+
+def shared_components(run: int) -> tuple[xr.DataArray, xr.DataArray]:
+    """A model and neuroids whose strengths differ by an order of magnitude."""
+    rng = np.random.default_rng([6, run])
+    Z = rng.standard_normal((60, 8))
+    X = Z @ rng.standard_normal((8, 20)) + rng.standard_normal((60, 20))
+    strengths = np.exp(1.2 * rng.standard_normal(50))
+    Y = (Z @ rng.standard_normal((8, 50)) + 2 * rng.standard_normal((60, 50))) * strengths
+    ids = {"stimulus_id": ("presentation", [f"s{i}" for i in range(60)])}
+    model, neural = (xr.DataArray(each, dims=("presentation", "neuroid"), coords=ids) for each in (X, Y))
+    return model, neural.assign_coords(neuroid_id=("neuroid", [f"n{i}" for i in range(50)]))
+
+
+def test_a_few_strong_neuroids_determine_shared_components_and_with_them_the_degrees_of_freedom() -> None:
+    estimator = {"name": "pls", "components": 3}
+    for run in range(3):
+        model, neural = shared_components(run)
+        pls = nl.metric("pls", compare={"name": "regression", "estimator": estimator})(model, neural)
+        assert pls.spread is not None and pls.spread.sure["neuroid"] < 25
+        over_neuroids = pls.replace(generalise=("neuroid",)).spread
+        assert over_neuroids is not None and over_neuroids.freedom == pls.spread.sure["neuroid"] - 1
+        ridge = nl.metric("ridge")(model, neural)  # a fit of its own for each neuroid
+        assert ridge.spread is not None and "neuroid" not in ridge.spread.sure

@@ -37,7 +37,7 @@ def _fits(parameters: Any) -> None:
         )
 
 
-@ceiling("rdm_consistency", version=5, together=_fits)
+@ceiling("rdm_consistency", version=6, together=_fits)
 def rdm_consistency(
     assembly: xr.DataArray,
     *,
@@ -100,8 +100,10 @@ def rdm_consistency(
         "neuroid": Items(data.neuroids[columns], (found.by_neuroid @ slopes)[columns]),
     }
     crossed = {("stimulus", "neuroid"): slopes[0] * found.cells[np.ix_(rows, columns)]}
+    # A few strong neuroids may dominate the geometry.
+    influence = Influence(factors, crossed, sure={name: items.sure for name, items in factors.items()})
     # The higher a ceiling is, the less it varies.
-    attrs = {"influence": Influence(factors, crossed), "limits": (0.0, 1.0), "skewed": True, "notes": notes}
+    attrs = {"influence": influence, "limits": (0.0, 1.0), "skewed": True, "notes": notes}
     return xr.DataArray(value, attrs=attrs)
 
 

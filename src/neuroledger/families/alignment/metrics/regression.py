@@ -33,7 +33,7 @@ from neuroledger.stats.workspace import Array, Workspace
 __all__ = ["regression"]
 
 
-@metric("regression", version=10)
+@metric("regression", version=11)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,
