@@ -267,18 +267,19 @@ def decoded(
     *,
     signal: float = 1.0,
     own: bool = False,
-    trees: bool = False,
+    depth: int = 0,
     unlike: float = 0.0,
 ) -> list[Score]:
-    """Two decoders of simulated trials of people, linear or trees; the second sees the trials with additional noise.
+    """Two decoders of simulated trials of people; the second sees the trials with additional noise.
 
-    ``unlike`` is the deviation of the logarithm of the people's signal strengths. ``own`` trains one decoder for each
-    person, on half of the trials, so that no two people share training data.
+    They are linear, or trees of a ``depth``. ``unlike`` is the deviation of the logarithm of the people's signal strengths.
+    ``own`` trains one decoder for each person, on half of the trials, so that no two people share training data.
     """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.tree import DecisionTreeClassifier
 
-    estimator = DecisionTreeClassifier(max_depth=3, random_state=0) if trees else LinearDiscriminantAnalysis()
+    tree = DecisionTreeClassifier(max_depth=depth or None, random_state=0)
+    estimator = tree if depth else LinearDiscriminantAnalysis()
     rng, parts = np.random.default_rng([people, trials, run]), []
     pattern = np.full(8, signal) / np.sqrt(8)
     for _ in range(people):
@@ -334,14 +335,16 @@ def of_decoders(runs: range) -> Iterator[Row]:
     """Rows of decoders: equal ones, and how often a difference is found, beside a paired t test over people.
 
     The t test is valid where each person has an own decoder; people that train each other's decoders are not independent.
-    Trees of few levels change with each person, more than their training scores show.
+    Trees of few levels change much with each person that they are trained on.
     """
     for people, trials, folds in ((6, 30, None), (9, 40, None), (20, 30, None), (9, 30, 5)):
         scores = [decoded(people, trials, run, 0.0, folds) for run in runs]
         kept = f"{people} people, {trials} trials" + (f", {folds} folds" if folds else "")
         row = summary(("decoding", kept, "trials" if folds else "people"), scores)
         yield row if folds else row._replace(cells=(*row.cells[:-1], found(scores, people)))
-    for label, options in (("no signal", {"signal": 0.0}), ("trees of depth 3", {"trees": True})):
+    varied: dict[str, Any] = {"no signal": {"signal": 0.0}}
+    varied |= {f"trees of depth {depth}": {"depth": depth} for depth in (3, 2, 1)}
+    for label, options in varied.items():
         scores = [decoded(20, 30, run, 0.0, None, **options) for run in runs]
         row = summary(("decoding", f"20 people, 30 trials, {label}", "people"), scores)
         yield row._replace(cells=(*row.cells[:-1], found(scores, 20)))

@@ -16,6 +16,7 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.errors import RequestError
+from neuroledger.families.efficiency.counting.network import Network, evaluation
 from neuroledger.families.efficiency.metrics.activity import membrane_updates, neuron_operations, spikes
 from neuroledger.families.efficiency.metrics.operations import operations_per_sample
 from neuroledger.families.efficiency.networks.layers import Lif
@@ -564,3 +565,20 @@ def test_the_check_states_that_runs_and_batch_sizes_agree():
         scores = nl.cost(net, [uneven], metrics, check=True)
         assert scores["effective_macs"].status == "failed" and what in scores["effective_macs"].reason
         assert "layer" in scores["effective_macs"].reason and scores["footprint"].status == "scored"
+
+
+def test_a_network_whose_state_cannot_be_copied_leaves_gradients_and_its_lock_free(monkeypatch):
+    network = Network.of(nn.Linear(3, 2))
+
+    def full(_):
+        raise MemoryError
+
+    monkeypatch.setattr(Network, "take_state", full)
+    with pytest.raises(MemoryError), evaluation(network):
+        pass
+    assert torch.is_grad_enabled()
+    acquired = []
+    thread = threading.Thread(target=lambda: acquired.append(network.lock.acquire(blocking=False)))
+    thread.start()
+    thread.join()
+    assert acquired == [True]

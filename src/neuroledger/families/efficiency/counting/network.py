@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, MappingProxyType
@@ -231,21 +231,21 @@ class evaluation:  # noqa: N801 - used like a function
     batch. Passes over the same network alternate batch by batch, because they share its state.
     """
 
-    __slots__ = ("_carry", "_contexts", "_network", "_state", "_stream", "_training")
+    __slots__ = ("_carry", "_exits", "_network", "_state", "_stream", "_training")
 
     def __init__(self, network: Network, *, carry: bool = False) -> None:
         self._network, self._carry = network, carry
-        self._contexts = (torch.no_grad(), left_to_right())
         self._training: list[nn.Module] = []
 
     def __enter__(self) -> None:
         network = self._network
-        network.lock.acquire()
-        for context in self._contexts:
-            context.__enter__()
-        self._state = network.state or network.take_state()
-        self._stream = self._state.streams.current()
-        try:
+        with ExitStack() as exits:
+            exits.enter_context(network.lock)
+            exits.enter_context(torch.no_grad())
+            exits.enter_context(left_to_right())
+            self._state = network.state or network.take_state()
+            self._stream = self._state.streams.current()
+            exits.callback(self._restore)
             if not self._carry:
                 self._state.streams.restore(self._state.streams.start)
                 for layer in network.spiking.values():
@@ -254,24 +254,17 @@ class evaluation:  # noqa: N801 - used like a function
                 if getattr(part, "training", False):  # frozen TorchScript has no such flag
                     self._training.append(part)
                     part.training = False
-        except BaseException:
-            self._leave()
-            raise
+            self._exits = exits.pop_all()
 
     def __exit__(self, *failure: Any) -> None:
-        self._leave()
+        self._exits.close()
 
-    def _leave(self) -> None:
-        try:
-            for part in self._training:
-                part.training = True
-            if not self._carry:
-                self._state.restore()
-                self._state.streams.restore(self._stream)
-        finally:
-            for context in reversed(self._contexts):
-                context.__exit__(None, None, None)
-            self._network.lock.release()
+    def _restore(self) -> None:
+        for part in self._training:
+            part.training = True
+        if not self._carry:
+            self._state.restore()
+            self._state.streams.restore(self._stream)
 
 
 def uncompiled() -> AbstractContextManager[Any]:
