@@ -11,7 +11,11 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.families.behavior.agreement.accuracies import PeopleTable, table_of_people
-from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies, of_accuracies_of_people
+from neuroledger.families.behavior.agreement.of_accuracies import (
+    curvature_of_correlation,
+    of_accuracies,
+    of_accuracies_of_people,
+)
 
 CONDITIONS = ("easy", "medium", "hard", "odd")
 
@@ -137,6 +141,33 @@ def test_covariances_of_distances_near_the_peak_are_those_of_folded_normal_varia
     by_signs = 2 / np.pi * rho * np.arcsin(rho)
     assert np.mean(ratios[False]) == pytest.approx(by_signs, rel=0.15) and by_signs > 2 * truth
     assert truth < np.mean(ratios[True]) < 1.6 * truth
+
+
+def test_the_curvature_of_a_correlation_is_its_second_derivative() -> None:
+    rng = np.random.default_rng(7)
+    a, b, missing = *rng.random((2, 6)), np.array([False] * 5 + [True])
+    along = rng.standard_normal((4, 2, 6))
+    found = curvature_of_correlation(a, np.where(missing, np.nan, b), along[:, 0], along[:, 1])
+
+    def r(step: float, of_a: Any, of_b: Any) -> float:
+        return float(np.corrcoef((a + step * of_a)[:5], (b + step * of_b)[:5])[0, 1])
+
+    step = 1e-4
+    exact = [(r(step, *each) - 2 * r(0, *each) + r(-step, *each)) / step**2 for each in along]
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
+    assert not curvature_of_correlation(np.ones(6), b, along[:, 0], along[:, 1]).any(), "no correlation"
+
+
+def test_pairs_of_stimuli_widen_a_correlation_over_conditions_less_than_twice() -> None:
+    """The error of a high correlation of noisy accuracies is mostly of pairs; counted twice, it was 1.5 times too large."""
+    values, claimed = [], []
+    for run in range(150):
+        people, model = trials(np.random.default_rng([8, run]), 6, 60, run)
+        score = nl.metric("condition_accuracy")(model(0.0), people).replace(population=str(run))
+        values.append(score.value)
+        assert score.spread is not None
+        claimed.append(score.spread.variance)
+    assert 0.9 < np.sqrt(np.mean(claimed)) / np.std(values, ddof=1) < 1.42
 
 
 @pytest.mark.parametrize("ceiling", ["accuracy_distance", "condition_accuracy", "kato_accuracy_distance"])

@@ -22,6 +22,7 @@ from neuroledger.families.behavior.agreement.accuracies import (
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.families.behavior.agreement.of_accuracies import (
+    curvature_of_correlation,
     known_correlations,
     of_accuracies,
     stimuli_of,
@@ -33,7 +34,7 @@ from neuroledger.stats.spread import Influence, reweighted
 __all__ = ["condition_accuracy"]
 
 
-@metric("condition_accuracy", version=2, input="behaviour")
+@metric("condition_accuracy", version=3, input="behaviour")
 def condition_accuracy(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -103,7 +104,9 @@ def condition_accuracy(
             f"for no person do accuracies differ between conditions, of at least {FEWEST}: no correlation"
         )
     out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
-    out.attrs["influence"] = lambda: of_accuracies(known_correlations, model, table, stimuli_of(target))
+    out.attrs["influence"] = lambda: of_accuracies(
+        known_correlations, model, table, stimuli_of(target), curvature=curvature_of_correlation
+    )
     out.attrs["notes"] = (
         [f"{flat} people whose accuracies do not vary over {FEWEST} conditions were left out"] if flat else []
     )
