@@ -27,11 +27,11 @@ def test_the_pinned_number_has_not_moved(name):
 
 def test_versions_of_the_pinned_components():
     """Raise the number here, and pin anew, when a component's numbers are meant to change."""
-    metrics = {"regression": 10, "rdm": 6, "rdm_subsets": 6, "cka": 6, "cka_subsets": 6}
+    metrics = {"regression": 11, "rdm": 6, "rdm_subsets": 6, "cka": 6, "cka_subsets": 6}
     ceilings = {
         "internal_consistency": 6,
         "predictor_consistency": 5,
-        "rdm_consistency": 5,
+        "rdm_consistency": 6,
         "rsa": 3,
         "constant": 1,
     }
