@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -418,3 +419,20 @@ def test_hashes_are_shared_between_processes(tmp_path: Path, monkeypatch: pytest
     with hashes.remembering(None):
         hashes.remember(path, "here alone")
     assert hashes.sha256_of(path) == "here alone" and hashes.recalled(path, memory) is None
+
+
+def test_an_entry_that_another_thread_creates_while_it_is_looked_up_is_not_damaged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified = module._verified
+
+    def too_early(*arguments: Any) -> Entry:
+        monkeypatch.setattr(module, "_verified", verified)
+        try:
+            return verified(*arguments)
+        finally:
+            store.put("things", MADE_OF, write)  # by another thread, after the index was not found
+
+    monkeypatch.setattr(module, "_verified", too_early)
+    found = store.get("things", MADE_OF)
+    assert found is not None and found.place.is_dir()

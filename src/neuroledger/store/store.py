@@ -153,14 +153,19 @@ class Store:
         """
         key = key_of(dict(made_of))
         place = self._place(kind, key, own)
-        try:
-            return _verified(place, kind, key)
-        except (FileNotFoundError, NotADirectoryError):
-            if not place.is_dir():
-                return None
-            reason = "a file is missing"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = str(error)
+        reason = ""
+        for _ in range(
+            2
+        ):  # another thread may create the entry between reading it and asking whether it exists
+            try:
+                return _verified(place, kind, key)
+            except (FileNotFoundError, NotADirectoryError):
+                if not place.is_dir():
+                    return None
+                reason = "a file is missing"
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                reason = str(error)
+                break
         logger.warning("%s is damaged (%s); it is removed and recomputed", place, reason)
         self._remove(place)
         return None
