@@ -105,7 +105,8 @@ def decoding(
         whichever of the two is tested, so that the variance is twice that of the tested clusters. A decoder
         whose training generalises fully has no such term: the share of the training score that tested windows lack
         determines it. Where training does not maximise the measure itself, as with F1 or with recalls of rare classes,
-        clusters change it by being trained on, too (:func:`training_variance`); the larger of the two is added. A part of
+        clusters change it by being trained on, too (:func:`training_variance`); the larger of the two is added. Decoders
+        that change much with each cluster have at least a share of the standard error of that variance. A part of
         the term is common to all decoders of the same data: a difference of two scores has less. Recalls and accuracies
         of 0 or 1 have the variance of :func:`~neuroledger.families.rare_outcomes.unseen`, and so have predictions without
         any error in other measures of labels. If several clusters are asked for the same stimuli, retrieval also depends on
