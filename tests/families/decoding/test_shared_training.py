@@ -232,7 +232,7 @@ def test_the_error_of_an_f1_contains_what_each_subject_teaches() -> None:
         lacking = 1 - (tested.mean() - 0.25) / (np.mean(train_scores) - 0.25)
         taught = training_variance(tested, recalled, variance)
         learnt = taught.variance / variance
-        unsure = np.clip((taught.error / variance - 1) / 2, 0, 3)
+        unsure = np.clip(0.7 * (taught.error / variance - 2), 0, 4)
         share = max(np.clip(lacking, 0, 1), min(learnt, 1.0), unsure)
         larger += learnt > lacking
         assert score.spread.variance == pytest.approx((1 + share) * variance, rel=1e-6)

@@ -42,7 +42,7 @@ FEWEST = 3
 # determined with simulated subjects.
 LEAST, SOME, FAR = 0.3, 0.5, 40.0
 TAUGHT_APART = 0.5
-UNSURE, STABLE, MOST_UNSURE = 0.5, 1.0, 3.0
+UNSURE, STABLE, MOST_UNSURE = 0.7, 2.0, 4.0
 SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
 # Shares of right answers.
 PROPORTIONS = ("accuracy", "balanced_accuracy")
@@ -51,7 +51,7 @@ LABELLED = (*SINGLE_LABEL, "macro_f1")
 BOUNDED = {"pearson_r": (-1.0, 1.0), **dict.fromkeys((*LABELLED, "retrieval"), (0.0, 1.0))}
 
 
-@metric("decoding", version=12, input="predictions")
+@metric("decoding", version=13, input="predictions")
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,
