@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from scipy.stats import beta, ttest_1samp
 import neuroledger as nl
 from neuroledger.errors import CeilingError
 from neuroledger.stats.differences import clearly_better, difference, joint_mean
-from neuroledger.stats.score import Score
+from neuroledger.stats.score import Score, mean_of
 
 Floats = npt.NDArray[np.float64]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"
@@ -166,6 +167,18 @@ class Subjects(World):
         return labelled.assign_coords(subject=("neuroid", names))
 
 
+class SameSubjects(Subjects):
+    """Subjects of which new neurons are drawn: their subspaces and levels of noise stay the same."""
+
+    def new_neurons(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        each, always = self.size[1] // self.people, np.random.default_rng([5, self.people])
+        spaces = always.standard_normal((self.people, LATENT, 6))
+        noise = 3 * np.exp(0.4 * always.standard_normal(self.people))
+        own = [space @ rng.standard_normal((6, each)) / np.sqrt(6) for space in spaces]
+        sizes = np.exp(0.5 * rng.standard_normal(self.size[1]))
+        return np.concatenate(own, axis=1) * sizes, np.repeat(noise, each)
+
+
 NEW = {
     "": ("stimuli, neuroids", None),
     "neurons": ("stimuli", ("stimulus",)),
@@ -183,6 +196,13 @@ UNEQUAL = (
     ("macro_f1", 20, 40, FOUR, None),
     ("macro_f1", 20, 40, FOUR, 5),
 )
+SUITES = (
+    ("ridge, rdm and cka", ("ridge", "rdm", "cka"), (60, 20, 60), True),
+    ("3 of ridge and 1 of cka", ("ridge", "ridge", "ridge", "cka"), (60, 15, 60), False),
+    ("8 of rdm", ("rdm",) * 8, (40, 12, 40), False),
+)
+# Between the experiments of one benchmark and those of another.
+FAR_APART = 1_000_000
 PEOPLE = ((100, 6, 15, 50), (60, 10, 10, 50), (150, 4, 30, 50))
 
 
@@ -216,6 +236,39 @@ def of_subjects(runs: range) -> Iterator[Row]:
                 scores.append([score.replace(generalise=("stimulus", "subject")) for score in both])
             kept = f"{size[0]} stimuli, {size[1]} subjects with {size[2]} neuroids, {size[3]} features"
             yield summary((label, kept, "stimuli, subjects"), scores)
+
+
+def of_suites(runs: range) -> Iterator[Row]:
+    """Rows of means over benchmarks: of the same data, of different data, and over subjects that stay the same."""
+    for words, names, size, shared in SUITES:
+        count, scores = 1 if shared else len(names), []
+        for run in runs:
+            data = [World(*size, "").experiment(run + at * FAR_APART) for at in range(count)]
+            both = []
+            for model in range(2):
+                parts = [
+                    nl.metric(name)(models[model], target).replace(population=f"{run} {at % count}")
+                    for at, (name, (models, target)) in enumerate(zip(names, cycle(data), strict=False))
+                ]
+                mean = joint_mean([(1 / len(parts), part) for part in parts])
+                both.append(Score(mean.value, spread=mean.spread))
+            scores.append(both)
+        kept = f"{words}, {'the same' if shared else 'each'} {size[0]} stimuli, {size[1]} neuroids"
+        yield summary(("suite mean", kept, "stimuli, neuroids"), scores)
+    for size in ((80, 4, 15, 50), (100, 8, 10, 50)):
+        world, scores = SameSubjects(*size), []
+        for run in runs:
+            models, target = world.experiment(run)
+            owners = target["subject"].values
+            scores.append([
+                mean_of({
+                    str(name): nl.metric("rdm")(model, target[:, owners == name]).replace(population=str(run))
+                    for name in np.unique(owners)
+                }, "subject", ("stimulus", "neuroid"))
+                for model in models
+            ])  # fmt: skip
+        kept = f"{size[0]} stimuli, {size[1]} subjects with {size[2]} neuroids, {size[3]} features"
+        yield summary(("rdm, mean over subjects", kept, "stimuli, neuroids"), scores)
 
 
 def league(label: str, metric: nl.BoundMetric, size: tuple[int, int, int], models: int, runs: range) -> Row:
@@ -656,6 +709,7 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
         for models in (5, 20, 50)
     )
     known["subjects"] = of_subjects
+    known["suites"] = of_suites
     known["unequal"] = of_unequal
     known["ceilings"] = of_ceilings
     known["power"] = of_power

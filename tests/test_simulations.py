@@ -18,6 +18,8 @@ def test_the_page_shows_rows_of_subjects_that_the_command_knows() -> None:
         "internal_consistency",
         "rdm_consistency",
         "ridge, mean over neuroids",
+        "rdm, mean over subjects",
+        "suite mean",
     }
     assert set(rows) - {"score"} <= set(subjects()) | further
 

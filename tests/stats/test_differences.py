@@ -160,6 +160,56 @@ def test_a_weighted_mean_has_the_weighted_draws_of_its_parts() -> None:
     assert alone.spread is not None and alone.spread.error == pytest.approx(0.02)
 
 
+def of_values(values: np.ndarray, population: str) -> Score:
+    ids = [f"s{i}" for i in range(len(values))]
+    influence = Influence({"stimulus": moved(ids, (values - values.mean()) / len(values))})
+    return Score(float(values.mean()), influence=influence, population=population)
+
+
+def test_a_mean_over_different_data_has_the_degrees_of_freedom_of_all() -> None:
+    """Welch's test of the sum of independent means has the same."""
+    rng = np.random.default_rng(3)
+    sizes, scales = (6, 9, 14), (1.0, 2.0, 0.5)
+    samples = [scale * rng.standard_normal(n) for n, scale in zip(sizes, scales, strict=True)]
+    found = joint_mean([(1.0, of_values(values, f"b{i}")) for i, values in enumerate(samples)]).spread
+    parts = np.array([values.var(ddof=1) / len(values) for values in samples])
+    welch = parts.sum() ** 2 / (parts**2 / (np.array(sizes) - 1)).sum()
+    # Draws of different data are uncorrelated up to chance.
+    assert found is not None and found.freedom == pytest.approx(welch, rel=0.15)
+    assert found.freedom > max(sizes[i] - 1 for i in (0, 1))
+
+
+def test_a_mean_over_the_same_data_has_no_more_degrees_of_freedom_than_its_parts() -> None:
+    rng = np.random.default_rng(4)
+    common = rng.standard_normal(12)
+    parts = [of_values(common + own * rng.standard_normal(12), "b") for own in (0.1, 0.5, 1.0)]
+    found = joint_mean([(1 / 3, part) for part in parts]).spread
+    assert found is not None and found.freedom == pytest.approx(11)
+    few = parts[0].replace(influence=None, spread=replace(parts[0].spread, sure={"stimulus": 4}))  # type: ignore[type-var]
+    found = joint_mean([(1 / 3, part) for part in (few, *parts[1:])]).spread
+    assert found is not None and 3 < found.freedom < 11
+
+
+def test_means_over_different_data_cover_the_truth_and_are_not_too_long() -> None:
+    """With the degrees of freedom of one benchmark, means of six people were 1.27 times as long as needed."""
+    rng, runs, covered, lengths = np.random.default_rng(6), 1000, 0, []
+    for run in range(runs):
+        mean = joint_mean([(0.2, of_values(rng.standard_normal(6), f"{run} {i}")) for i in range(5)])
+        assert mean.spread is not None
+        low, high = mean.spread.interval(mean.value)
+        covered += low <= 0 <= high
+        lengths.append(high - low)
+    assert 0.93 <= covered / runs <= 0.97
+    needed = 2 * float(t.ppf(0.975, 25)) / math.sqrt(30)
+    assert np.mean(lengths) == pytest.approx(needed, rel=0.05)
+
+
+def test_a_mean_of_scores_without_any_error_has_an_interval() -> None:
+    still = replace(STILL, step=0.05, least=0.07)
+    mean = joint_mean([(0.5, Score(1.0, spread=still, population=name)) for name in "ab"])
+    assert mean.spread is not None and mean.spread.error == pytest.approx(0.07 / math.sqrt(2))
+
+
 def test_models_without_a_spread_do_not_shift_the_verdicts_of_others() -> None:
     """The same two models, in any position among others that do not vary."""
     better, worse = Joint(0.5, spread(0.05)), Joint(0.0, STILL)

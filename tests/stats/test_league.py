@@ -42,11 +42,11 @@ def board(rng: np.random.Generator, shift: Floats, items: int = 60) -> list[Join
 
 
 def test_twenty_equal_models_on_few_benchmarks_get_no_false_rank() -> None:
-    """The rate is at most 6 %: it is 4.3 % [3.4, 5.2] of 2,000 boards. Here chance may add two standard errors to that."""
-    rng = np.random.default_rng(20)
-    boards = [board(rng, np.zeros(MODELS)) for _ in range(2 * RUNS)]
+    """The rate is at most 6 %: it is 5.8 % [5.1, 6.5] of 4,000 boards. Here chance may add two standard errors to that."""
+    rng, runs = np.random.default_rng(20), 4 * RUNS
+    boards = (board(rng, np.zeros(MODELS)) for _ in range(runs))
     false = rate([any(rank != (1, MODELS) for rank in rank_sets(clearly_better(item))) for item in boards])
-    assert false.value <= 0.08, false
+    assert false.value <= 0.06 + 2 * np.sqrt(0.06 * 0.94 / runs), false
 
 
 @pytest.mark.parametrize(

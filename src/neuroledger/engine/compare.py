@@ -205,7 +205,7 @@ class _Scorer:
         if record is not None and record.score is not None and record.score["value"] is None:
             raise DataError(f"the score of {record.model} on {spec.id} is undefined and cannot be compared")
         if record is not None:
-            return Score.of_record(record.score or {})
+            return record.as_score()
         if isinstance(subject, Score):
             return subject
         if isinstance(subject, Mapping):
@@ -238,10 +238,13 @@ def _overall(weighted: Sequence[tuple[tuple[Score, Score], float]]) -> Differenc
     """Return the difference of the weighted means."""
     if not weighted:
         return Difference("suite", reason="no benchmark on which both were scored")
+    if len(weighted) == 1:
+        alone = difference("suite", *weighted[0][0])
+        return replace(alone, p_corrected=alone.p)
     means = [joint_mean([(weight, pair[side]) for pair, weight in weighted]) for side in (0, 1)]
     base = Difference("suite", means[0].value, means[1].value, means[0].value - means[1].value)
-    difference = overall(base, means[0], means[1])
-    return replace(difference, p_corrected=difference.p)
+    whole = overall(base, means[0], means[1])
+    return replace(whole, p_corrected=whole.p)
 
 
 def _text(comparison: Comparison) -> str:

@@ -21,6 +21,7 @@ from neuroledger.errors import DataError, Finding, MetricError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
+from neuroledger.stats.score import Score
 from neuroledger.stats.spread import unpack
 from neuroledger.store.files import write_json, write_text
 
@@ -144,6 +145,12 @@ class Record(BaseModel):
     def intact(self) -> bool:
         """Whether the content matches the stored hash."""
         return self.payload_sha256 == self.payload()
+
+    def as_score(self) -> Score:
+        """Return the headline score, without samples; its items belong to the population of the data set."""
+        dataset = self.inputs.get("dataset")
+        population = str(dataset.get("id", "")) if isinstance(dataset, dict) else ""
+        return Score.of_record(self.score or {}).replace(population=population)
 
     def _repr_html_(self) -> str:
         score = self.score or {}

@@ -230,7 +230,7 @@ def _withheld(record: Record, reason: str) -> Record:
 
 def _score(record: Record) -> Score:
     """Return the recorded score; without recorded draws, its spread is independent and follows from its interval."""
-    score = Score.of_record(record.score or {})
+    score = record.as_score()
     if score.spread is None and math.isfinite(score.low):
         error = (score.high - score.low) / (2 * NORMAL_95)
         return score.replace(spread=Spread.alone(f"{record.model} on {record.benchmark}", error))
@@ -291,6 +291,9 @@ def _mean(
     if joint.spread is None:
         return Cell("scored", joint.value), joint
     low, high = joint.spread.interval(joint.value)
+    if len(shares) == 1:  # a mean of one score has its skewed interval
+        (score,) = (scores[id] for id in shares)
+        low, high = score.low, score.high
     return Cell("scored", joint.value, low, high), joint
 
 

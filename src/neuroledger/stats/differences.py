@@ -13,7 +13,18 @@ from scipy.special import log_ndtr, ndtri, stdtrit
 
 from neuroledger.stats.resampling import holm
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import CROSS, DRAWS, LEVEL, MANY, Spread, combined, covers, freedom, quantile
+from neuroledger.stats.spread import (
+    CROSS,
+    DRAWS,
+    LEVEL,
+    MANY,
+    Spread,
+    combined,
+    covers,
+    freedom,
+    quantile,
+    sum_of,
+)
 
 __all__ = [
     "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
@@ -150,10 +161,7 @@ def joint_mean(parts: Sequence[tuple[float, Score]]) -> Joint:
     spreads = [score.spread * weight for weight, score in parts if score.spread is not None]
     if not spreads or len(spreads) < len(parts):
         return Joint(value, None)
-    whole = spreads[0]
-    for spread in spreads[1:]:
-        whole = whole + spread
-    return Joint(value, whole)
+    return Joint(value, sum_of(spreads, [score.population for _, score in parts]))
 
 
 def overall(base: Difference, a: Joint, b: Joint) -> Difference:
@@ -195,7 +203,8 @@ def clearly_better(
     whole = np.sum([draws[name] for name in factors], axis=0)
     critical = _largest(whole, level)
     tail = float(np.exp(log_ndtr(-critical)))
-    finite = np.where(np.isfinite(degrees), degrees, 1e9)
+    # The variance of each difference is computed from draws, so that it is uncertain even with many items.
+    finite = 1 / (1 / degrees + 1 / DRAWS)
     share = min(1.0, (1 - level) / (len(known) * (len(known) - 1) * tail))
     reach = np.maximum(critical, -stdtrit(finite, tail * share ** np.minimum(1.0, 2 * critical**2 / finite)))
     clear = (values[:, None] - values[None]) > reach * error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from neuroledger.stats.spread import (
     covers,
     moved,
     multipliers,
+    sum_of,
     unpack,
 )
 
@@ -530,7 +530,7 @@ def mean_of(parts: Mapping[str, Score], over: str, generalise: Sequence[str] | N
     ``generalise`` names ``over``, the spread includes the variance between the parts, which are then a sample of others.
     """
     scores = list(parts.values())
-    share = 1 / len(scores)
+    share, populations = 1 / len(scores), [score.population for score in scores]
 
     def mean(values: Sequence[float]) -> float:
         return float(np.mean(values))
@@ -539,7 +539,7 @@ def mean_of(parts: Mapping[str, Score], over: str, generalise: Sequence[str] | N
         if over in (generalise or ()):
             return _between(parts, over)
         spreads = [part for part in (score.spread for score in scores) if part is not None]
-        return reduce(Spread.__add__, spreads) * share if len(spreads) == len(scores) else None
+        return sum_of(spreads, populations) * share if len(spreads) == len(scores) else None
 
     tops = [score.ceiling for score in scores if score.ceiling is not None]
     top = None
@@ -575,7 +575,7 @@ def _between(parts: Mapping[str, Score], over: str) -> Spread | None:
     known = [spread for spread in spreads if spread is not None]
     if len(known) < len(scores):
         return None
-    shared = reduce(Spread.__add__, known) * (1 / len(values))
+    shared = sum_of(known, [score.population for score in scores]) * (1 / len(values))
     for factor in shared.factors:
         each = np.array([spread.draws.get(factor, np.zeros(DRAWS)) for spread in known])
         apart = (each - each.mean(axis=0))[np.argsort(list(parts))]

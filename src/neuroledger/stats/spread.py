@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from neuroledger.errors import MetricError
 
 __all__ = [
     "DRAWS", "MANY", "NOWHERE", "RESAMPLED", "Crossed", "Influence", "Items", "Spread", "centred", "covers", "from_left_out",
-    "left_out", "moved", "multipliers", "pack", "reweighted", "unpack",
+    "left_out", "moved", "multipliers", "pack", "reweighted", "sum_of", "unpack",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -371,7 +371,7 @@ class Spread:
     items: Mapping[str, int]
     squares: bool = False
     skewed: bool = False
-    sure: Mapping[str, int] = field(default_factory=dict)
+    sure: Mapping[str, float] = field(default_factory=dict)
     third: float = 0.0
     step: float = 0.0
     least: float = 0.0
@@ -412,17 +412,23 @@ class Spread:
     def __mul__(self, factor: float) -> Spread:
         draws = {name: factor * draws for name, draws in self.draws.items()}
         third, step = factor**3 * self.third, abs(factor) * self.step
-        return Spread(draws, self.items, sure=self.sure, third=third, step=step)
+        least = abs(factor) * self.least
+        return Spread(draws, self.items, sure=self.sure, third=third, step=step, least=least)
 
     def __add__(self, other: Spread) -> Spread:
         names = dict.fromkeys([*self.draws, *other.draws])
         zero = np.zeros(DRAWS)
         draws = {name: self.draws.get(name, zero) + other.draws.get(name, zero) for name in names}
-        counts, sure = (
-            {name: min(a.get(name, n), b.get(name, n)) for name, n in {**a, **b}.items()}
-            for a, b in ((self.items, other.items), (self.sure, other.sure))
-        )
-        return Spread(draws, counts, sure=sure, step=math.hypot(self.step, other.step))
+        counts = {
+            name: min(self.items.get(name, n), other.items.get(name, n))
+            for name, n in {**self.items, **other.items}.items()
+        }
+        sure = {
+            name: min(self.sure.get(name, n), other.sure.get(name, n))
+            for name, n in {**self.sure, **other.sure}.items()
+        }
+        step, least = math.hypot(self.step, other.step), math.hypot(self.least, other.least)
+        return Spread(draws, counts, sure=sure, step=step, least=least)
 
     def __sub__(self, other: Spread) -> Spread:
         result = self + other * -1.0
@@ -460,6 +466,31 @@ class Spread:
         if self.error == 0:
             return 1.0 if value == 0 else 0.0
         return float(2 * stdtr(self.freedom, -abs(value) / self.error))
+
+
+def sum_of(spreads: Sequence[Spread], populations: Sequence[str]) -> Spread:
+    """Return the sum of spreads, each of the items of its population, with the degrees of freedom of the sum.
+
+    Different populations estimate their variances independently, so that the sum has more degrees of freedom than any of
+    them (Satterthwaite's formula). Scores of one population have the same items: their sum has the harmonic mean of their
+    degrees of freedom, weighted by each score's share of the variance.
+    """
+    whole = reduce(Spread.__add__, spreads)
+    sure: dict[str, float] = {}
+    for factor in whole.factors if len(spreads) > 1 else ():
+        variance, share = 0.0, 0.0
+        for population in dict.fromkeys(populations):
+            pairs = zip(spreads, populations, strict=True)
+            own = [spread for spread, of in pairs if of == population and factor in spread.draws]
+            if own:
+                series = np.array([spread.draws[factor] for spread in own])
+                parts = np.maximum(series @ series.sum(axis=0) / DRAWS, 0.0)
+                degrees = [max(1.0, {**spread.items, **spread.sure}[factor] - 1) for spread in own]
+                variance += float(parts.sum())
+                share += float(parts.sum() * (parts / degrees).sum())
+        if share > 0:
+            sure[factor] = 1 + variance**2 / share
+    return replace(whole, sure={**whole.sure, **sure})
 
 
 def _highest_mean(degrees: float) -> float:
