@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from neuroledger.engine import compare as module
@@ -14,6 +15,7 @@ from neuroledger.engine.record import record_path
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score
+from neuroledger.stats.spread import Influence, moved
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, ledger, record
 
@@ -121,6 +123,23 @@ def test_one_benchmark_is_compared_as_a_suite_of_its_own(shelf: Lab) -> None:
         compare("ant", "bee", suite="lab", benchmark="lab.V4-pls", catalog=shelf.open())
     with pytest.raises(RequestError, match=r"did you mean 'lab\.V4-pls'"):
         compare("ant", "bee", benchmark="lab.V4-psl", catalog=shelf.open())
+
+
+def test_a_suite_of_one_benchmark_has_its_skewed_interval() -> None:
+    rng = np.random.default_rng(2)
+    first, second = (rng.normal(shift, 1, 30) ** 2 for shift in (0.2, 1.0))
+    a, b = (
+        Score(
+            float(each.mean()), scale="fraction", id="one",
+            influence=Influence({"stimulus": moved(range(30), (each - each.mean()) / 30)}, squares=True),
+        )
+        for each in (first, second)
+    )  # fmt: skip
+    created = compare(a, b)
+    alone = created.differences[0]
+    assert (created.overall.low, created.overall.high, created.overall.p) == (alone.low, alone.high, alone.p)
+    assert alone.low is not None and alone.high is not None and alone.value is not None
+    assert alone.value - alone.low > 1.2 * (alone.high - alone.value)
 
 
 def test_scores_are_compared_on_their_own_benchmarks(shelf: Lab) -> None:

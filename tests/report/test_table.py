@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
 from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
@@ -203,6 +204,32 @@ def test_shared_errors_of_models_and_of_benchmarks_are_taken_into_account(
     )
     apart = rows(board_of(lab, [*shared("ant", a, "lab"), *shared("bee", b, "other")]))
     assert apart["ant"].place == "1–2"
+
+
+def test_benchmarks_of_different_data_add_their_degrees_of_freedom(lab: Lab) -> None:
+    """Six stimuli each have five; two data sets have those of Welch's test, and one data set has no more than five."""
+    rng = np.random.default_rng(1)
+    values = {RIDGE: rng.normal(0.5, 0.3, 6), PLS: rng.normal(0.5, 0.1, 6)}
+    for sets in (("one", "two"), ("one", "one")):
+        records = []
+        for (id, each), name in zip(values.items(), sets, strict=True):
+            plain = score(float(each.mean()), 0.1, spread=drawn(each, f"{name} {id}"))
+            inputs = {"dataset": {"id": name}}
+            records.append(record("ant", id, 0.0, score=plain, scores={"ridge": plain}, inputs=inputs))
+        parts = np.array(
+            [(share * each.std(ddof=1)) ** 2 / 6 for share, each in zip((1, 3), values.values(), strict=True)]
+        )
+        degrees = 5.0 if len(set(sets)) == 1 else parts.sum() ** 2 / (parts**2 / 5).sum()
+        found = rows(board_of(lab, records))["ant"].score.half_width
+        assert found == pytest.approx(t.ppf(0.975, degrees) * math.sqrt(parts.sum()) / 4, rel=0.05)
+
+
+def test_the_mean_of_one_benchmark_has_the_interval_of_its_score(lab: Lab) -> None:
+    lab.spec("suites", "one", title="One", benchmarks=[RIDGE])
+    plain = score(0.9, low=0.7, high=0.95, spread=drawn(np.linspace(0.5, 1.3, 20), "lab"))
+    board = leaderboard([record("ant", RIDGE, 0.0, score=plain)], suite="one", catalog=lab.open())
+    cell = rows(board)["ant"].score
+    assert (cell.value, cell.low, cell.high) == (0.9, 0.7, 0.95)
 
 
 def test_an_interval_that_failed_its_calibration_is_withheld(lab: Lab) -> None:
