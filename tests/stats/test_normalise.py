@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,14 @@ def test_normalisation_by_a_floor_maps_the_dummy_to_zero_and_perfection_to_one()
     for dummy, perfect in ((0.5, 0.5), (1.0, 1.0 - 1e-13), (math.nan, 1.0), (math.inf, 1.0)):
         with pytest.raises(MetricError, match="cannot normalise: the dummy scores"):
             normalise_by_floor(raw, dummy, perfect)
+
+
+def test_a_score_without_variation_keeps_its_smallest_error_over_the_floor() -> None:
+    """The interval of a constant decoder was [0, 0]."""
+    still = replace(spread_of(0.0), least=0.04)
+    score = normalise_by_floor(Score(0.5, limits=(0.0, 1.0), spread=still), dummy=0.5, perfect=1.0)
+    assert score.value == 0 and score.spread.error == pytest.approx(0.08)
+    assert score.low < -0.1 and score.high > 0.1
 
 
 def test_an_error_is_normalised_by_a_floor_into_a_score_where_higher_is_better() -> None:
