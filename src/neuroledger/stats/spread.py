@@ -469,11 +469,11 @@ class Spread:
 
 
 def sum_of(spreads: Sequence[Spread], populations: Sequence[str]) -> Spread:
-    """Return the sum of spreads, each of the items of its population, with the degrees of freedom of the sum.
+    """Return the sum of spreads, (score,), of items of the named populations, (score,), with its degrees of freedom.
 
-    Different populations estimate their variances independently, so that the sum has more degrees of freedom than any of
-    them (Satterthwaite's formula). Scores of one population have the same items: their sum has the harmonic mean of their
-    degrees of freedom, weighted by each score's share of the variance.
+    The unit is that of the scores. Different populations estimate their variances independently, so that the sum has more
+    degrees of freedom than any of them (Satterthwaite's formula). Scores of one population have the same items: their sum
+    has the harmonic mean of their degrees of freedom, weighted by each score's share of the variance.
     """
     whole = reduce(Spread.__add__, spreads)
     sure: dict[str, float] = {}

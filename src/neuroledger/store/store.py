@@ -154,9 +154,8 @@ class Store:
         key = key_of(dict(made_of))
         place = self._place(kind, key, own)
         reason = ""
-        for _ in range(
-            2
-        ):  # another thread may create the entry between reading it and asking whether it exists
+        # Another thread may create the entry between reading it and asking whether it exists.
+        for _ in range(2):
             try:
                 return _verified(place, kind, key)
             except (FileNotFoundError, NotADirectoryError):
