@@ -197,5 +197,5 @@ def _column(values: pd.Series) -> npt.NDArray[np.generic]:
 
 
 def _bins(bins: int, bin_width: float) -> dict[str, tuple[str, Floats]]:
-    starts = np.arange(bins) * bin_width
-    return {"time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + bin_width)}
+    edges: Floats = np.arange(bins + 1, dtype=np.float64) * bin_width
+    return {"time_bin_start": ("time_bin", edges[:-1]), "time_bin_end": ("time_bin", edges[1:])}
