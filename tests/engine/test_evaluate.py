@@ -103,7 +103,7 @@ def dummies(monkeypatch: pytest.MonkeyPatch, **values: float | MetricError) -> l
             raise value
         return Score(value)
 
-    monkeypatch.setattr(module, "_headline", headline)
+    monkeypatch.setattr(module, "headline_of", headline)
     return asked
 
 
@@ -152,7 +152,7 @@ def test_layers_are_scored_in_the_order_asked_for_with_the_region_committed_to_e
         scored.append(dict(model.regions))
         return Score(float(len(scored)))
 
-    monkeypatch.setattr(module, "_headline", headline)
+    monkeypatch.setattr(module, "headline_of", headline)
     model = LayeredModel(
         id="net", takes=frozenset({"images"}), extract=lambda *_: {}, layers=("one", "two", "three"),
         regions={"IT": "one"},
