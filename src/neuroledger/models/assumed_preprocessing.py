@@ -38,9 +38,9 @@ def assumed_preprocessing(module: torch.nn.Module) -> tuple[Preprocessing, str]:
 
     first = next((part for part in module.modules() if isinstance(part, Conv2d)), None)
     if first is None or first.in_channels != 3:
-        takes = "no convolution" if first is None else f"a convolution of {first.in_channels} channels"
+        takes = "it has no convolution" if first is None else f"its first convolution takes {first.in_channels} channels"
         raise RequestError(
-            f"{type(module).__name__} comes without preprocessing, and {takes} does not tell it: give "
+            f"{type(module).__name__} comes without preprocessing, and {takes}, so that none can be assumed: give "
             "preprocessing={'resize': …, 'colour': …, 'mean': …, 'std': …} or a function of an image"
         )
     return Preprocessing(), "preprocessing assumed: 224 x 224 pixels, mean and standard deviation of ImageNet"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from neuroledger.errors import ModelError
 from neuroledger.models.torch_weights import seeded
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["in_place", "untrained"]
+
+TWIN: Final = tuple(b"twin")
+"""What the seed of a twin is mixed with."""
 
 
 def untrained(module: torch.nn.Module, seed: int) -> tuple[torch.nn.Module, tuple[str, ...]]:
@@ -43,29 +49,31 @@ def untrained(module: torch.nn.Module, seed: int) -> tuple[torch.nn.Module, tupl
         twin = copy.deepcopy(module)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise ModelError(f"{type(module).__name__} cannot be copied ({error})") from error
-    shuffled = seeded(lambda: _draw(twin), seed)
-    return twin, shuffled
+    # Not the seed itself: a network that its user drew with the same seed would be its own twin.
+    drawn = np.random.SeedSequence((seed, *TWIN)).generate_state(1, np.uint64)[0] >> 1
+    return twin, seeded(lambda: _draw(twin), int(drawn))
 
 
 def _draw(module: torch.nn.Module) -> tuple[str, ...]:
     """Draw all parameters again in place; return the names of those whose values were put in a random order."""
     import torch
 
-    before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
+    parameters = {name: part for name, part in module.named_parameters() if part.is_floating_point()}
+    trained = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    shuffled = []
     with torch.no_grad():
+        for parameter in parameters.values():
+            parameter.fill_(math.nan)  # what is not a number afterwards, no initialiser has drawn
         for part in module.modules():
             reset = getattr(part, "reset_parameters", None)
             if callable(reset):
                 reset()
-        kept = [name for name, parameter in module.named_parameters() if torch.equal(parameter, before[name])]
-        parameters = dict(module.named_parameters())
-        shuffled = []
-        for name in kept:
-            values = parameters[name]
-            if bool((values == values.reshape(-1)[:1]).all()):
-                continue  # constant, as a bias of zeros is before training
-            order = torch.randperm(values.numel(), device="cpu").to(values.device)
-            values.copy_(values.reshape(-1)[order].reshape(values.shape))
+        for name, parameter in parameters.items():
+            if not bool(parameter.isnan().any()):
+                continue
+            values = trained[name]
+            order = torch.randperm(values.numel()).to(values.device)
+            parameter.copy_(values.reshape(-1)[order].reshape(values.shape))
             shuffled.append(name)
     return tuple(shuffled)
 
