@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ def runs_of(network: Any) -> list[Run]:
     ("network", "expected"),
     [
         (resnet, ["relu", "layer1", "layer2", "layer3", "layer4", "fc"]),
-        (vgg, [*(f"features.{i}" for i in (2, 6, 10, 14)), "classifier.1", "classifier.3"]),
+        (vgg, [*(f"features.{i}" for i in (2, 6, 10, 14)), "classifier.2", "classifier.3"]),
         (lambda: Transformer(6), ["patch_embed.0", *(f"blocks.{i}" for i in range(6)), "head"]),
         (lambda: Efficient(16), ["stem", *(f"blocks.{i}" for i in range(16)), "head"]),
         (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(900, 3)), ["1", "4"]),
@@ -140,7 +141,7 @@ def test_a_long_network_is_thinned_at_equal_distances_with_its_ends() -> None:
     assert len(found) == MOST > FEWEST
     assert (found[0], found[-1]) == ("stem", "head")
     numbers = [int(name.split(".")[1]) for name in found[1:-1]]
-    gaps = {after - before for before, after in zip(numbers, numbers[1:], strict=False)}
+    gaps = {after - before for before, after in pairwise(numbers)}
     assert gaps <= {2, 3}
 
 

@@ -67,17 +67,37 @@ def test_modules_without_parameters_or_copies_have_no_twin() -> None:
         untrained(broken, 0)
 
 
-def test_a_module_is_returned_to_its_device() -> None:
-    network = nn.Linear(2, 2)
-    with in_place(network):
-        network.weight.data = network.weight.data.to("meta")
-        assert network.weight.device.type == "meta"
-        network.weight.data = torch.ones(2, 2)
-    assert network.weight.device.type == "cpu"
-    moved = nn.Linear(2, 2).to("meta")
-    with in_place(moved):
-        moved.bias.data = torch.ones(2)
-    assert moved.bias.device.type == "meta"
+class Placed:
+    """A tensor that is on a device, of which this machine has perhaps only one."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    @property
+    def data(self) -> Placed:
+        return self
+
+    @data.setter
+    def data(self, other: Placed) -> None:
+        self.device = other.device
+
+    def to(self, device: str) -> Placed:
+        return Placed(device)
+
+
+def test_parameters_and_buffers_are_returned_to_their_own_devices() -> None:
+    tensors = [Placed("cuda:1"), Placed("cpu"), Placed("cuda:0")]
+    module: Any = SimpleNamespace(parameters=lambda: tensors[:2], buffers=lambda: tensors[2:])
+
+    def moved_and_failing() -> None:
+        with in_place(module):
+            for tensor in tensors:
+                tensor.device = "cpu"
+            raise ModelError("out of memory")
+
+    with pytest.raises(ModelError):
+        moved_and_failing()
+    assert [tensor.device for tensor in tensors] == ["cuda:1", "cpu", "cuda:0"]
 
 
 def test_the_preprocessing_is_that_of_the_module_or_assumed_for_three_channels() -> None:
