@@ -290,6 +290,7 @@ class ModelSpec(Spec):
     license: str | None = None
     notes: tuple[str, ...] = ()
     unavailable: str | None = None
+    untrained: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
 
     @model_validator(mode="after")
     def _buildable(self) -> ModelSpec:
