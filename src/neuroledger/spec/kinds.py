@@ -285,6 +285,8 @@ class ModelSpec(Spec):
     visual_degrees: Annotated[float, Field(gt=0)] | None = None
     pretraining: tuple[str | Pretraining, ...] = ()
     control: Literal["positive", "negative"] | None = None
+    untrained: Annotated[Id | None, Field(exclude_if=lambda value: value is None)] = None
+    """The same network with random weights: what a score owes to training."""
     simulated: bool = False
     benchmarks: tuple[str, ...] = ()
     license: str | None = None
