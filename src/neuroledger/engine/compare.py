@@ -180,7 +180,9 @@ def _side(benchmark: str, model: str, record: Record | None, withheld: str | Non
     if withheld is not None:
         return _Side(score.replace(spread=None), seed, withheld)
     if score.spread is None and math.isfinite(score.low):
-        reason = f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
+        reason = (
+            f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
+        )
     return _Side(score, seed, reason)
 
 

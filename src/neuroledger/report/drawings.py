@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import xarray as xr
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "Line", "Point", "alone", "axis_over", "bars", "details", "forest", "scatter"]
+__all__ = ["Axis", "Point", "axis_over", "bars", "details", "layer_curve", "scatter"]
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 460.0, 250.0, 58.0, 42.0, 14.0
 MAX_POINTS = 400
-MAX_LABEL = 38  # characters of a name beside a line
 SMALL_POINTS_FROM = 60
+CURVE_HEIGHT: Final = 320.0
+NAMES_HEIGHT: Final = 96.0
+"""Height under the axis of a layer curve, for the slanted names of the layers."""
+NAME_APART: Final = 13.0
+"""Smallest distance between two names of layers that are both drawn."""
 
 
 @dataclass(frozen=True)
@@ -48,166 +51,6 @@ class Point(NamedTuple):
     low: float | None = None
     high: float | None = None
     control: bool = False
-
-
-class Line(NamedTuple):
-    """A line of a forest plot: a name, its value and 95 % interval; ``grey`` for what is no competitor."""
-
-    label: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    grey: bool = False
-
-    @property
-    def text(self) -> str:
-        """The value with its interval, or with the statement that there is none."""
-        if self.low is None or self.high is None:
-            return f"{self.value:.3f}, no interval"
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
-
-
-class _Layout(NamedTuple):
-    """Sizes of a forest plot in units of the picture: ``left`` to ``right`` is the axis, ``row`` the height of a line."""
-
-    width: float
-    left: float
-    right: float
-    row: float
-    top: float = 22.0
-    bottom: float = 40.0
-
-
-# Beside each other on a wide page; on a phone, the name and the value are above their line.
-BESIDE = _Layout(width=760, left=252, right=612, row=26)
-ABOVE = _Layout(width=360, left=6, right=354, row=40)
-
-
-def forest(
-    lines: Sequence[Line],
-    label: str,
-    *,
-    ceiling: tuple[float, float] | None = None,
-    floor: float | None = None,
-    names: tuple[str, str] = ("ceiling", "floor"),
-    narrow: bool = False,
-) -> Markup:
-    """Draw one line per model: its value as a dot, its 95 % interval as a bar.
-
-    Parameters
-    ----------
-    label
-        What the axis shows.
-    ceiling
-        Ends of a grey band, equal if the ceiling has no interval.
-    floor
-        Place of a dotted line.
-    names
-        The words at the band and at the dotted line.
-    narrow
-        Names and values above their lines, for a screen of 360 pixels.
-    """
-    form = ABOVE if narrow else BESIDE
-    values = [v for line in lines for v in (line.value, line.low, line.high) if v is not None]
-    values += [*(ceiling or ()), *([] if floor is None else [floor])]
-    axis = axis_over(values, one=ceiling is not None)
-    bottom = form.top + form.row * len(lines)
-
-    def at(value: float) -> float:
-        return form.left + (form.right - form.left) * float(axis.place(value)) / 100
-
-    parts = []
-    if ceiling is not None:
-        start, end = at(ceiling[0]), at(ceiling[1])
-        start, width = (start - 1, 2.0) if end - start < 2 else (start, end - start)
-        parts.append(
-            f'<rect class="band" x="{start:.1f}" y="{form.top}" width="{width:.1f}" height="{bottom - form.top:g}"/>'
-        )
-    for tick in axis.ticks:
-        x = at(tick)
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle">{tick:,.10g}</text>')
-    if floor is not None:
-        x = at(floor)
-        parts.append(f'<line class="floor" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>')
-    parts += _limit_names(form, at, ceiling, floor, names)
-    parts += [_line(form, i, line, at) for i, line in enumerate(lines)]
-    middle = (form.left + form.right) / 2
-    parts.append(f'<text x="{middle:g}" y="{bottom + 33:g}" text-anchor="middle">{escape(label)}</text>')
-    told = "; ".join(f"{line.label} {line.text}" for line in lines)
-    return _svg(parts, f"{label}: {told}", form.width, bottom + form.bottom, "forest")
-
-
-def _limit_names(
-    form: _Layout,
-    at: Callable[[float], float],
-    ceiling: tuple[float, float] | None,
-    floor: float | None,
-    names: tuple[str, str],
-) -> Iterator[str]:
-    """Yield the words above the band and the dotted line, which must not overlap or leave the picture."""
-    top = None if ceiling is None else at(sum(ceiling) / 2)
-    low = None if floor is None else at(floor)
-    close = top is not None and low is not None and abs(top - low) < CLOSE
-    for x, name, side in ((top, names[0], "start"), (low, names[1], "end")):
-        if x is None:
-            continue
-        anchor = side if close else "middle"
-        anchor = "start" if x - form.left < CLOSE / 2 and anchor != "start" else anchor
-        anchor = "end" if form.width - x < CLOSE / 2 else anchor
-        yield f'<text x="{x:.1f}" y="{form.top - 7:g}" text-anchor="{anchor}">{escape(name)}</text>'
-
-
-CLOSE = 64.0  # the width of a word, in units of the picture
-
-
-def _line(form: _Layout, index: int, line: Line, at: Callable[[float], float]) -> str:
-    """Return one line: name, bar, dot and value."""
-    y = form.top + form.row * (index + 0.5)
-    words = y - 5
-    mark, across, end = y + 8, 0.0, form.width
-    if form is BESIDE:
-        words, mark, across = y + 4, y, form.left - 12
-    name = line.label if len(line.label) <= MAX_LABEL else f"{line.label[: MAX_LABEL - 1]}…"
-    anchor, kind = ("end", "label") if form is BESIDE else ("start", "label")
-    control = " control" if line.grey else ""
-    parts = [
-        f'<text class="{kind}{control}" x="{across:g}" y="{words:g}" text-anchor="{anchor}">{escape(name)}</text>'
-    ]
-    if line.low is not None and line.high is not None:
-        parts.append(
-            f'<line class="span{control}" x1="{at(line.low):.1f}" x2="{at(line.high):.1f}" y1="{mark:g}" y2="{mark:g}"/>'
-        )
-    parts.append(
-        f'<circle class="dot{control}" cx="{at(line.value):.1f}" cy="{mark:g}" r="4.5">'
-        f"<title>{escape(line.label)}: {line.text}</title></circle>"
-    )
-    parts.append(
-        f'<text class="value{control}" x="{end:g}" y="{words:g}" text-anchor="end">{line.text}</text>'
-    )
-    return "".join(parts)
-
-
-STYLE = (
-    "svg{font:11.5px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
-    ".page{fill:#fdfdfc}text{fill:#565e65}text.label{fill:#1d2124}text.control{fill:#626a71}.band{fill:#0002}"
-    ".grid{stroke:#e2e2dc}.floor{stroke:#626a71;stroke-dasharray:1.5 3}"
-    ".span{stroke:#2aa5a0;stroke-width:5;stroke-opacity:.5}.dot{fill:#0b6e6e}.span.control{stroke:#8a9299}"
-    ".dot.control{fill:#7a828a}"
-    "@media (prefers-color-scheme:dark){.page{fill:#15181a}text{fill:#aab2b9}text.label{fill:#e6e8e9}"
-    "text.control{fill:#98a1a9}.band{fill:#fff3}.grid{stroke:#2f353a}.dot{fill:#5cc8c2}}"
-)
-
-
-def alone(picture: Markup) -> str:
-    """Return a drawing as an SVG file with its own colours, light and dark, which needs no page around it."""
-    size = re.match(r'<svg[^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"', picture)
-    assert size is not None, "a drawing has a viewBox"
-    width, height = size.groups()
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-    page = f'<style>{STYLE}</style><rect class="page" width="{width}" height="{height}" rx="8"/>'
-    start, rest = str(picture).split(">", 1)
-    return f"{head}{start.removeprefix('<svg')}>{page}{rest}\n"
 
 
 def axis_over(values: Sequence[float], *, zero: bool = True, one: bool = False) -> Axis:
@@ -352,9 +195,165 @@ def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
     return figures
 
 
-def _svg(parts: Sequence[str], label: str, width: float, height: float, kind: str = "") -> Markup:
+def layer_curve(curve: Mapping[str, Any]) -> Markup:
+    """Draw the score of each layer over its depth, with the untrained network and the ceiling.
+
+    The trained network is a line with points and a band of 95 % intervals, the untrained one the same in grey. The grey
+    band at the top is the ceiling with its interval, the dotted line is zero. The chosen layer is a ring; the score of
+    the choice on other stimuli is a diamond with its interval.
+
+    Parameters
+    ----------
+    curve
+        Plain data, as ``neuroledger score MODEL BENCHMARK --layers --json`` prints them and
+        :meth:`neuroledger.families.alignment.layer_curve.Layers.to_dict` returns them: ``model``, ``benchmark``,
+        ``scale``, ``layers`` (a list of ``layer``, ``depth`` from 0 to 1, ``value``, ``low``, ``high`` and
+        ``untrained``, which is None or a mapping of ``value``, ``low`` and ``high``), ``ceiling`` and ``nested``
+        (None or ``value``, ``low``, ``high``), and ``chosen``, the name of a layer. A missing end of an interval is None.
+
+    Examples
+    --------
+    >>> one = {"layer": "conv1", "depth": 0.5, "value": 0.2, "low": None, "high": None, "untrained": None}
+    >>> text = layer_curve({"model": "net", "benchmark": "V4", "scale": "correlation", "layers": [one],
+    ...                     "ceiling": None, "nested": None, "chosen": "conv1"})
+    >>> "conv1: 0.200" in text
+    True
+    """
+    stages = curve["layers"]
+    untrained = [{**stage["untrained"], "depth": stage["depth"], "layer": stage["layer"]}
+                 for stage in stages if stage["untrained"] is not None]  # fmt: skip
+    ceiling, nested = curve["ceiling"], curve["nested"]
+    marks = [*stages, *untrained, *(mark for mark in (ceiling, nested) if mark is not None)]
+    axis = axis_over([number for mark in marks for number in _numbers(mark)])
+    bottom = CURVE_HEIGHT - NAMES_HEIGHT
+    width, height = WIDTH - 12 - LEFT, bottom - TOP
+
+    def place(depth: float, value: float) -> tuple[float, float]:
+        share = float(axis.place(value)) / 100
+        return LEFT + width * depth, TOP + height * (1 - share)
+
+    parts = []
+    for tick in axis.ticks:
+        y = place(0, tick)[1]
+        kind = "floor" if tick == 0 else "grid"
+        parts.append(f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>')
+    if ceiling is not None:
+        parts += _ceiling_band(ceiling, place)
+    parts += _curve_of(untrained, "untrained", place)
+    parts += _curve_of(stages, "trained", place)
+    for stage in (stage for stage in stages if stage["layer"] == curve["chosen"]):
+        parts += _choice(stage, nested, place)
+    parts += _names(stages, curve["chosen"], place, bottom)
+    scale = str(curve["scale"]).replace("_", " ")
+    unit = f"{scale} after the ceiling" if ceiling is not None else scale
+    middle = TOP + height / 2
+    parts.append(
+        f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(unit)}</text>'
+    )
+    label = f"{curve['model']} on {curve['benchmark']}: {unit} of {len(stages)} layers by depth"
+    return _svg(parts, label, WIDTH, CURVE_HEIGHT)
+
+
+_Place = Callable[[float, float], tuple[float, float]]
+
+
+def _numbers(mark: Mapping[str, Any]) -> list[float]:
+    """Return the value and the known ends of the interval of a mark."""
+    return [float(mark[name]) for name in ("value", "low", "high") if mark[name] is not None]
+
+
+def _in_words(mark: Mapping[str, Any]) -> str:
+    """Format a value with its interval."""
+    text = f"{mark['value']:.3f}"
+    if mark["low"] is not None and mark["high"] is not None:
+        text += f" [{mark['low']:.3f}, {mark['high']:.3f}]"
+    return text
+
+
+def _ceiling_band(ceiling: Mapping[str, Any], place: _Place) -> list[str]:
+    """Draw the ceiling over the whole width: its interval as a band, its value as a line."""
+    (left, y), right = place(0, ceiling["value"]), place(1, 0)[0]
+    parts = []
+    if ceiling["low"] is not None and ceiling["high"] is not None:
+        top, low = place(0, ceiling["high"])[1], place(0, ceiling["low"])[1]
+        parts.append(
+            f'<rect class="ceiling-band" x="{left}" y="{top:.1f}" width="{right - left:.1f}" height="{low - top:.1f}">'
+            f"<title>ceiling: {escape(_in_words(ceiling))}</title></rect>"
+        )
+    parts.append(f'<line class="ceiling" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+    parts.append(f'<text x="{right}" y="{y + 13:.1f}" text-anchor="end">ceiling</text>')
+    return parts
+
+
+def _curve_of(stages: Sequence[Mapping[str, Any]], name: str, place: _Place) -> list[str]:
+    """Draw one network: the band of intervals, the line, a point with a tooltip for each layer, and the name."""
+    if not stages:
+        return []
+    known = [stage for stage in stages if stage["low"] is not None and stage["high"] is not None]
+    upper = [place(stage["depth"], stage["high"]) for stage in known]
+    lower = [place(stage["depth"], stage["low"]) for stage in reversed(known)]
+    at = [place(stage["depth"], stage["value"]) for stage in stages]
+    parts = [
+        f'<polygon class="band {name}" points="{_points([*upper, *lower])}"/>' if known else "",
+        f'<polyline class="{name}" points="{_points(at)}"/>',
+    ]
+    for stage, (x, y) in zip(stages, at, strict=True):
+        tooltip = f"{name}, {stage['layer']}: {_in_words(stage)}"
+        parts.append(
+            f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"><title>{escape(tooltip)}</title></circle>'
+        )
+    x, y = at[-1]
+    parts.append(f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="end">{name}</text>')
+    return parts
+
+
+def _choice(stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _Place) -> list[str]:
+    """Ring the chosen layer, and draw a diamond where its score on the stimuli that did not choose it is."""
+    x, y = place(stage["depth"], stage["value"])
+    parts = [f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="6.5"/>']
+    if nested is None:
+        return parts
+    beside, middle = place(stage["depth"], nested["value"])
+    beside += 11
+    if nested["low"] is not None and nested["high"] is not None:
+        ends = [place(0, nested[name])[1] for name in ("low", "high")]
+        parts.append(
+            f'<line class="nested" x1="{beside:.1f}" x2="{beside:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}"/>'
+        )
+    diamond = [(beside, middle - 5), (beside + 5, middle), (beside, middle + 5), (beside - 5, middle)]
+    tooltip = f"{stage['layer']}, chosen on other stimuli than these: {_in_words(nested)}"
+    parts.append(
+        f'<polygon class="nested" points="{_points(diamond)}"><title>{escape(tooltip)}</title></polygon>'
+    )
+    return parts
+
+
+def _names(
+    stages: Sequence[Mapping[str, Any]], chosen: str | None, place: _Place, bottom: float
+) -> list[str]:
+    """Write the names of the layers under the axis, the chosen one always, others where there is room."""
+    at = {stage["layer"]: place(stage["depth"], 0)[0] for stage in stages}
+    drawn: dict[str, float] = {chosen: at[chosen]} if chosen in at else {}
+    for layer, x in at.items():
+        if all(abs(x - other) >= NAME_APART for other in drawn.values()):
+            drawn[layer] = x
+    parts = []
+    for layer, x in drawn.items():
+        kind = ' class="label"' if layer == chosen else ""
+        parts.append(
+            f'<text{kind} transform="translate({x + 4:.1f} {bottom + 14:.1f}) rotate(-40)" text-anchor="end">'
+            f"{escape(layer)}</text>"
+        )
+    return parts
+
+
+def _points(at: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+
+
+def _svg(parts: Sequence[str], label: str, width: float, height: float) -> Markup:
     inside = "".join(parts)
-    name = f' class="{kind}"' if kind else ""
     return Markup(
-        f'<svg{name} viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">{inside}</svg>'
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">{inside}</svg>'
     )

@@ -13,7 +13,7 @@ from neuroledger.engine.compare import Comparison, pairwise
 from neuroledger.engine.record import Record
 from neuroledger.errors import MetricError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
-from neuroledger.report.drawings import Line, alone, forest
+from neuroledger.report.forest import Line, alone, forest
 from neuroledger.report.opening import Opening, opening, untrained_twins
 from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import Catalog
@@ -60,7 +60,9 @@ def panels(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> I
     counted = [column for column in board.columns if column.counts]
     ranked = [row for row in board.rows if row.role == "model" and row.score.value is not None]
     if ranked and len(counted) > 1:
-        means = [row.score.value for row in board.rows if row.role == "negative" and row.score.value is not None]
+        means = [
+            row.score.value for row in board.rows if row.role == "negative" and row.score.value is not None
+        ]
         by_ceiling = all(column.normalise == "ceiling" for column in counted)
         band = (1.0, 1.0) if all(column.normalise != "none" for column in counted) else None
         words = f"mean over the {len(counted)} benchmarks of the suite"
@@ -115,9 +117,12 @@ def _panel(
     without = sum(row.role == "model" for row, cell in cells if not _is_drawn(cell))
     notes = [f"The first {MAX_LINES} of {len(models)} models."] if len(models) > MAX_LINES else []
     if without:
-        notes.append(f"{without} model{'s' * (without > 1)} without this value {'are' if without > 1 else 'is'} not drawn.")
+        notes.append(
+            f"{without} model{'s' * (without > 1)} without this value {'are' if without > 1 else 'is'} not drawn."
+        )
     wide, narrow = (
-        forest(lines, label, ceiling=band, floor=floor, names=names, narrow=narrow) for narrow in (False, True)
+        forest(lines, label, ceiling=band, floor=floor, names=names, narrow=narrow)
+        for narrow in (False, True)
     )
     return Panel(title, benchmark, wide, narrow, " ".join(notes))
 
@@ -156,7 +161,9 @@ def _ends(plain: Mapping[str, Any], ceiling: Mapping[str, Any]) -> tuple[float, 
     return middle / least, middle / most
 
 
-def packed_pairs(catalog: Catalog, suite: SuiteSpec, board: Leaderboard, records: Sequence[Record]) -> dict[str, Any]:
+def packed_pairs(
+    catalog: Catalog, suite: SuiteSpec, board: Leaderboard, records: Sequence[Record]
+) -> dict[str, Any]:
     """Return the paired differences of all models of a board as short lists, by ``A B`` in the order of ``models``.
 
     A difference is [value, low, high, p, reason]: p is corrected by Holm over the benchmarks, reason an index into

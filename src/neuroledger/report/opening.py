@@ -15,7 +15,9 @@ __all__ = ["Opening", "opening", "short", "untrained_twins"]
 
 MAX_NAMES: Final = 2  # models that are named as not clearly worse
 DECODING: Final = frozenset({"decoding", "population_decoding"})
-CHANCE: Final = frozenset({"accuracy", "f1", "auroc", "fraction"})  # scales of decoding that have a chance level
+CHANCE: Final = frozenset(
+    {"accuracy", "f1", "auroc", "fraction"}
+)  # scales of decoding that have a chance level
 # Scales of a ceiling by which a score becomes the share of the explainable variance; other ratios are no such share.
 EXPLAINED: Final = frozenset({"reliability", "explained_variance"})
 
