@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.compare import Comparison, pairwise
 from neuroledger.engine.record import Record
 from neuroledger.errors import MetricError
@@ -162,12 +161,17 @@ def _ends(plain: Mapping[str, Any], ceiling: Mapping[str, Any]) -> tuple[float, 
 
 
 def packed_pairs(
-    catalog: Catalog, suite: SuiteSpec, board: Leaderboard, records: Sequence[Record]
+    catalog: Catalog,
+    suite: SuiteSpec,
+    board: Leaderboard,
+    records: Sequence[Record],
+    withheld: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the paired differences of all models of a board as short lists, by ``A B`` in the order of ``models``.
+    """Return the paired differences of all models of a board as short lists, in the order of the pairs of ``models``.
 
     A difference is [value, low, high, p, reason]: p is corrected by Holm over the benchmarks, reason an index into
-    ``texts``. ``left_out`` counts models beyond :data:`MAX_COMPARED`.
+    ``texts``. ``left_out`` counts models beyond :data:`MAX_COMPARED`; ``withheld`` is the result of
+    :func:`neuroledger.engine.calibrate.refuted`.
     """
     scored = [row.model for row in board.rows if any(_is_drawn(cell) for cell in row.cells)]
     models = scored[:MAX_COMPARED]
@@ -183,7 +187,7 @@ def packed_pairs(
         packed = [pack(found) for found in comparison.differences]
         return {"each": packed, "mean": pack(comparison.overall)}
 
-    compared = pairwise(catalog, suite, records, models, refuted(catalog))
+    compared = pairwise(catalog, suite, records, models, withheld)
     pairs = [both(comparison) for comparison in compared]
     return {"models": models, "pairs": pairs, "texts": list(texts), "left_out": len(scored) - len(models)}
 
