@@ -13,6 +13,7 @@ from neuroledger.report.drawings import axis_over
 __all__ = ["Line", "alone", "forest"]
 
 MAX_LABEL: Final = 38  # characters of a name
+CHARACTER: Final = 6.6  # width of a character, in units of the picture
 CLOSE: Final = 64.0  # the width of a word, in units of the picture
 
 
@@ -45,6 +46,7 @@ class _Layout(NamedTuple):
 
 
 # Beside each other on a wide page; on a phone, the name and the value are above their line.
+# The names take the room of the longest, up to `left`.
 BESIDE = _Layout(width=760, left=252, right=612, row=26)
 ABOVE = _Layout(width=360, left=6, right=354, row=40)
 
@@ -73,7 +75,7 @@ def forest(
     narrow
         Names and values above their lines, for a screen of 360 pixels.
     """
-    form = ABOVE if narrow else BESIDE
+    form = ABOVE if narrow else _beside(lines)
     values = [v for line in lines for v in (line.value, line.low, line.high) if v is not None]
     values += [*(ceiling or ()), *([] if floor is None else [floor])]
     axis = axis_over(values, one=ceiling is not None)
@@ -108,6 +110,11 @@ def forest(
     )
 
 
+def _beside(lines: Sequence[Line]) -> _Layout:
+    longest = max((min(len(line.label), MAX_LABEL) for line in lines), default=0)
+    return BESIDE._replace(left=min(BESIDE.left, 26 + CHARACTER * longest))
+
+
 def _limit_names(
     form: _Layout,
     at: Callable[[float], float],
@@ -133,10 +140,10 @@ def _line(form: _Layout, index: int, line: Line, at: Callable[[float], float]) -
     y = form.top + form.row * (index + 0.5)
     words = y - 5
     mark, across, end = y + 8, 0.0, form.width
-    if form is BESIDE:
+    if form.row == BESIDE.row:
         words, mark, across, end = y + 4, y, form.left - 12, form.width - 10
     name = line.label if len(line.label) <= MAX_LABEL else f"{line.label[: MAX_LABEL - 1]}…"
-    anchor = "end" if form is BESIDE else "start"
+    anchor = "end" if form.row == BESIDE.row else "start"
     control = " control" if line.grey else ""
     parts = [
         f'<text class="label{control}" x="{across:g}" y="{words:g}" text-anchor="{anchor}">{escape(name)}</text>'
@@ -159,7 +166,7 @@ STYLE: Final = (
     "svg{font:11.5px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
     ".page{fill:#fdfdfc}text{fill:#565e65}text.label{fill:#1d2124}text.control{fill:#626a71}.band{fill:#0002}"
     ".grid{stroke:#e2e2dc}.floor{stroke:#626a71;stroke-dasharray:1.5 3}"
-    ".span{stroke:#2aa5a0;stroke-width:5;stroke-opacity:.5}.dot{fill:#0b6e6e}.span.control{stroke:#8a9299}"
+    ".span{stroke:#2aa5a0;stroke-width:5;stroke-opacity:.7}.dot{fill:#0b6e6e}.span.control{stroke:#8a9299}"
     ".dot.control{fill:#7a828a}"
     "@media (prefers-color-scheme:dark){.page{fill:#15181a}text{fill:#aab2b9}text.label{fill:#e6e8e9}"
     "text.control{fill:#98a1a9}.band{fill:#fff3}.grid{stroke:#2f353a}.dot{fill:#5cc8c2}}"

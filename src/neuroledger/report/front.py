@@ -114,7 +114,12 @@ def _panel(
         for row, cell in [*models[:MAX_LINES], *controls[:MAX_LINES]]
     ]
     without = sum(row.role == "model" for row, cell in cells if not _is_drawn(cell))
-    notes = [f"The first {MAX_LINES} of {len(models)} models."] if len(models) > MAX_LINES else []
+    key = ["Dots: scores; bars: 95 % intervals"]
+    key += ["dotted line: the best negative control"] if floor is not None else []
+    key += [f"grey {'line' if band[0] == band[1] else 'band'}: {names[0]}"] if band is not None else []
+    key += ["grey names: controls and untrained networks"] if any(line.grey for line in lines) else []
+    notes = [f"{'; '.join(key)}."]
+    notes += [f"The first {MAX_LINES} of {len(models)} models."] if len(models) > MAX_LINES else []
     if without:
         notes.append(
             f"{without} model{'s' * (without > 1)} without this value {'are' if without > 1 else 'is'} not drawn."

@@ -128,11 +128,13 @@ def pages(world: World) -> Iterator[Page | Picture]:
 
 
 def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
-    """Return the context of the front page: suites of recorded data first, and the boards as data for the script."""
+    """Return the context of the front page, which opens with the main board if it has a score; then recorded data first."""
     recorded = [board for board in world.boards if not all(column.simulated for column in board.columns)]
     recorded.sort(key=lambda board: -sum(cell.value is not None for row in board.rows for cell in row.cells))
     simulated = [board for board in world.boards if board not in recorded]
     boards = [*recorded, *simulated]
+    if any(cell.value is not None for row in world.main.rows for cell in row.cells):
+        boards = [world.main, *(board for board in boards if board is not world.main)]
     switch = [("recorded", recorded), ("simulated", simulated)]
     return {
         "section": "index",

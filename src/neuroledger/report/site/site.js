@@ -293,7 +293,7 @@
       return `<tr><th scope="row">${name}</th>${parts.map((part) => `<td class="number">${part ? number(part[0], counts) + interval(part, counts) : "–"}</td>`).join("")}<td class="wide" aria-hidden="true"><div class="track">${floor}${ceiling}${marks}</div></td></tr>`;
     });
     const total = rows.some((row) => row.score)
-      ? `<tr><th scope="row"><b>Score</b></th>${rows.map((row) => `<td class="number">${row.score ? `<b>${number(row.score[0])}</b>${interval(row.score)}` : "–"}</td>`).join("")}<td></td></tr>` : "";
+      ? `<tr><th scope="row"><b>Score</b></th>${rows.map((row) => `<td class="number">${row.score ? number(row.score[0]) + interval(row.score) : "–"}</td>`).join("")}<td class="wide"></td></tr>` : "";
     return `<h2 id="compared">Side by side</h2><div class="scroll" tabindex="0" role="region" aria-label="models side by side"><table class="side"><caption class="hidden">Selected models on the visible benchmarks</caption>`
       + `<thead><tr><th scope="col">benchmark</th>${rows.map((row, i) => `<th scope="col" class="number"><i class="dot m${i % 6}"></i> ${escaped(row.model)}</th>`).join("")}<th scope="col">on one axis</th></tr></thead><tbody>${total}${lines.join("")}</tbody></table></div>${differences(b, rows.map((row) => row.model))}`;
   }
