@@ -187,7 +187,7 @@ def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(sit
     board = large(500, 300)
     context = {
         "section": "index", "switch": [("recorded", [board])], "boards": [board], "suites": ["large"],
-        "data": [(board, packed(board, [("models", "500")]))],
+        "data": [(board, packed(board, [("models", "500")]))], "fronts": [], "pairs": [],
     }  # fmt: skip
     page = site / "large.html"
     page.write_text(rendered(Page("large.html", "index.html.j2", context), board), encoding="utf-8")
