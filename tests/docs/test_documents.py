@@ -141,7 +141,8 @@ def shown_front(repository: Path) -> tuple[str, str]:
     sentence, picture = front_picture(catalog, read_params(repository).suite, records)
     # Titles come from specs: no character of them may be markup.
     plain = re.sub(r"([\\`*_<>\[\]#|])", r"\\\1", sentence)
-    block = f"<!-- front -->\n**{plain}**\n\n![Scores of the models of the first suite, with intervals]({PICTURE})\n<!-- /front -->"
+    image = f"![Scores of the models of the first suite, with intervals]({PICTURE})"
+    block = f"<!-- front -->\n**{plain}**\n\n{image}\n<!-- /front -->"
     return block, picture
 
 
