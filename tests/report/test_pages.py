@@ -222,7 +222,7 @@ def test_the_sentence_and_the_plots_follow_the_board(varied: Path) -> None:
     const parts = Array.from(document.querySelectorAll("[data-front]"));
     const shown = () => parts.filter((e) => !e.hidden).map((e) => e.dataset.front);
     const first = shown(); location.hash = "#suite=other"; await tick();
-    return [first, shown(), document.querySelector("[data-front]").querySelector("svg.forest").getAttribute("role")];
+    return [first, shown(), document.querySelector("[data-front]").querySelector("svg.lines").getAttribute("role")];
     """
     assert evaluate(varied / "index.html", SHOWN + script) == [["lab"], ["other"], "img"]
 

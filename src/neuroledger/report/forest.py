@@ -105,7 +105,7 @@ def forest(
     told = "; ".join(f"{line.label} {line.text}" for line in lines)
     inside = "".join(parts)
     return Markup(
-        f'<svg class="forest" viewBox="0 0 {form.width:g} {bottom + form.bottom:g}" role="img" '
+        f'<svg class="lines" viewBox="0 0 {form.width:g} {bottom + form.bottom:g}" role="img" '
         f'aria-label="{escape(label)}: {escape(told)}">{inside}</svg>'
     )
 
