@@ -290,8 +290,6 @@ class ModelSpec(Spec):
     untrained: Annotated[Id | None, Field(exclude_if=lambda value: value is None)] = None
     """The model with the same builder and random weights: the control that shows what training adds."""
     control: Literal["positive", "negative"] | None = None
-    untrained: Annotated[Id | None, Field(exclude_if=lambda value: value is None)] = None
-    """The same network with random weights: what a score owes to training."""
     simulated: bool = False
     benchmarks: tuple[str, ...] = ()
     license: str | None = None
