@@ -15,8 +15,6 @@ __all__ = ["Opening", "opening", "short", "untrained_twins"]
 
 MAX_NAMES: Final = 2  # models that are named as not clearly worse
 DECODING: Final = "decoding"  # the group of benchmarks whose models read signals
-    {"accuracy", "f1", "auroc", "fraction"}
-)  # scales of decoding that have a chance level
 # Scales of a ceiling by which a score becomes the share of the explainable variance; other ratios are no such share.
 EXPLAINED: Final = frozenset({"reliability", "explained_variance"})
 
