@@ -16,7 +16,7 @@ from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
 KERNEL_MODULES = 134
-KERNEL_LINES = 25_940
+KERNEL_LINES = 26_950
 MODULES_IN_A_FOLDER = 25
 LONGEST_FILE = 800
 LONG_FILE = 500
