@@ -124,7 +124,7 @@ def shown_board(repository: Path) -> str:
     records = list(read_all(repository / "results" / "records"))
     shown = [boards_of(catalog, suite, records)[0] for suite in ("real", "core")]
     text = "\n\n".join(leaderboard_text(board, width=140).rstrip() for board in shown)
-    return f"<!-- leaderboard -->\n```\n{text}\n```\n<!-- /leaderboard -->"
+    return f"```\n{text}\n```"
 
 
 def test_the_readme_opens_with_the_sentence_and_the_picture_of_the_records(repository: Path) -> None:
@@ -142,8 +142,7 @@ def shown_front(repository: Path) -> tuple[str, str]:
     # Titles come from specs: no character of them may be markup.
     plain = re.sub(r"([\\`*_<>\[\]#|])", r"\\\1", sentence)
     image = f"![Scores of the models of the first suite, with intervals]({PICTURE})"
-    block = f"<!-- front -->\n**{plain}**\n\n{image}\n<!-- /front -->"
-    return block, picture
+    return f"**{plain}**\n\n{image}", picture
 
 
 def write_front(repository: Path) -> None:
@@ -151,10 +150,7 @@ def write_front(repository: Path) -> None:
     readme = repository / "README.md"
     text = readme.read_text(encoding="utf-8")
     block, picture = shown_front(repository)
-    for name, wanted in (("front", block), ("leaderboard", shown_board(repository))):
-        pattern = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
-        assert pattern.search(text), f"no block {name}"
-        text = pattern.sub(lambda _, wanted=wanted: wanted, text)
+    text = generated.filled(text, {"front": block, "leaderboard": shown_board(repository)})
     readme.write_text(text, encoding="utf-8")
     (repository / PICTURE).write_text(picture, encoding="utf-8")
 

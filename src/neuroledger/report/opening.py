@@ -14,10 +14,7 @@ from neuroledger.spec.kinds import BenchmarkSpec
 __all__ = ["Opening", "opening", "short", "untrained_twins"]
 
 MAX_NAMES: Final = 2  # models that are named as not clearly worse
-DECODING: Final = frozenset({"decoding", "population_decoding"})
-CHANCE: Final = frozenset(
-    {"accuracy", "f1", "auroc", "fraction"}
-)  # scales of decoding that have a chance level
+DECODING: Final = "decoding"  # the group of benchmarks whose models read signals
 # Scales of a ceiling by which a score becomes the share of the explainable variance; other ratios are no such share.
 EXPLAINED: Final = frozenset({"reliability", "explained_variance"})
 
@@ -110,10 +107,10 @@ def _achievement(spec: BenchmarkSpec, column: Column, cell: Cell, record: Record
         return f"errs on the same images as people to {value} of the consistency of people with each other"
     if column.normalise == "ceiling" and column.direction == "higher":
         ceiling = ((record.score if record else None) or {}).get("ceiling") or {}
-        if ceiling.get("scale") in EXPLAINED and spec.paradigm.name == "recording":
+        if ceiling.get("scale") in EXPLAINED and place:
             return f"explains {value} of what can be explained{within}"
         return f"reaches {value} of the {scale} that the noise of the data allows{within}"
-    if column.normalise == "floor" and spec.paradigm.name in DECODING and column.scale in CHANCE:
+    if column.normalise == "floor" and column.unit is None and spec.parent == DECODING:
         return f"decodes {value} above chance{within}, where 0 is the dummy, which ignores the data, and 1 is perfect"
     if column.normalise == "floor" and column.unit is None:
         return f"scores {value}, where 0 is the dummy, which ignores the data, and 1 is perfect"
