@@ -1,4 +1,4 @@
-"""The house keeps its own rules: layers, a kernel that names no component, public names, widths of folders, no word out of place."""
+"""The house keeps its own rules: layers, a kernel that names no component, public names, folders that are not too wide."""
 
 import ast
 import graphlib

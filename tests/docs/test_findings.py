@@ -36,7 +36,8 @@ def page() -> str:
 def unused() -> set[str]:
     """The codes that are no text of the program; those of expectations are composed from the name of the expectation.
 
-    Only modules that contain a code that was not found yet are parsed: a code in a comment or inside another text is not used.
+    Only modules that contain a code that was not found yet are parsed; a code in a comment or inside another text is
+    not used.
     """
     missing = {code for code in CODES if not code.startswith("expectation.")}
     for path in sorted((ROOT / "src").rglob("*.py")):
