@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.errors import RequestError
 from neuroledger.families.alignment.python_constants import (
     assigned_constants,
@@ -149,7 +149,5 @@ def import_data_plugin(catalog: Catalog, key: str, path: Path) -> Path:
         "unavailable": f"Not fetched yet: `neuroledger import brainscore {key}` fetches its files and pins them.",
     }  # fmt: skip
     target = catalog.root / "specs" / "datasets" / f"{key}.yaml"
-    lines = ["# yaml-language-server: $schema=../schema/dataset.json"]
-    lines += [f"{name}: {inline(value)}" for name, value in fields.items()]
-    write_text(target, "\n".join(lines) + "\n")
+    write_text(target, spec_text("dataset", fields))
     return target

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.errors import RequestError
 from neuroledger.families.alignment.python_constants import (
     assigned_constants,
@@ -298,8 +298,7 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
         "Layers, regions, readout, preprocessing and visual degrees are those of the plugin's source."
     ]
     fields["license"] = "LicenseRef-unknown"
-    lines = ["# yaml-language-server: $schema=../schema/model.json"]
-    lines += [f"{name}: {inline(value)}" for name, value in fields.items() if value not in (None, {}, [])]
+    stated = {name: value for name, value in fields.items() if value not in (None, {}, [])}
     target = catalog.root / "specs" / "models" / f"{key}.yaml"
-    write_text(target, "\n".join(lines) + "\n")
+    write_text(target, spec_text("model", stated))
     return target, plugin
