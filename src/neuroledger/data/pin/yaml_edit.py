@@ -153,7 +153,7 @@ def _last_line(node: yaml.Node) -> int:
     return int(end.line - 1 if end.column == 0 and end.line > start.line else end.line)
 
 
-def _is_block(node: yaml.Node, kind: type[yaml.Node]) -> bool:
+def _is_block(node: yaml.Node, kind: type[yaml.CollectionNode]) -> bool:
     return isinstance(node, kind) and not node.flow_style
 
 
@@ -189,10 +189,8 @@ def _with_block_entries(
     position = children[0].start
     is_mapping = isinstance(entries, Mapping)
     # Items of a list have no names: an old item is kept if the new list has an equal one.
-    new = list(entries.items()) if isinstance(entries, Mapping) else [(None, value) for value in entries]
-    remaining = [(key, _plain(value)) for key, value in new]
-    old_entries = list(old.items()) if isinstance(old, Mapping) else [(None, value) for value in old]
-    for child, (key, value) in zip(children, old_entries, strict=True):
+    remaining = [(key, _plain(value)) for key, value in _named(entries)]
+    for child, (key, value) in zip(children, _named(old), strict=True):
         result += lines[position : child.start]
         position = child.stop
         if (key, value) in remaining:
@@ -209,6 +207,11 @@ def _with_block_entries(
     added = _entry_lines(dict(remaining) if is_mapping else [value for _, value in remaining])
     result += [f"{' ' * children[0].column}{line}" for line in added]
     return _joined(result, lines[position:])
+
+
+def _named(entries: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str, Any]]:
+    """The entries with their names, which are empty for a list."""
+    return list(entries.items()) if isinstance(entries, Mapping) else [("", value) for value in entries]
 
 
 def _entry_lines(entries: Mapping[str, Any] | Sequence[Any]) -> list[str]:
