@@ -109,6 +109,16 @@ def test_layers_point_down(repository: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_array_types_are_defined_once(repository: Path) -> None:
+    package = repository / "src" / "neuroledger"
+    definition = re.compile(r"^(Array|Floats)\b[^=\n]*=", re.MULTILINE)
+    found = {
+        str(path.relative_to(package)): definition.findall(path.read_text(encoding="utf-8"))
+        for path in package.rglob("*.py")
+    }
+    assert {name: names for name, names in found.items() if names} == {"data/arrays.py": ["Array", "Floats"]}
+
+
 def test_every_module_opens_with_a_sentence(repository: Path) -> None:
     bare = [
         str(p)
