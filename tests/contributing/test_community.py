@@ -25,10 +25,15 @@ def test_hooks_are_commands_of_the_environment_and_none_is_downloaded(repository
         if hook["language"] == "system":
             program, *words = shlex.split(hook["entry"])
             assert Path(sys.executable).with_name(Path(program).name).exists(), f"{program} is not installed"
-            assert subprocess.run(
-                [Path(sys.executable).with_name(Path(program).name), *words, "--help"],
-                capture_output=True, check=False, timeout=60,
-            ).returncode == 0, hook["entry"]  # fmt: skip
+            assert (
+                subprocess.run(
+                    [Path(sys.executable).with_name(Path(program).name), *words, "--help"],
+                    capture_output=True,
+                    check=False,
+                    timeout=60,
+                ).returncode
+                == 0
+            ), hook["entry"]
     data = re.compile(hooks["no-bytes-outside-dvc"]["files"])
     assert data.search("data/lab/responses.nc") and data.search("data/models/a/weights.safetensors")
     assert not data.search("data/lab/responses.nc.dvc") and not data.search("docs/figure.png")
@@ -39,9 +44,10 @@ def test_hooks_are_commands_of_the_environment_and_none_is_downloaded(repository
 def test_changes_of_hooks_and_workflows_need_a_security_review(repository: Path) -> None:
     """The last rule that matches a path determines its owners."""
     lines = [
-        line.split() for line in (repository / ".github" / "CODEOWNERS").read_text().splitlines()
+        line.split()
+        for line in (repository / ".github" / "CODEOWNERS").read_text().splitlines()
         if line.strip() and not line.startswith("#")
-    ]  # fmt: skip
+    ]
     for path in (
         "/.pre-commit-config.yaml",
         "/.ci/recompute",
@@ -94,20 +100,51 @@ TOP = {
     "repository-code", "title", "type", "url", "version",
 }  # fmt: skip
 ENTITY = {
-    "address", "alias", "city", "country", "date-end", "date-start", "email", "fax", "location", "name", "orcid",
-    "post-code", "region", "tel", "website",
-}  # fmt: skip
+    "address",
+    "alias",
+    "city",
+    "country",
+    "date-end",
+    "date-start",
+    "email",
+    "fax",
+    "location",
+    "name",
+    "orcid",
+    "post-code",
+    "region",
+    "tel",
+    "website",
+}
 PERSON = {
-    "address", "affiliation", "alias", "city", "country", "email", "family-names", "fax", "given-names", "name-particle",
-    "name-suffix", "orcid", "post-code", "region", "tel", "website",
-}  # fmt: skip
+    "address",
+    "affiliation",
+    "alias",
+    "city",
+    "country",
+    "email",
+    "family-names",
+    "fax",
+    "given-names",
+    "name-particle",
+    "name-suffix",
+    "orcid",
+    "post-code",
+    "region",
+    "tel",
+    "website",
+}
 
 
 def problems(cff: dict[str, Any]) -> list[str]:
     found = [f"no {key}" for key in ("authors", "cff-version", "message", "title") if not cff.get(key)]
     found += [f"unknown {key}" for key in cff if key not in TOP]
-    found += [f"{key} is not text" for key in TOP - {"authors", "contact", "identifiers", "keywords", "license",
-              "preferred-citation", "references"} if key in cff and not isinstance(cff[key], str)]  # fmt: skip
+    found += [
+        f"{key} is not text"
+        for key in TOP
+        - {"authors", "contact", "identifiers", "keywords", "license", "preferred-citation", "references"}
+        if key in cff and not isinstance(cff[key], str)
+    ]
     if cff.get("cff-version") != "1.2.0":
         found.append("not version 1.2.0")
     if cff.get("type", "software") not in ("software", "dataset"):

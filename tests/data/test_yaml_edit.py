@@ -82,7 +82,7 @@ def test_plain_data_are_one_line_in_which_texts_stay_texts(value: Any, text: str
         (("reader", "size"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  size: 3\n"),
         (("reader", "nam"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  nam: 3\n"),
     ],
-)  # fmt: skip
+)
 def test_a_field_is_set_in_its_place_and_no_other_line_changes(
     path: tuple[str, ...], value: Any, before: str, old: str, new: str
 ) -> None:
@@ -91,8 +91,13 @@ def test_a_field_is_set_in_its_place_and_no_other_line_changes(
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [(("id",), "x"), (("notes",), ("one",)), (("files", "a.set"), {"size": 1}), (("reader", "name"), "plain")],
-)  # fmt: skip
+    [
+        (("id",), "x"),
+        (("notes",), ("one",)),
+        (("files", "a.set"), {"size": 1}),
+        (("reader", "name"), "plain"),
+    ],
+)
 def test_a_field_that_has_its_value_keeps_its_layout(path: tuple[str, ...], value: Any) -> None:
     assert with_field(TEXT, path, value) == TEXT
 
@@ -119,9 +124,13 @@ def test_a_component_on_one_line_is_laid_out_when_a_field_of_it_changes() -> Non
         ({"a.set": B, "b.set": B, "c.set": C}, "  a.set: {size: 1}\n", "  a.set: {size: 2}\n"),
         ({"a.set": A, "c.set": C}, "  b.set:\n    # large\n    size: 2\n", ""),
         ({"a.set": A, "b.set": B}, "  c.set: {size: 3}   # the last\n", ""),
-        ({"a.set": A, "b.set": B, "c.set": C, "d.set": A}, "# the last\n", "# the last\n  d.set: {size: 1}\n"),
+        (
+            {"a.set": A, "b.set": B, "c.set": C, "d.set": A},
+            "# the last\n",
+            "# the last\n  d.set: {size: 1}\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_entries_that_say_the_same_keep_their_lines_and_their_remarks(
     entries: dict[str, Any], old: str, new: str
 ) -> None:
@@ -137,12 +146,18 @@ def test_entries_that_say_the_same_keep_their_lines_and_their_remarks(
         ([{"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}], "", ""),
         ([{"file": "b", "subject": "2"}], '    - {file: a, subject: "1"}\n', ""),
         ([{"file": "a", "subject": "1"}], '    - file: b\n      subject: "2"\n', ""),
-        ([{"file": "a", "subject": "1"}, {"file": "b", "subject": ("2",)}], '    - file: b\n      subject: "2"\n',
-         '    - {file: b, subject: ["2"]}\n'),
-        ([{"file": "c"}, {"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}], '      subject: "2"\n',
-         '      subject: "2"\n    - {file: c}\n'),
+        (
+            [{"file": "a", "subject": "1"}, {"file": "b", "subject": ("2",)}],
+            '    - file: b\n      subject: "2"\n',
+            '    - {file: b, subject: ["2"]}\n',
+        ),
+        (
+            [{"file": "c"}, {"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}],
+            '      subject: "2"\n',
+            '      subject: "2"\n    - {file: c}\n',
+        ),
     ],
-)  # fmt: skip
+)
 def test_rows_that_are_there_already_keep_their_lines_wherever_they_stand(
     rows: list[dict[str, Any]], old: str, new: str
 ) -> None:
@@ -291,11 +306,19 @@ def test_edits_keep_every_other_value_and_comment(
     assert data(text) == spec
     edited = {
         "title": (with_field(text, ("title",), value), spec | {"title": value}),
-        "reader": (with_field(text, ("reader", name), value), spec | {"reader": spec["reader"] | {name: value}}),
-        "files": (with_entries(text, ("files",), {**spec["files"], name: value}),
-                  spec | {"files": spec["files"] | {name: value}}),
-        "notes": (with_entries(text, ("notes",), [*spec["notes"], "new"]), spec | {"notes": [*spec["notes"], "new"]}),
-    }  # fmt: skip
+        "reader": (
+            with_field(text, ("reader", name), value),
+            spec | {"reader": spec["reader"] | {name: value}},
+        ),
+        "files": (
+            with_entries(text, ("files",), {**spec["files"], name: value}),
+            spec | {"files": spec["files"] | {name: value}},
+        ),
+        "notes": (
+            with_entries(text, ("notes",), [*spec["notes"], "new"]),
+            spec | {"notes": [*spec["notes"], "new"]},
+        ),
+    }
     for found, expected in edited.values():
         assert data(found) == expected and list(data(found)) == list(expected)
         assert comments_of(found, "above") == comments_of(text, "above")

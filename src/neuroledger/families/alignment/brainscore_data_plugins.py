@@ -143,11 +143,15 @@ def import_data_plugin(catalog: Catalog, key: str, path: Path) -> Path:
     if registration.kind == "assembly" and stimuli is not None and not registration.merge:
         reader["merge"] = False
     fields: dict[str, Any] = {
-        "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score registers it",
-        "license": "LicenseRef-unknown", "license_note": "The plugin states none: ask the authors.",
-        "downloads": files, "reader": reader,
+        "id": key,
+        "version": 1,
+        "title": f"{key}, as its plugin for Brain-Score registers it",
+        "license": "LicenseRef-unknown",
+        "license_note": "The plugin states none: ask the authors.",
+        "downloads": files,
+        "reader": reader,
         "unavailable": f"Not fetched yet: `neuroledger import brainscore {key}` fetches its files and pins them.",
-    }  # fmt: skip
+    }
     target = catalog.root / "specs" / "datasets" / f"{key}.yaml"
     write_text(target, spec_text("dataset", fields))
     return target

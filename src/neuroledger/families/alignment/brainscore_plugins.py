@@ -31,8 +31,11 @@ REGIONS: Final = ("V1", "V2", "V4", "IT")
 LOGITS: Final = "output"
 # Modules whose functions are architectures, and the builder that makes them by the same name.
 HUBS: Final[Mapping[str, str]] = {
-    "torchvision.models": "torchvision", "models": "torchvision", "torchvision": "torchvision", "timm": "timm",
-}  # fmt: skip
+    "torchvision.models": "torchvision",
+    "models": "torchvision",
+    "torchvision": "torchvision",
+    "timm": "timm",
+}
 
 
 @dataclass
@@ -277,10 +280,17 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     readout = plugin.readout or (plugin.layers or committed)[-1]
     layers = list(dict.fromkeys([*plugin.layers, *committed, readout, LOGITS]))
     fields: dict[str, Any] = {
-        "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score describes it",
-        "builder": None, "layers": layers, "regions": regions, "readout": readout, "logits": LOGITS,
-        "visual_degrees": plugin.visual_degrees, "downloads": plugin.downloads,
-    }  # fmt: skip
+        "id": key,
+        "version": 1,
+        "title": f"{key}, as its plugin for Brain-Score describes it",
+        "builder": None,
+        "layers": layers,
+        "regions": regions,
+        "readout": readout,
+        "logits": LOGITS,
+        "visual_degrees": plugin.visual_degrees,
+        "downloads": plugin.downloads,
+    }
     if plugin.architecture is not None:
         builder = {"name": plugin.hub, "architecture": plugin.architecture}
         fields["builder"] = builder | (

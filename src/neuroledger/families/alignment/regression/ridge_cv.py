@@ -120,9 +120,16 @@ class _SpectralTraining(NamedTuple):
             )
 
     def _of_penalty(
-        self, Q: Floats, w: Floats, projected: Floats, onto: Floats, Y: Floats, alpha: float, at: Indices,
+        self,
+        Q: Floats,
+        w: Floats,
+        projected: Floats,
+        onto: Floats,
+        Y: Floats,
+        alpha: float,
+        at: Indices,
         slope: Slopes,
-    ) -> TrainingInfluence:  # fmt: skip
+    ) -> TrainingInfluence:
         """Return the influence through the targets with one penalty."""
         filters = 1 / (w + alpha)
         if self.spectrum.complete:

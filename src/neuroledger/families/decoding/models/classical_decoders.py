@@ -24,8 +24,13 @@ from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
 __all__ = [
-    "cospectra_decoder", "covariance_decoder", "dummy_decoder", "pipeline_decoder", "shrinkage_lda", "sklearn_decoder",
-]  # fmt: skip
+    "cospectra_decoder",
+    "covariance_decoder",
+    "dummy_decoder",
+    "pipeline_decoder",
+    "shrinkage_lda",
+    "sklearn_decoder",
+]
 
 SEED = 33
 LOGISTIC, LOGISTIC_SEARCH = declared_step("logistic"), declared_step("logistic_search")

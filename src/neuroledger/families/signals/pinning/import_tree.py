@@ -302,9 +302,15 @@ def _cited(catalog: Catalog, tree: PublishedTree, stated: Stated) -> bool:
         return True
     if not (stated.title and stated.authors):
         return False
-    safe = {name: re.sub(r"[{}\\@]", "", value) for name, value in {
-        "author": " and ".join(stated.authors), "title": stated.title, "doi": stated.doi or "", "url": tree.page,
-    }.items()}  # fmt: skip
+    safe = {
+        name: re.sub(r"[{}\\@]", "", value)
+        for name, value in {
+            "author": " and ".join(stated.authors),
+            "title": stated.title,
+            "doi": stated.doi or "",
+            "url": tree.page,
+        }.items()
+    }
     fields = "".join(f"  {name} = {{{value}}},\n" for name, value in safe.items() if value)
     existing = path.read_text(encoding="utf-8") if path.is_file() else ""
     write_text(path, f"{existing.rstrip()}\n\n@misc{{{tree.id},\n{fields}}}\n".lstrip())
