@@ -85,8 +85,10 @@ def test_a_cell_array_is_returned_by_rows_and_columns_of_matlab(tmp_path: Path) 
         file.create_dataset("list", data=references[0], dtype=h5py.ref_dtype)
         found = hdf5.cells(file, "cells", path)
         assert [[hdf5.text(hdf5.cell(file, one, path)) for one in row] for row in found] == [
-            ["a", "d"], ["b", "e"], ["c", "f"]
-        ]  # fmt: skip
+            ["a", "d"],
+            ["b", "e"],
+            ["c", "f"],
+        ]
         with pytest.raises(DataError, match=r"'list' is not a MATLAB 7\.3 cell array, but object \(3,\)"):
             hdf5.cells(file, "list", path)
 

@@ -82,11 +82,13 @@ def model(valid: Lab, tmp_path: Path) -> bytes:
     """The laboratory with a model ``tiny`` whose weights are in the package; returns their bytes."""
     content = weights(tmp_path)
     valid.spec(
-        "models", "tiny",
+        "models",
+        "tiny",
         builder={"name": "small_cnn", "channels": 3, "preprocessing": {"resize": 8}},
         weights={"tiny.safetensors": pinned(content)},
-        layers=["conv1", "hidden"], regions={"V4": "conv1"},
-    )  # fmt: skip
+        layers=["conv1", "hidden"],
+        regions={"V4": "conv1"},
+    )
     return content
 
 

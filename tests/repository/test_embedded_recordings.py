@@ -15,8 +15,14 @@ from neuroledger.data.load import load_dataset
 
 # Licences that allow copies for everybody. GPL data are aggregated with the MIT code, unmodified and with their licence.
 REDISTRIBUTABLE = {
-    "BSD-2-Clause", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-SA-3.0", "GPL-3.0-only", "MIT", "ODC-By-1.0",
-}  # fmt: skip
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CC-BY-4.0",
+    "CC-BY-SA-3.0",
+    "GPL-3.0-only",
+    "MIT",
+    "ODC-By-1.0",
+}
 TEXT_REQUIRED = ("Cowley2023.210325", "Kriegeskorte2008", "Rokem2006.receptor")
 
 

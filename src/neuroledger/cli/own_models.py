@@ -15,7 +15,7 @@ import pandas as pd
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.package import require_dvc, track
-from neuroledger.data.pin.yaml_edit import inline, with_entries, without
+from neuroledger.data.pin.yaml_edit import spec_text, with_entries, without
 from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate as evaluate_pair
 from neuroledger.engine.plan import some
@@ -222,12 +222,8 @@ def package_model(
             **rest,
         }
         path = catalog.root / "specs" / "models" / f"{id}.yaml"
-        head = (
-            "# yaml-language-server: $schema=../schema/model.json\n"
-            if (catalog.root / "specs" / "schema").is_dir()
-            else ""
-        )
-        text = head + "".join(f"{name}: {inline(value)}\n" for name, value in lines.items())
+        has_schemas = (catalog.root / "specs" / "schema").is_dir()
+        text = spec_text("model", lines, schema=has_schemas)
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     write_text(path, with_entries(text, ("weights",), {target.name: pin}))
     try:

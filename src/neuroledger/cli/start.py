@@ -39,7 +39,7 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.data.integrity import sha256_of_file
 from neuroledger.data.package import Terms, package_assembly, package_stimuli, package_trials
 from neuroledger.data.pin.pin import Downloads, pin
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.display import choose
 from neuroledger.engine.check import check
 from neuroledger.engine.plan import lacking, plan
@@ -245,13 +245,8 @@ def _write_spec(catalog: Catalog, kind: str, id: str, fields: Mapping[str, Any])
     path = catalog.root / "specs" / f"{kind}s" / f"{id}.yaml"
     if path.exists():
         raise RequestError(f"{kind} {id!r} already exists: give another --id")
-    head = ""
-    if (catalog.root / "specs" / "schema").is_dir():
-        head = f"# yaml-language-server: $schema=../schema/{kind}.json\n"
-    lines = "".join(
-        f"{name}: {inline(value)}\n" for name, value in {"id": id, "version": 1, **fields}.items()
-    )
-    write_text(path, head + lines)
+    has_schemas = (catalog.root / "specs" / "schema").is_dir()
+    write_text(path, spec_text(kind, {"id": id, "version": 1, **fields}, schema=has_schemas))
     return path
 
 

@@ -319,14 +319,8 @@ def _track_and_pin(
     text = with_field(text, ("reader",), reader, before="expectations")
     declared = data.get("expectations") or {}
     for part, items in expectations.items():
-        if part in declared:
-            continue
-        if not declared:
-            text = without(text, "expectations") + f"expectations:\n  {part}:\n"
-            text += "".join(f"    - {inline(item)}\n" for item in items)
-        else:
-            text = with_entries(text, ("expectations", part), {str(i): item for i, item in enumerate(items)})
-        declared = {**declared, part: items}
+        if part not in declared:
+            text = with_entries(text, ("expectations", part), items)
     write_text(path, text)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.memory import require_memory
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.display import Display, NoDisplay
@@ -25,7 +25,6 @@ from neuroledger.store.store import Written, size_in_words, store_folder
 
 __all__ = ["DiskStore", "attach", "open_store", "time_in_words"]
 
-Array = NDArray[Any]
 
 KIND: Final = "activations"
 VALUES: Final = "values.bin"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.screen import shown, shown_as
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
@@ -29,7 +29,6 @@ from neuroledger.models.stages import Run
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 
 # Exceptions that a module may raise on an input that it does not accept.
 REFUSALS: Final = (
@@ -325,8 +324,6 @@ def _seed_of_batch(ids: Sequence[str]) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(ids).encode()).digest()[:8])
 
 
-Floats = NDArray[np.float32]
-
 AT_ONCE: Final = 2
 """Prepared batches at a time: the present one and the next."""
 
@@ -341,7 +338,7 @@ class Inputs:
 
     preprocessing: Preprocessing | Callable[..., Any]
     model: str
-    _pending: dict[tuple[str, ...], tuple[StimulusSet, Future[Floats]]] = field(
+    _pending: dict[tuple[str, ...], tuple[StimulusSet, Future[Singles]]] = field(
         default_factory=dict, repr=False
     )
 
@@ -388,7 +385,7 @@ class Inputs:
             while len(self._pending) > AT_ONCE:  # left over from an interrupted pass
                 self._pending.pop(next(iter(self._pending)))[1].cancel()
 
-    def _prepare(self, stimuli: StimulusSet, ids: Sequence[str]) -> Floats:
+    def _prepare(self, stimuli: StimulusSet, ids: Sequence[str]) -> Singles:
         steps = self.preprocessing
         if not isinstance(steps, Preprocessing):
             raise TypeError("only declared preprocessing steps run in threads")

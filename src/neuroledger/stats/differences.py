@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri, stdtrit
 
+from neuroledger.data.arrays import Floats
 from neuroledger.stats.resampling import holm
 from neuroledger.stats.score import Score
 from neuroledger.stats.spread import (
@@ -31,7 +32,6 @@ __all__ = [
     "overall", "rank_sets",
 ]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
 
 SIGNIFICANT: Final = 0.05
 POWER: Final = 0.8

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.display import card
 from neuroledger.errors import MetricError
 from neuroledger.stats.spread import (
@@ -29,7 +29,6 @@ from neuroledger.stats.spread import (
 
 __all__ = ["COMMENSURABLE", "LIMITS", "Score", "clipped", "mean_of", "normalise", "normalise_by_floor"]
 
-Floats = npt.NDArray[np.float64]
 Status = Literal["scored", "partial", "failed"]
 NAN = float("nan")
 # Ratio of the widths of a 99 % and a 95 % interval: one of 200 ceilings of noise has such an interval above 0.

@@ -67,12 +67,17 @@ def test_two_sounds_are_two_stimuli(tmp_path):
         ({"bin_width": 1.5}, r"bins of 1\.5 ms do not divide sound0\.txt: 4 samples, one in 500 µs"),
         ({"bin_width": 0.7}, r"bins of 0\.7 ms do not divide"),
         ({"properties": {"hz": "cutoff"}}, "no header 'cutoff'; it has intensity"),
-        ({"sounds": (SOUND, SOUND[:12]), "spikes": (SPIKES, "# repetition number: 0\n"), "bin_width": 0.5},
-         "the sounds last from"),
+        (
+            {"sounds": (SOUND, SOUND[:12]), "spikes": (SPIKES, "# repetition number: 0\n"), "bin_width": 0.5},
+            "the sounds last from",
+        ),
         ({"recordings": {}}, "names no recording"),
-        ({"recordings": {"a": Recording(envelope="gone.txt", spikes="spikes0.txt")}}, r"needs the file 'gone\.txt'"),
+        (
+            {"recordings": {"a": Recording(envelope="gone.txt", spikes="spikes0.txt")}},
+            r"needs the file 'gone\.txt'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_refused(tmp_path, changed, message):
     with pytest.raises(DataError, match=message):
         _read(tmp_path, **changed)

@@ -108,8 +108,13 @@ def test_the_spec_of_a_model_names_its_twin(lab: Lab) -> None:
     (path / "other.yaml").write_text((path / "other.yaml").read_text().replace("id: net", "id: other"))
     builder = {"name": "small_cnn", "channels": 1, "seed": 5}
     preprocessing = {"resize": 8, "colour": "grey", "mean": [0.5], "std": [0.5]}
-    network(lab, layers=["conv1", "logits"], regions={"V4": "logits"}, untrained="other",
-            builder={**builder, "preprocessing": preprocessing})  # fmt: skip
+    network(
+        lab,
+        layers=["conv1", "logits"],
+        regions={"V4": "logits"},
+        untrained="other",
+        builder={**builder, "preprocessing": preprocessing},
+    )
     session = session_of(lab)
     benchmark = session.catalog.benchmark("lab.V4-ridge")
     result = curve(session, benchmark, "net")

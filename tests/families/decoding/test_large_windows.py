@@ -20,7 +20,7 @@ from neuroledger.families.decoding.models.classical_decoders import (
 )
 from neuroledger.families.decoding.models.network_decoders import network_decoder
 from neuroledger.families.decoding.paradigms.decoding import measure_folds
-from neuroledger.families.decoding.pipelines.steps import RidgeSearch
+from neuroledger.families.decoding.pipelines.declare import declared_step
 from neuroledger.families.decoding.protocols import fold_windows, leakage_checks
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread, quartiles
@@ -71,7 +71,7 @@ DECODERS = [
     (dummy_decoder(id="dummy"), "classification"),
     (covariance_decoder(id="covariance"), "classification"),
     (covariance_decoder(id="fewer", most=40, plants=0.5), "classification"),
-    (covariance_decoder(id="ridge", head=RidgeSearch(), plants=0.5), "regression"),
+    (covariance_decoder(id="ridge", head=declared_step("ridge_search"), plants=0.5), "regression"),
     (cospectra_decoder(id="cospectra", window=16, low=1.0, high=8.0), "classification"),
     (shrinkage_lda(id="lda", every=4, shuffles_labels=True), "classification"),
     (sklearn_decoder(id="sklearn", path="sklearn.linear_model.LogisticRegression"), "classification"),

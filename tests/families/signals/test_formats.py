@@ -51,9 +51,12 @@ def read(
     path: Path, *, window: Window = WINDOW, preprocessing: Preprocessing = PLAIN, **how: Any
 ) -> xr.DataArray:
     windows = mne_epochs(
-        {path.name: path}, recordings=(Recording(file=path.name, subject="S1"),), window=window,
-        preprocessing=preprocessing, **how,
-    ).assembly  # fmt: skip
+        {path.name: path},
+        recordings=(Recording(file=path.name, subject="S1"),),
+        window=window,
+        preprocessing=preprocessing,
+        **how,
+    ).assembly
     assert windows is not None
     return windows
 

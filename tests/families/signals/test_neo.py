@@ -46,14 +46,23 @@ def expected() -> np.ndarray:
 
 
 def read(
-    path: Path, format: str, *, window: Window = WINDOW, files: dict[str, Path] | None = None,
-    preprocessing: Preprocessing = PLAIN, spikes: float | None = None, **said: Any,
-) -> xr.DataArray:  # fmt: skip
+    path: Path,
+    format: str,
+    *,
+    window: Window = WINDOW,
+    files: dict[str, Path] | None = None,
+    preprocessing: Preprocessing = PLAIN,
+    spikes: float | None = None,
+    **said: Any,
+) -> xr.DataArray:
     windows = neo_epochs(
-        files or {path.name: path}, recordings=(Recording(file=path.name, subject="S1"),),
-        neo=NeoFiles(**{"format": format, "kind": "seeg", **said}), window=window, spikes=spikes,
+        files or {path.name: path},
+        recordings=(Recording(file=path.name, subject="S1"),),
+        neo=NeoFiles(**{"format": format, "kind": "seeg", **said}),
+        window=window,
+        spikes=spikes,
         preprocessing=Preprocessing() if spikes else preprocessing,
-    ).assembly  # fmt: skip
+    ).assembly
     assert windows is not None
     return windows
 

@@ -102,8 +102,16 @@ def _layer_curve(curve: Mapping[str, Any], ax: Axes) -> Axes:
     ax.axhline(0.0, color=SOFT, linewidth=1, linestyle=":", label="nothing explained")
     for name, marker in (("committed", "s"), ("chosen", "o")):
         for stage in (stage for stage in stages if stage["layer"] == curve[name]):
-            ax.plot([stage["depth"]], [stage["value"]], marker=marker, markersize=11, markerfacecolor="none",
-                    markeredgecolor=INK, linestyle="none", label=f"{name}: {stage['layer']}")  # fmt: skip
+            ax.plot(
+                [stage["depth"]],
+                [stage["value"]],
+                marker=marker,
+                markersize=11,
+                markerfacecolor="none",
+                markeredgecolor=INK,
+                linestyle="none",
+                label=f"{name}: {stage['layer']}",
+            )
             if name == "chosen" and curve["nested"] is not None:
                 _diamond(ax, stage["depth"] + 0.02, curve["nested"])
     ax.set_xticks(depth, [stage["layer"] for stage in stages], rotation=40, ha="right")

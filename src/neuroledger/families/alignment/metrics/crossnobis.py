@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
@@ -23,7 +24,6 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cross_validated_distances", "crossnobis"]
 
-Floats = NDArray[np.float64]
 Noise = Literal["none", "univariate", "multivariate"]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import Gram, complete_neuroids, patterns, relative_gram
 from neuroledger.families.alignment.similarity.influence import (
@@ -39,7 +40,6 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rdm", "rdm_subsets"]
 
-Floats = NDArray[np.float64]
 Ties = Literal["exact", "rounding"]
 
 # Three stimuli have three pairs, which agree in rank by chance in one of six cases.

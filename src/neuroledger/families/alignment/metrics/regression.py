@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
@@ -28,7 +29,7 @@ from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.spec.registry import metric
 from neuroledger.stats.resampling import Cells, Fitted
 from neuroledger.stats.splits import Split
-from neuroledger.stats.workspace import Array, Workspace
+from neuroledger.stats.workspace import Workspace
 
 __all__ = ["regression"]
 

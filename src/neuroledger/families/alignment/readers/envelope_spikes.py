@@ -13,6 +13,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.data.stimuli import StimulusSet
@@ -22,7 +23,6 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["Recording", "envelope_spikes"]
 
-Floats = npt.NDArray[np.float64]
 
 MICROSECONDS: Final = 1000
 """Microseconds in a millisecond."""

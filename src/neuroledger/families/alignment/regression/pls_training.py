@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from neuroledger.data.arrays import Array
 from neuroledger.families.alignment.regression.problem import Problem
 from neuroledger.families.alignment.regression.training import (
     REPRODUCED,
@@ -20,7 +21,7 @@ from neuroledger.families.alignment.regression.training import (
     TrainingInfluence,
     separate_influence,
 )
-from neuroledger.stats.workspace import Array, device_of
+from neuroledger.stats.workspace import device_of
 
 __all__ = ["PlsTraining"]
 

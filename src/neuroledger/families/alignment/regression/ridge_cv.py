@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.families.alignment.regression.training import (
     Slopes,
     TrainingInfluence,
     separate_influence,
 )
-from neuroledger.stats.workspace import Array, Workspace, device_of
+from neuroledger.stats.workspace import Workspace, device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 
@@ -120,9 +120,16 @@ class _SpectralTraining(NamedTuple):
             )
 
     def _of_penalty(
-        self, Q: Floats, w: Floats, projected: Floats, onto: Floats, Y: Floats, alpha: float, at: Indices,
+        self,
+        Q: Floats,
+        w: Floats,
+        projected: Floats,
+        onto: Floats,
+        Y: Floats,
+        alpha: float,
+        at: Indices,
         slope: Slopes,
-    ) -> TrainingInfluence:  # fmt: skip
+    ) -> TrainingInfluence:
         """Return the influence through the targets with one penalty."""
         filters = 1 / (w + alpha)
         if self.spectrum.complete:

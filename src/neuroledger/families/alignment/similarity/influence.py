@@ -9,6 +9,7 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.rdm import (
     ALIKE,
@@ -34,7 +35,6 @@ __all__ = [
     "without_each_stimulus",
 ]
 
-Floats = NDArray[np.float64]
 
 # Number of neighbours, as a share of all pairs, over which the density of dissimilarities is averaged.
 NEIGHBOURS = 1 / 20

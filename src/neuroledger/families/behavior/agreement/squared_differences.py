@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Floats
 from neuroledger.families.behavior.agreement.error_agreement import Answers
 from neuroledger.stats.spread import Influence, Items, centred, moved
 
 __all__ = ["of_squared_differences"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def of_squared_differences(model: Answers, people: Answers) -> Influence:

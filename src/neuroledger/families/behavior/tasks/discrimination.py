@@ -279,8 +279,13 @@ def _of_objects(first: Floats, second: Floats, truth: Indices, distractors: str,
                 present = ~np.isnan(values)
                 values = _mean(np.where(present, values, 0.0).sum(axis=2), present.sum(axis=2))
             sides.append(values.reshape(len(values), -1))
-        return np.array([pearson(x[known], y[known]) for x, y in zip(*sides, strict=True)
-                         for known in (~(np.isnan(x) | np.isnan(y)),)])  # fmt: skip
+        return np.array(
+            [
+                pearson(x[known], y[known])
+                for x, y in zip(*sides, strict=True)
+                for known in (~(np.isnan(x) | np.isnan(y)),)
+            ]
+        )
 
     return _Summed(first.shape[1], [*_rate_tables(first), *_rate_tables(second)], correlation)
 
@@ -317,8 +322,22 @@ def _of_images(first: Floats, second: Floats, truth: Indices, distractors: str, 
         for rates in (first, second)
     )
     moments = [
-        known.astype(np.float64), x, y, x * x, y * y, x * y, f, g, f * f, g * g, f * g, f * x, g * y, f * y, g * x,
-    ]  # fmt: skip
+        known.astype(np.float64),
+        x,
+        y,
+        x * x,
+        y * y,
+        x * y,
+        f,
+        g,
+        f * f,
+        g * g,
+        f * g,
+        f * x,
+        g * y,
+        f * y,
+        g * x,
+    ]
     alarms = [group_mean(rates, truth, rates.shape[1]) for rates in (first, second)]
 
     def moves(sums: list[Floats]) -> list[Floats]:

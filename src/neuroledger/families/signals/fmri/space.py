@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, checked
@@ -32,7 +33,6 @@ __all__ = [
     "voxels_in",
 ]
 
-Array = npt.NDArray[Any]
 Mesh = Literal["fsaverage5", "fsaverage4", "fsaverage3"]
 
 MESHES: Final[Mapping[str, int]] = {"fsaverage5": 10242, "fsaverage4": 2562, "fsaverage3": 642}

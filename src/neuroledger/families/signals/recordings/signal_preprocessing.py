@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.recordings.beyond_ends import (
@@ -49,7 +49,6 @@ __all__ = [
     "windows_of_epochs",
 ]
 
-Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
 SCALES: Mapping[str, float] = {"V": 1.0, "mV": 1e3, "uV": 1e6, "T": 1.0, "fT": 1e15, "arbitrary": 1.0}
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.memory import row_blocks
 from neuroledger.errors import DataError
@@ -24,7 +25,6 @@ from neuroledger.store.store import Entry, Store, Written, current_store
 
 __all__ = ["IN_MEMORY", "join", "stored"]
 
-Array = npt.NDArray[Any]
 
 VERSION: Final = 3
 """Increased when the stored bytes for the same parts change, or the coordinates that every reader writes."""
