@@ -7,28 +7,38 @@
     ├── RequestError         the request names something unknown or combines incompatible things (exit code 2)
     │   ├── UnknownError     the requested id or name does not exist
     │   └── CircleError      definitions refer to each other in a circle
-    ├── DataError            data are missing, corrupted or differ from their declaration
-    │   ├── IntegrityError   bytes differ from the pinned SHA-256 or size
+    ├── DataError            data contradict their declaration
     │   └── AssemblyError    an assembly or stimulus set violates the conventions
     ├── ModelError           a model cannot be built, or its output is invalid
-    │   └── UntrustedError   a spec names code that is not trusted
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
-    └── UnavailableError     data or software is not available on this machine
+    └── PendingError         something is missing on this machine or at this moment (exit code 4)
+        ├── UnavailableError   data, software or a device is not available here
+        ├── StorageError       a file or folder cannot be read or written (also a DataError)
+        │   ├── MissingError     a file is missing
+        │   └── IntegrityError   bytes differ from the pinned SHA-256 or size
+        ├── UncheckedError     data are not validated here (also a DataError)
+        ├── LimitError         memory or time ran out (also a DataError)
+        └── UntrustedError     a spec names code that is not trusted (also a ModelError)
+
+Only some errors say something about the pair of model and benchmark, and give a failed record: :func:`about_pair`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, Literal
 
 __all__ = [
-    "CODES", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError",
-    "MetricError", "ModelError", "NeuroLedgerError", "RequestError", "SpecError", "UnavailableError",
-    "UnknownError", "UntrustedError",
+    "CODES", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError", "LimitError",
+    "MetricError", "MissingError", "ModelError", "NeuroLedgerError", "PendingError", "RequestError", "SpecError",
+    "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UntrustedError", "about_pair",
+    "causes_of", "is_about_machine", "package_missing",
 ]  # fmt: skip
 
 
@@ -130,6 +140,9 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.signature": "The signature of a record is not that of an allowed signer over these numbers.",
         "record.calibration": "The file is not a calibration of the benchmark as declared, or contradicts its own counts.",
         "review.signature": "The signature of a record changed.",
+        "machine.memory": "Memory or time ran out, or the process was killed.",
+        "machine.worker": "A worker, a scheduler or its connection was lost.",
+        "machine.crash": "The program failed unexpectedly; this says nothing about the pair. Please report it.",
         "machine.python": "The version of Python.",
         "machine.package": "A required or optional package.",
         "machine.device": "Processors and graphics cards.",
@@ -222,23 +235,58 @@ class CircleError(RequestError):
     """Definitions refer to each other in a circle."""
 
 
+class PendingError(NeuroLedgerError):
+    """Something is missing on this machine or at this moment; says nothing about the model or the benchmark.
+
+    Parameters
+    ----------
+    message
+        What is missing. If no command is given, it also says what to do.
+    command
+        The command that mends it, which is appended to the message.
+    """
+
+    def __init__(self, message: str, command: str = "") -> None:
+        self.message, self.command = message, command
+        super().__init__(f"{message}: run `{command}`" if command else message)
+
+    def __reduce__(self) -> tuple[type[PendingError], tuple[str, str]]:
+        return type(self), (self.message, self.command)
+
+
 class DataError(NeuroLedgerError):
-    """Data are missing, corrupted or differ from their declaration."""
-
-
-class IntegrityError(DataError):
-    """A file's bytes differ from the SHA-256 or size pinned in its spec."""
+    """Data contradict their declaration."""
 
 
 class AssemblyError(DataError):
     """An assembly or stimulus set violates the conventions."""
 
 
+class StorageError(PendingError, DataError):
+    """A file or folder cannot be read or written: permissions, a full or failing disk, an absent mount."""
+
+
+class MissingError(StorageError):
+    """A file is not on this machine."""
+
+
+class IntegrityError(StorageError):
+    """A file's bytes differ from the SHA-256 or size pinned in its spec."""
+
+
+class UncheckedError(PendingError, DataError):
+    """Data are not validated on this machine, or their validation report is stale or edited."""
+
+
+class LimitError(PendingError, DataError):
+    """A process ran out of memory or time, or was killed."""
+
+
 class ModelError(NeuroLedgerError):
     """A model cannot be built, or its output is invalid."""
 
 
-class UntrustedError(ModelError):
+class UntrustedError(PendingError, ModelError):
     """A spec names code that the owner of this machine does not trust; anyone can write a spec."""
 
 
@@ -250,5 +298,51 @@ class CeilingError(MetricError):
     """The data do not support this ceiling."""
 
 
-class UnavailableError(NeuroLedgerError):
-    """Data or software is not available on this machine; the message says why and how to get it."""
+class UnavailableError(PendingError):
+    """Data, software or a device is not available on this machine; the message says why and how to get it."""
+
+
+def about_pair(error: BaseException) -> bool:
+    """Whether an error says something about the pair of model and benchmark, on any machine.
+
+    Everything else is about the machine or the moment: a :class:`PendingError`, an invalid spec, and any exception that
+    is no error of NeuroLedger, since a crash is not a statement about the pair. An error that was raised from one of the
+    machine's, such as a full disk or exhausted memory, is about the machine too. Decided by types alone.
+    """
+    if not isinstance(error, NeuroLedgerError) or isinstance(error, (SpecError, UnknownError, CircleError)):
+        return False
+    return not any(is_about_machine(each) for each in causes_of(error))
+
+
+def is_about_machine(error: BaseException) -> bool:
+    """Whether this exception itself reports a state of the machine: files, memory, packages, or a :class:`PendingError`.
+
+    Libraries also raise ``OSError`` for contents that they cannot parse; only one with the number of an error of the
+    operating system is about the machine. An invalid argument is a position outside of a damaged file.
+    """
+    if isinstance(error, OSError):
+        return error.errno in errno.errorcode and error.errno != errno.EINVAL
+    return isinstance(error, (PendingError, MemoryError, ImportError, *_out_of_memory()))
+
+
+def _out_of_memory() -> tuple[type[BaseException], ...]:
+    """The exception of torch for exhausted memory, if torch is imported."""
+    kind = getattr(sys.modules.get("torch"), "OutOfMemoryError", None)
+    return (kind,) if isinstance(kind, type) else ()
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it was raised from."""
+    current: BaseException | None = error
+    seen = set[int]()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
+
+
+def package_missing(package: str, extra: str, error: BaseException | None = None) -> UnavailableError:
+    """Return the error for an optional package that is not installed, with the command that installs it."""
+    reason = f" ({error})" if error is not None else ""
+    return UnavailableError(f"{package} is not installed{reason}", f"pip install 'neuroledger[{extra}]'")

@@ -18,7 +18,7 @@ from neuroledger.display import NoDisplay
 from neuroledger.engine import verify as verifying
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import Record, environment, read_record, record_path, write_record
-from neuroledger.engine.run import Outcome, Work, grouped, run
+from neuroledger.engine.run import Done, Work, grouped, run
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
 from neuroledger.errors import RequestError
@@ -26,7 +26,7 @@ from neuroledger.spec.suites import suites_of
 from tests.engine.lab import Lab, make_files
 
 
-def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Outcome]:
+def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Done]:
     catalog, request = lab.open(), request or Request()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=request).jobs
     return {outcome.job.model: outcome for outcome in run(catalog, jobs, request, NoDisplay(), **options)}

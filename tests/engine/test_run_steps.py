@@ -15,7 +15,7 @@ from neuroledger.engine.evaluate import Evaluation
 from neuroledger.engine.plan import Job
 from neuroledger.engine.record import Record, read_record, record_path, write_record
 from neuroledger.engine.run import (
-    Outcome,
+    Done,
     Work,
     closed,
     current,
@@ -83,7 +83,7 @@ class Bench:
             self.computed.append(item)
             yield item, (record(item.model, item.benchmark, 0.5, inputs=item.inputs), "0.500")
 
-    def run(self, *jobs: Job, request: Request | None = None, **options: Any) -> list[Outcome]:
+    def run(self, *jobs: Job, request: Request | None = None, **options: Any) -> list[Done]:
         self.computed.clear()
         return run(self.catalog, jobs, request or Request(), self.display, **options)
 

@@ -733,5 +733,5 @@ def _score(
         outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=bool(written))
     folder = out or catalog.root / f"site-{id}"
     build_site(catalog, id, folder)
-    records = tuple(outcome.record for outcome in outcomes)
+    records = tuple(done.record for done in outcomes)
     return Started(id, benchmarks, id, tuple(notes), records, folder / "index.html", tuple(written))

@@ -27,7 +27,7 @@ from filelock import Timeout as Locked
 
 from neuroledger.data.integrity import compare, remembering, sha256_of_file, verify_file
 from neuroledger.data.s3 import address_of, credentials, region_of, signed
-from neuroledger.errors import DataError, Finding, IntegrityError, UnavailableError
+from neuroledger.errors import DataError, Finding, IntegrityError, StorageError, UnavailableError
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
@@ -77,7 +77,7 @@ def mirror_folder() -> Path | None:
 
     Raises
     ------
-    DataError
+    StorageError
         The variable does not name a folder.
     """
     value = os.environ.get("NEUROLEDGER_MIRROR")
@@ -85,7 +85,7 @@ def mirror_folder() -> Path | None:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        raise DataError(f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it")
+        raise StorageError(f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it")
     return folder
 
 
@@ -145,11 +145,11 @@ def _is_verified(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool
 
 @contextmanager
 def _disk_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into one `DataError` about this path."""
+    """Turn errors of the operating system into one `StorageError` about this path."""
     try:
         yield
     except OSError as error:
-        raise DataError(
+        raise StorageError(
             f"{path} cannot be written ({error.strerror or error}); free space on that disk or correct its permissions"
         ) from error
 

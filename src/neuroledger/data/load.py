@@ -34,8 +34,8 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
 
     Raises
     ------
-    DataError, IntegrityError
-        A file is missing or differs; the message gives the command that fixes it.
+    MissingError, StorageError, IntegrityError
+        A file is missing, cannot be read or differs; the message gives the command that mends it.
     """
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
@@ -44,10 +44,12 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
         sweep(parent)
     with remembering(memory):
         for name, pin in sorted(pins.items()):
-            fix = f"run `neuroledger fetch {id}`"
+            command = f"neuroledger fetch {id}"
+            fix = ""
             if (folder / name).exists():
-                fix = f"move it away, then {fix}"
-            verify_file(folder / name, pin, memory=memory, fix=fix)
+                command = f"{command} --force"
+                fix = "move it away if you need it"
+            verify_file(folder / name, pin, memory=memory, fix=fix, command=command)
     return {name: folder / name for name in pins}
 
 

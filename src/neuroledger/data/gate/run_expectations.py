@@ -11,7 +11,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.validation import CheckResult
-from neuroledger.errors import DataError, Finding, UnavailableError
+from neuroledger.errors import DataError, Finding, UnavailableError, about_pair
 from neuroledger.spec import expectations as say
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Check
@@ -65,6 +65,8 @@ def _compile(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
     except UnaskableError as error:
         return error
     except DataError as error:
+        if not about_pair(error):
+            raise
         return UnaskableError(str(error), "drop the expectation, or let the reader return what it is about")
 
 
