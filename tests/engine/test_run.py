@@ -21,9 +21,13 @@ from neuroledger.engine.record import Record, environment, read_record, record_p
 from neuroledger.engine.run import Done, Work, grouped, run
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
-from neuroledger.errors import RequestError
+from neuroledger.errors import Finding, RequestError
 from neuroledger.spec.suites import suites_of
 from tests.engine.lab import Lab, make_files
+
+
+def findings(*given: Any, **options: Any) -> list[Finding]:
+    return [verified.finding for verified in verify(*given, **options)]
 
 
 def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Done]:
@@ -227,7 +231,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     assert "name the `file`" in (done["broken"].record.error or {})["message"]
     assert done["pixels4"].record.status == "scored"
     path = record_path(valid.root, "lab.V4-ridge", "broken")
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert (verdict.code, verdict.severity) == ("record.failed", "note")
     assert verdict.what.startswith("model 'broken': name the `file`")
     record = read_record(path)
@@ -237,7 +241,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     ):
         path.unlink()
         write_record(path, record.model_copy(update={"error": error}))
-        (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+        (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert (verdict.code, verdict.severity) == (code, severity)
         assert ("fails again: model 'broken': name the" in verdict.what) == (severity == "note")
     path.unlink()
@@ -266,14 +270,14 @@ def test_a_damaged_record_is_reported_by_verify_and_computed_again(valid: Lab) -
     plain = json.loads(path.read_text())
     plain["score"]["value"] = 0.99
     path.write_text(json.dumps(plain))
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.unreadable" and "score" in verdict.what  # none of its scores is this one
     plain["scores"]["ridge"]["value"] = 0.99
     path.write_text(json.dumps(plain))
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.edited"
     assert score_all(valid)["pixels4"].computed
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == "record.reproduced"
 
 
@@ -300,7 +304,7 @@ def test_a_difference_of_a_small_share_of_the_error_is_reproduced(
     headline = record.score | {"value": content["value"]}
     other = record.model_copy(update={"score": headline, "scores": record.scores | {"ridge": content}})
     write_record(path, other)
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
 
 
@@ -323,7 +327,7 @@ def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
         path.unlink()
         surroundings = record.environment | {"processor": kind}
         write_record(path, record.model_copy(update=moved | {"environment": surroundings}))
-        (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+        (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert verdict.code == "record.not-reproduced"
         assert words in verdict.what and ("processor" in verdict.what) == bool(words)
 
@@ -338,7 +342,7 @@ def test_controls_have_the_tolerance_of_the_score(valid: Lab, moved_by: float, s
     name, control = next((name, item) for name, item in record.controls.items() if item["value"] is not None)
     moved = control | {"value": control["value"] + moved_by * error}
     write_record(path, record.model_copy(update={"controls": record.controls | {name: moved}}))
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == f"record.{state}", verdict
 
 
@@ -375,7 +379,7 @@ def test_hashes_of_prepared_data_may_differ_only_between_processors(
     surroundings = record.environment | ({"processor": processor} if processor else {})
     path.unlink()
     write_record(path, with_note(record, note).model_copy(update={"environment": surroundings}))
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == f"record.{state}", verdict
 
 
@@ -383,7 +387,7 @@ def test_verify_hashes_every_file_again(valid: Lab) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     (valid.data / "responses.nc").write_bytes(b"other bytes")
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.data-changed" and "responses.nc" in verdict.what
 
 
@@ -391,7 +395,7 @@ def test_a_stale_record_names_the_changed_inputs(valid: Lab) -> None:
     score_all(valid)
     valid.benchmark(version=2)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.stale" and verdict.what == "changed since: benchmark"
 
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neuroledger.data.fetch import fetch_files, folder_of
 from neuroledger.cli.statuses import worst
+from neuroledger.data.fetch import fetch_files, folder_of
 from neuroledger.display import Display, choose, say, say_json, say_problem, say_table
 from neuroledger.errors import NeuroLedgerError, PendingError, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog

@@ -75,7 +75,9 @@ class Evaluated(Mapping[str, Score]):
         ]  # fmt: skip
         rows += [{"benchmark": id, "state": f"failed: {reason}"} for id, reason in self.failed.items()]
         rows += [{"benchmark": id, "state": f"pending: {what}"} for id, what in self.pending.items()]
-        rows += [{"benchmark": id, "state": f"skipped: {reason}"} for id, reason in self.skipped.items()] * (not rows)
+        rows += [{"benchmark": id, "state": f"skipped: {reason}"} for id, reason in self.skipped.items()] * (
+            not rows
+        )
         return pd.DataFrame(
             rows,
             columns=["benchmark", "score", "low", "high", "raw", "ceiling", "scale", "operations", "state"],

@@ -7,9 +7,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neuroledger.cli.statuses import FAILED, SUCCESS, worst
+from neuroledger.cli.statuses import FAILED, PENDING, SUCCESS, worst
 from neuroledger.display import choose, say, say_json, say_table
 from neuroledger.engine.check import spec_problems
+from neuroledger.engine.checked import (
+    Checked,
+    Confirmed,
+    Contradicted,
+    NotChecked,
+    Undefined,
+    Verified,
+    in_words,
+)
 from neuroledger.engine.outcome import pending_lines
 from neuroledger.engine.plan import Job, plan, require_compatible
 from neuroledger.engine.record import Record
@@ -23,6 +32,10 @@ from neuroledger.spec.load import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import counts_in_words
 
+# How `verify --json` names what was found.
+STATES: Mapping[type[Checked], str] = {
+    Confirmed: "confirmed", NotChecked: "not checked", Contradicted: "contradicted", Undefined: "undefined",
+}  # fmt: skip
 # At most this many unavailable benchmarks are listed.
 UNAVAILABLE_SHOWN = 8
 # The argument of --suite that selects every suite.
@@ -146,9 +159,7 @@ def score(options: argparse.Namespace) -> int:
         raise pending.error()
     with choose("none" if options.json else None) as display:
         # A user who names this pair has probably changed the code or the environment since it failed.
-        (done,) = run_jobs(
-            catalog, planned.jobs, request, display, retry_failed=True, write=options.record
-        )
+        (done,) = run_jobs(catalog, planned.jobs, request, display, retry_failed=True, write=options.record)
     record = done.record
     if options.json:
         say_json(record.model_dump(mode="json"))
@@ -254,7 +265,7 @@ def verify(options: argparse.Namespace) -> int:
 
     catalog = open_catalog(options.root)
     with choose("none" if options.json else None) as display:
-        findings = verify_records(
+        results = verify_records(
             catalog,
             options.records,
             recompute=options.recompute,
@@ -263,14 +274,20 @@ def verify(options: argparse.Namespace) -> int:
             key=getattr(options, "key", None),
         )
     if options.json:
-        say_json([finding.to_dict() for finding in findings])
+        say_json([_plain_result(result) for result in results])
     else:
-        for finding in findings:
-            say(f"{SIGNS[finding.severity]} {finding}")
-    bad = sum(finding.severity == "error" for finding in findings)
-    if not options.json:
-        say(f"{len(findings)} records: {len(findings) - bad} good, {bad} not")
-    return 1 if bad else 0
+        for result in results:
+            say(f"{SIGNS[result.finding.severity]} {result.finding}")
+        say(in_words(results, recomputed=options.recompute))
+    # A contradiction is a fault whatever else could not be looked at.
+    if any(isinstance(result.checked, Contradicted) for result in results):
+        return FAILED
+    return PENDING if any(isinstance(result.checked, NotChecked) for result in results) else SUCCESS
+
+
+def _plain_result(result: Verified) -> dict[str, Any]:
+    evidence = {"origin": result.evidence.origin.value, "signer": result.evidence.signer}
+    return {**result.finding.to_dict(), "checked": STATES[type(result.checked)], "evidence": evidence}
 
 
 def sign(options: argparse.Namespace) -> int:

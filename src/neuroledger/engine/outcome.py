@@ -22,6 +22,7 @@ from neuroledger.errors import (
     MissingError,
     NeuroLedgerError,
     PendingError,
+    RequestError,
     SpecError,
     StorageError,
     UnavailableError,
@@ -78,6 +79,7 @@ _KINDS: tuple[tuple[type[BaseException], str, str], ...] = (
     (SpecError, "spec.value", "neuroledger check"),
     (UnknownError, "spec.reference", "neuroledger check"),
     (CircleError, "spec.circle", "neuroledger check"),
+    (RequestError, "spec.override", "neuroledger check"),
     (UntrustedError, "trust.untrusted", "neuroledger check"),
     (MissingError, "data.missing", DOCTOR),
     (IntegrityError, "data.hash", DOCTOR),
@@ -136,7 +138,9 @@ def _crashed(error: BaseException, again: str) -> Pending:
     if frames:
         last = frames[-1]
         place = f" ({last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name})"
-    words = f"{type(error).__name__}: {error}{place}: an error of the program; please report it, then try again"
+    words = (
+        f"{type(error).__name__}: {error}{place}: an error of the program; please report it, then try again"
+    )
     return Pending(_one_line(words), again, "machine.crash")
 
 

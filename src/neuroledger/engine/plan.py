@@ -15,7 +15,7 @@ from neuroledger.engine.layer_commitment import rule_of
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.overrides import in_compat, resolve
 from neuroledger.engine.session import Request
-from neuroledger.errors import CircleError, RequestError, SpecError, UnknownError
+from neuroledger.errors import RequestError, SpecError
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
 from neuroledger.spec.base import DESCRIPTIVE, Override, id_of, sha256_of, spec_sha256
@@ -145,7 +145,7 @@ def plan(
                     incompatible[model, id] = ", ".join(lacks)
                     continue
                 inputs = inputs_of(catalog, benchmark, model, request)
-            except (SpecError, UnknownError, CircleError) as error:
+            except (SpecError, RequestError) as error:
                 pending[f"{id} · {model}"] = pending_for(error)
                 continue
             jobs[id, model] = Job(model, id, sha256_of(inputs), inputs)

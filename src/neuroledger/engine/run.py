@@ -125,8 +125,8 @@ def run(
     worker) or whose specs are invalid is pending: nothing is written, an existing record is not changed, and one line
     states the reason and the command that mends it.
 
-    ``retry_failed`` also computes jobs with a failed record, ``force`` all jobs; without ``write`` no record is written; for ``executor`` see
-    :func:`neuroledger.engine.executors.execute`.
+    ``retry_failed`` also computes jobs with a failed record, ``force`` all jobs. Without ``write`` no record is written.
+    For ``executor`` see :func:`neuroledger.engine.executors.execute`.
 
     Raises
     ------
@@ -183,9 +183,7 @@ def _name(job: Job) -> str:
     return f"{job.benchmark} · {job.model}"
 
 
-def _first(
-    lacks: Callable[[str, str], Pending | None], sources: Sequence[tuple[str, str]]
-) -> Pending | None:
+def _first(lacks: Callable[[str, str], Pending | None], sources: Sequence[tuple[str, str]]) -> Pending | None:
     """Return what the first of these specs, given by kind and id, lacks; None if none lacks anything."""
     return next((lack for kind, id in sources if (lack := lacks(kind, id)) is not None), None)
 
@@ -210,8 +208,11 @@ def _invalid(catalog: Catalog, kind: str, id: str) -> Pending | None:
 
 def _damaged(catalog: Catalog, kind: str, id: str) -> Pending | None:
     """Return which local file of a data set or model differs from its pin; None if none does. Missing files are ignored."""
-    error = damaged_file(catalog, kind, id)
-    return None if error is None else pending_for(error)
+    path = damaged_file(catalog, kind, id)
+    if path is None:
+        return None
+    words = f"{catalog.shown(path)} cannot be read or differs from its pin; move it away if you need it"
+    return Pending(words, f"neuroledger fetch {id} --force", "data.hash")
 
 
 def not_ready(catalog: Catalog, kind: str, id: str) -> Pending | None:
@@ -252,10 +253,9 @@ def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool)
         return None
     if record.id != job.id or not record.intact:
         return None
-    if record.status == "failed":
-        if retry_failed or not _about_pair((record.error or {}).get("type", "")):
-            return None
-    return record
+    kind = (record.error or {}).get("type", "")
+    tried_again = retry_failed or not _about_pair(kind)
+    return None if record.status == "failed" and tried_again else record
 
 
 def _about_pair(kind: str) -> bool:
@@ -299,9 +299,7 @@ def run_object(session: Session, benchmark: str, model: Model) -> tuple[Outcome,
     return outcome, f"{_sign(outcome)} {_name(job)}: {_words(outcome, evaluation)}"
 
 
-def run_job(
-    session: Session, job: Job, model: Model | None = None
-) -> tuple[Outcome, Evaluation | None]:
+def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Outcome, Evaluation | None]:
     """Evaluate one job.
 
     An error that says something about the pair gives a failed record without a score. Any other exception, such as a

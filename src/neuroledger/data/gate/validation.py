@@ -209,7 +209,9 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     if report.identity != identity(spec):
         what = "its spec or reader changed since it was validated"
         return Finding("data.report-stale", "error", where, what, command)
-    if report.stages.get("hash") == "failed":  # written by earlier versions; it was about a machine's copy of the files
+    if (
+        report.stages.get("hash") == "failed"
+    ):  # written by earlier versions; it was about a machine's copy of the files
         return Finding("data.not-validated", "error", where, "its files were not validated yet", command)
     if not report.success:
         first, count = report.errors[0], len(report.errors)
