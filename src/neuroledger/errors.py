@@ -27,18 +27,21 @@ Only some errors say something about the pair of model and benchmark, and give a
 from __future__ import annotations
 
 import errno
+import importlib.util
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, Literal
 
 __all__ = [
-    "CODES", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError", "LimitError",
+    "CODES", "EXTRAS", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError",
+    "LimitError",
     "MetricError", "MissingError", "ModelError", "NeuroLedgerError", "PendingError", "RequestError", "SpecError",
     "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UntrustedError", "about_pair",
-    "causes_of", "is_about_machine", "package_missing",
+    "absent_package", "causes_of", "is_about_machine", "naming_extras", "package_missing", "require_package",
 ]  # fmt: skip
 
 
@@ -344,7 +347,50 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or (None if hidden else current.__context__)
 
 
-def package_missing(package: str, extra: str, error: BaseException | None = None) -> UnavailableError:
-    """Return the error for an optional package that is not installed, with the command that installs it."""
-    reason = f" ({error})" if error is not None else ""
-    return UnavailableError(f"{package} is not installed{reason}", f"pip install 'neuroledger[{extra}]'")
+# Optional packages, by the name under which they are imported, and the extra of this package that installs them.
+EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "av": "film", "braindecode": "braindecode", "dask": "cluster", "distributed": "cluster", "dvc": "pipeline",
+        "great_expectations": "pipeline", "h5py": "recordings", "lz4": "events", "matplotlib": "plots", "mne": "eeg",
+        "mne_bids": "bids", "neo": "neo", "nibabel": "fmri", "nilearn": "fmri", "nir": "nir", "onnx": "onnx",
+        "openpyxl": "sheets", "pyarrow": "parquet", "pynwb": "nwb", "pyriemann": "eeg", "pyxdf": "xdf",
+        "safetensors": "torch", "snntorch": "spiking", "soundfile": "sound", "spacy": "words", "timm": "vision",
+        "torch": "torch", "torchvision": "vision", "transformers": "language", "zstandard": "events",
+    }
+)  # fmt: skip
+
+
+def package_missing(package: str, extra: str = "") -> UnavailableError:
+    """Return the error for an optional package that is not installed, with the exact command that installs it."""
+    extra = extra or EXTRAS[package]
+    return UnavailableError(f"the package {package} is not installed", f"pip install 'neuroledger[{extra}]'")
+
+
+def absent_package(error: ImportError) -> UnavailableError | None:
+    """Return the error that names the extra of the package that could not be imported; None if it is in no extra."""
+    package = (error.name or "").partition(".")[0]
+    return package_missing(package) if isinstance(error, ModuleNotFoundError) and package in EXTRAS else None
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Turn the failed import of an optional package into one error with the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        found = absent_package(error)
+        if found is None:
+            raise
+        raise found from error
+
+
+def require_package(package: str) -> None:
+    """Require an optional package that another process imports.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise package_missing(package)

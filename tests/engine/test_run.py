@@ -21,7 +21,7 @@ from neuroledger.engine.record import Record, environment, read_record, record_p
 from neuroledger.engine.run import Done, Work, grouped, run
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
-from neuroledger.errors import Finding, RequestError
+from neuroledger.errors import Finding, PendingError, RequestError
 from neuroledger.spec.suites import suites_of
 from tests.engine.lab import Lab, make_files
 
@@ -99,9 +99,12 @@ def test_unvalidated_data_give_one_line_and_no_record(lab: Lab) -> None:
     catalog, display = lab.open(), Lines()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request()).jobs
     assert len(jobs) == 2
-    assert run(catalog, jobs, Request(), display) == []
+    assert all(
+        done.pending is not None and not done.computed for done in run(catalog, jobs, Request(), display)
+    )
     assert display.said == [
-        "unavailable: lab.V4-ridge: data set 'lab': it has not been validated; run `neuroledger validate lab`"
+        "pending: lab.V4-ridge · noise, lab.V4-ridge · pixels4: data set 'lab': it has not been validated: "
+        "run `neuroledger validate lab`"
     ]
     assert not list((lab.root / "results" / "records").rglob("*.json"))
     validate(lab.open(), "lab")
@@ -115,9 +118,10 @@ def test_missing_data_give_one_line_and_keep_the_record(valid: Lab) -> None:
         path.unlink()
     catalog, display = valid.open(), Lines()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request(seed=1)).jobs
-    assert run(catalog, jobs, Request(seed=1), display) == []
+    ended = run(catalog, jobs, Request(seed=1), display)
+    assert {done.pending.code for done in ended if done.pending is not None} == {"data.missing"}
     (line,) = display.said
-    assert line.startswith("unavailable: lab.V4-ridge: data set 'lab': 3 of 3 files are missing")
+    assert "pixels4: data set 'lab': 3 of 3 files are missing" in line
     assert "`neuroledger fetch lab`" in line
     assert record_path(valid.root, "lab.V4-ridge", "pixels4").read_bytes() == before
 
@@ -135,7 +139,9 @@ def test_missing_weights_give_no_record(valid: Lab) -> None:
     valid.spec("models", "away", builder={"name": "precomputed", "stimulus_ids": "w.npy"}, weights=pin)
     catalog, display = valid.open(), Lines()
     jobs = plan(catalog, models=["away"], benchmarks=["lab.V4-ridge"], request=Request()).jobs
-    assert run(catalog, jobs, Request(), display) == []
+    (done,) = run(catalog, jobs, Request(), display)
+    with pytest.raises(PendingError, match="1 of 1 files are missing"):
+        _ = done.record
     assert (
         "model 'away': 1 of 1 files are missing" in display.said[0]
         and "`neuroledger fetch away`" in display.said[0]
@@ -194,26 +200,25 @@ def test_a_record_reports_uncommitted_specs_and_contains_no_local_path(valid: La
     assert not dirty()
     valid.benchmark(title="Another title")
     assert dirty(), "a spec that differs from the commit"
-    (valid.data / "responses.nc").write_bytes(b"other bytes")
+    valid.benchmark(controls={"positive": ["noise"], "negative": []})
     record = score_all(valid, force=True)["pixels4"].record
-    message = (record.error or {})["message"]
-    assert "data/lab/responses.nc" in message and str(valid.root) not in record.model_dump_json()
+    assert record.status == "failed" and str(valid.root) not in record.model_dump_json()
 
 
 @pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
-def test_one_flipped_byte_in_any_file_stops_the_score(valid: Lab, name: str) -> None:
+def test_one_flipped_byte_in_any_file_is_pending_and_leaves_the_record(valid: Lab, name: str) -> None:
     path = valid.data / name
     original = path.read_bytes()
     before = score_all(valid)["pixels4"].record
     content = bytearray(original)
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    record = score_all(valid)["pixels4"].record
-    assert record.status == "failed" and record.score is None
-    assert record.error is not None and name in record.error["message"]
+    for force in (False, True):
+        pending = score_all(valid, force=force)["pixels4"].pending
+        assert pending is not None and pending.code == "data.hash" and name in pending.reason
     path.write_bytes(original)
     again = score_all(valid)["pixels4"]
-    assert again.computed and again.record.payload() == before.payload()
+    assert not again.computed and again.record.payload() == before.payload(), "the record was not touched"
 
 
 def test_records_remain_valid_without_local_data(valid: Lab) -> None:
@@ -429,10 +434,11 @@ def test_a_read_only_results_folder_gives_one_clear_error(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    from neuroledger.errors import DataError
-
-    with pytest.raises(DataError, match="No space left on device"):
-        score_all(valid)
+    before = sorted(valid.root.rglob("*.json"))
+    for done in score_all(valid).values():
+        assert done.pending is not None and done.pending.code == "machine.disk"
+        assert "No space left on device" in done.pending.reason
+    assert sorted(valid.root.rglob("*.json")) == before
     assert not list(valid.root.rglob("*.tmp"))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from neuroledger.cli import statuses
 from neuroledger.display import visible
-from neuroledger.errors import Finding, NeuroLedgerError, RequestError, SpecError, about_pair
+from neuroledger.errors import Finding, NeuroLedgerError, RequestError, SpecError, about_pair, naming_extras
 
 __all__ = ["main"]
 
@@ -528,8 +528,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"argument {argument[:-3]}: expected a value")
     options = parser.parse_args(arguments)
     try:
-        module = importlib.import_module(f"neuroledger.cli.{options.module}")
-        code: int = getattr(module, {"import": "import_"}.get(options.verb, options.verb))(options)
+        with naming_extras():
+            module = importlib.import_module(f"neuroledger.cli.{options.module}")
+            code: int = getattr(module, {"import": "import_"}.get(options.verb, options.verb))(options)
         sys.stdout.flush()
     except SpecError as error:
         _report_findings(error.findings)

@@ -27,7 +27,14 @@ from filelock import Timeout as Locked
 
 from neuroledger.data.integrity import compare, remembering, sha256_of_file, verify_file
 from neuroledger.data.s3 import address_of, credentials, region_of, signed
-from neuroledger.errors import DataError, Finding, IntegrityError, StorageError, UnavailableError
+from neuroledger.errors import (
+    DataError,
+    Finding,
+    IntegrityError,
+    StorageError,
+    UnavailableError,
+    require_package,
+)
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
@@ -358,6 +365,7 @@ def _pull(root: Path, path: Path, force: bool) -> None:
 
 
 def _run_dvc(pointer: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    require_package("dvc")
     command = [sys.executable, "-P", "-m", "dvc", *arguments]
     return subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
 

@@ -139,7 +139,7 @@ def _dask(
     try:
         distributed: Any = import_module("distributed")
     except ModuleNotFoundError as error:
-        raise package_missing("Dask", "cluster") from error
+        raise package_missing("distributed") from error
     try:
         # Dask gives each worker process one thread of BLAS.
         cluster: Any = address or distributed.LocalCluster(

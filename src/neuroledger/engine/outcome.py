@@ -29,6 +29,7 @@ from neuroledger.errors import (
     UncheckedError,
     UnknownError,
     UntrustedError,
+    absent_package,
     causes_of,
     is_about_machine,
 )
@@ -101,6 +102,9 @@ def pending_for(error: BaseException, *, again: str = "") -> Pending:
     ``again`` is the command that repeats the work. An unexpected exception is shown with its type and place.
     """
     cause = next((each for each in causes_of(error) if is_about_machine(each)), error)
+    if isinstance(cause, ImportError):
+        cause = absent_package(cause) or cause
+        error = cause
     own = cause.command if isinstance(cause, PendingError) else ""
     for kind, code, command in _KINDS:
         if isinstance(cause, kind):
