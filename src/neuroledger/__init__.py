@@ -68,8 +68,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'neuroledger' has no attribute {name!r}")
+    from neuroledger.errors import naming_extras
+
     module_name, attribute = _PUBLIC[name]
-    module = importlib.import_module(module_name)
+    with naming_extras():
+        module = importlib.import_module(module_name)
     return module if attribute is None else getattr(module, attribute)
 
 

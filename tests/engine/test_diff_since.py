@@ -1065,7 +1065,7 @@ def test_schemas_must_be_the_generated_ones(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_added_and_removed_records() -> None:
-    words = "as reported; not recomputed here"
+    words = "self-reported; not checked here"
     path = "results/records/lab.V4/bee.json"
     assert findings_of({path: record_text(0.25, "bee")}) == [
         ("note", "review.record", path, f"added: 0.25, {words}", "")

@@ -58,8 +58,8 @@ def scored(lab: Lab) -> Path:
 
 def verified(lab: Lab, path: Path, **options: Any) -> Finding:
     options = {"recompute": True, "display": NoDisplay()} | options
-    (finding,) = verify(lab.open(), [path], **options)
-    return finding
+    (result,) = verify(lab.open(), [path], **options)
+    return result.finding
 
 
 def forge(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -241,7 +241,7 @@ def signed_on_board(lab: Lab, path: Path) -> str:
         "models": [record.model],
     }
     board = board_of(lab.open(), SuiteSpec.model_validate(fields), [record])
-    signers = {row.model: row.cells[0].signed for row in board.rows}
+    signers = {row.model: row.cells[0].evidence.signer for row in board.rows}
     counted = sum(bool(signer) for signer in signers.values())
     assert f"{counted} of 1 scores are recomputed and signed" in str(board)
     return signers[record.model]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.report.board import (
     Cell,
     Column,
@@ -42,7 +43,7 @@ def row(model: str, cells: list[Cell], score: Cell, rank: tuple[int, int] | None
     return Row(model=model, cells=tuple(cells), groups=(score,), score=score, rank=rank, **known | fields)
 
 
-GOOD = Cell("scored", 0.5, 0.4, 0.61, top=True, signed="me")
+GOOD = Cell("scored", 0.5, 0.4, 0.61, top=True, evidence=Evidence(Origin.SIGNED, "me"))
 BOARD = Leaderboard(
     suite="tiny", version=2, title="Tiny & small",
     columns=(

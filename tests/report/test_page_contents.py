@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from neuroledger.data.gate.validate import validate
+from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, _blocks, axis, gather, packed, pages
 from neuroledger.report.site import _bytes, _command, _counted, _json, _plain, _prose, _record_text
@@ -35,7 +36,8 @@ def board(*columns: Column, rows: tuple[Row, ...] = ()) -> Leaderboard:
 
 def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
     cells = (
-        Cell("scored", 0.1234567, 0.1, None, top=True, signed="ada"), Cell("failed", reason="broken"),
+        Cell("scored", 0.1234567, 0.1, None, top=True, evidence=Evidence(Origin.SIGNED, "ada")),
+        Cell("failed", reason="broken"),
         Cell("missing", reason="not run yet"), Cell("partial", 0.5, reason="broken"), Cell("stale", reason="old"),
         Cell("edited", reason="old"), Cell("unavailable", reason="gone"),
     )  # fmt: skip

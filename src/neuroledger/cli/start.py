@@ -46,7 +46,7 @@ from neuroledger.engine.plan import lacking, plan
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request
-from neuroledger.errors import DataError, RequestError, SpecError
+from neuroledger.errors import DataError, RequestError, SpecError, require_package
 from neuroledger.report.site import build_site
 from neuroledger.spec.base import sha256_of as identity_of
 from neuroledger.spec.catalog import Catalog, open_catalog
@@ -225,6 +225,7 @@ def _repository(root: Path | None, suite: str) -> Catalog:
         if not (root / ".dvc").exists():
             inside = any((above / ".git").exists() for above in root.resolve().parents)
             flags = [] if (root / ".git").exists() else ["--subdir" if inside else "--no-scm"]
+            require_package("dvc")
             command = [sys.executable, "-P", "-m", "dvc", "init", "--quiet", *flags]
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -728,5 +729,5 @@ def _score(
         outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=bool(written))
     folder = out or catalog.root / f"site-{id}"
     build_site(catalog, id, folder)
-    records = tuple(outcome.record for outcome in outcomes)
+    records = tuple(done.record for done in outcomes)
     return Started(id, benchmarks, id, tuple(notes), records, folder / "index.html", tuple(written))

@@ -28,7 +28,14 @@ from filelock import Timeout as Locked
 from neuroledger.data.integrity import compare, remembering, sha256_of_file, verify_file
 from neuroledger.data.packaged import packaged_file, packaged_problem
 from neuroledger.data.s3 import address_of, credentials, region_of, signed
-from neuroledger.errors import DataError, Finding, IntegrityError, UnavailableError
+from neuroledger.errors import (
+    DataError,
+    Finding,
+    IntegrityError,
+    StorageError,
+    UnavailableError,
+    require_package,
+)
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
@@ -86,7 +93,7 @@ def mirror_folder() -> Path | None:
 
     Raises
     ------
-    DataError
+    StorageError
         The variable does not name a folder.
     """
     value = os.environ.get("NEUROLEDGER_MIRROR")
@@ -94,7 +101,7 @@ def mirror_folder() -> Path | None:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        raise DataError(f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it")
+        raise StorageError(f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it")
     return folder
 
 
@@ -160,11 +167,11 @@ def _is_verified(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool
 
 @contextmanager
 def _disk_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into one `DataError` about this path."""
+    """Turn errors of the operating system into one `StorageError` about this path."""
     try:
         yield
     except OSError as error:
-        raise DataError(
+        raise StorageError(
             f"{path} cannot be written ({error.strerror or error}); free space on that disk or correct its permissions"
         ) from error
 
@@ -373,6 +380,7 @@ def _pull(root: Path, path: Path, force: bool) -> None:
 
 
 def _run_dvc(pointer: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    require_package("dvc")
     command = [sys.executable, "-P", "-m", "dvc", *arguments]
     return subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
 

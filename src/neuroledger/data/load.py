@@ -35,8 +35,8 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
 
     Raises
     ------
-    DataError, IntegrityError
-        A file is missing or differs; the message gives the command that fixes it.
+    MissingError, StorageError, IntegrityError
+        A file is missing, cannot be read or differs; the message gives the command that mends it.
     UnavailableError
         A file's package is not installed as pinned; the message gives the command that installs it.
     """
@@ -52,10 +52,12 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
                 files[name] = packaged_file(name, pin, memory=memory)
                 continue
             files[name] = folder / name
-            fix = f"run `neuroledger fetch {id}`"
+            command = f"neuroledger fetch {id}"
+            fix = ""
             if (folder / name).exists():
-                fix = f"move it away, then {fix}"
-            verify_file(folder / name, pin, memory=memory, fix=fix)
+                command = f"{command} --force"
+                fix = "move it away if you need it"
+            verify_file(folder / name, pin, memory=memory, fix=fix, command=command)
     return files
 
 

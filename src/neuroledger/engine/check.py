@@ -159,6 +159,18 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
     return sorted(set(problems)), len(chosen)
 
 
+def spec_problems(catalog: Catalog, kind: str, id: str) -> list[Finding]:
+    """Return the problems of one spec that make a score on it impossible; see :func:`check` for all problems."""
+    try:
+        entry = catalog.entry(kind, id)
+    except SpecError as error:
+        return list(error.findings)
+    problems = [*_references(catalog, entry), *_components(entry), *_overrides(catalog, entry)]
+    if isinstance(entry.spec, ModelSpec):
+        problems += _layers(entry, entry.spec)
+    return sorted(set(problems))
+
+
 def _entry(catalog: Catalog, kind: str, id: str, path: Path) -> Entry:
     if path == catalog.path(kind, id):
         return catalog.entry(kind, id)

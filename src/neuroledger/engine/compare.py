@@ -80,6 +80,8 @@ def compare(
     RequestError
         A model, benchmark or suite is unknown, or both models are the same.
     """
+    for subject in (a, b):
+        _require_subject(subject)
     name_a, name_b = _name(a, "A"), _name(b, "B")
     if isinstance(a, str) and a == b:
         raise RequestError(f"{a!r} cannot be compared with itself; name two models")
@@ -199,6 +201,26 @@ def _recorded_pair(spec: BenchmarkSpec, a: _Side, b: _Side) -> Outcome:
 
 def _other_seeds(seeds: Collection[int]) -> str:
     return f"records with seeds {min(seeds)} and {max(seeds)} cannot be paired; rerun one"
+
+
+def _require_subject(subject: object) -> None:
+    """Require an id, a model, a Score or scores.
+
+    Raises
+    ------
+    RequestError
+        It is something else, or contains no score.
+    """
+    if isinstance(subject, Mapping) and not subject:
+        words = "no benchmark was scored, so there is nothing to compare"
+        raise RequestError(
+            f"an empty {type(subject).__name__}: {words}; print it to see what is pending or skipped"
+        )
+    if not isinstance(subject, str | Model | Score | Mapping):
+        raise RequestError(
+            f"{type(subject).__name__} is not a model: pass the id of a model, a model such as nl.models.torch(module, "
+            "id=…, regions={…: …}), or scores of nl.evaluate"
+        )
 
 
 def _name(subject: Subject, fallback: str) -> str:

@@ -14,7 +14,7 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.score import headline
 from neuroledger.engine.session import Control, Session
-from neuroledger.errors import MetricError, NeuroLedgerError
+from neuroledger.errors import MetricError, NeuroLedgerError, about_pair
 from neuroledger.spec.kinds import Controls, MetricSpec
 from neuroledger.spec.registry import Side
 
@@ -110,6 +110,8 @@ def _judged(role: str, low: float, high: float, value_of: Callable[[], float]) -
     try:
         value = value_of()
     except NeuroLedgerError as error:
+        if not about_pair(error):  # the machine's state says nothing about the benchmark
+            raise
         return Control(role, None, bound, False, str(error))
     if not math.isfinite(value):
         return Control(role, None, bound, False, "its score is undefined")

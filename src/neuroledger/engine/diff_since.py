@@ -16,9 +16,10 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from neuroledger.data.gate.validation import ValidationReport, identity
-from neuroledger.display import hidden
+from neuroledger.display import hidden, some
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
+from neuroledger.engine.checked import SELF_REPORTED
 from neuroledger.engine.controls import floor_of
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
@@ -543,7 +544,28 @@ class Proposal:
         else:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            yield _note("review.record", path, f"{state}: {words}, as reported; not recomputed here")
+            unreachable = self._unreachable(new)
+            if unreachable:
+                words = f"{state}: {words}, self-reported; it cannot be checked: {unreachable}"
+                yield _warning(
+                    "review.not-checkable", path, words, "ask for the files, or for a signed record"
+                )
+            else:
+                yield _note("review.record", path, f"{state}: {words}, {SELF_REPORTED}; not checked here")
+
+    def _unreachable(self, record: Record) -> str:
+        """Return which files of a record nobody can fetch, so that nobody can recompute it; empty if there are none."""
+        data, model = (
+            self.spec("datasets", _input_field(record, "dataset", "id")),
+            self.spec("models", record.model),
+        )
+        pins = data.files if isinstance(data, DatasetSpec) else {}
+        weights = model.weights if isinstance(model, ModelSpec) else {}
+        for kind, files in (("data", pins), ("weights", weights)):
+            by_hand = sorted(name for name, pin in files.items() if pin.by_hand)
+            if by_hand:
+                return f"its {kind} have no address ({some(by_hand)})"
+        return "its data are private" if isinstance(data, DatasetSpec) and data.access == "private" else ""
 
     def _stale(self, path: str, record: Record) -> Iterator[Finding]:
         """Yield differences between the specs of a record and of the proposal; shipped models are not in the proposal."""

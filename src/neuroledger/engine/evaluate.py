@@ -13,7 +13,7 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import measure, score
 from neuroledger.engine.session import Control, Session
-from neuroledger.errors import MetricError, RequestError
+from neuroledger.errors import MetricError, RequestError, about_pair
 from neuroledger.models.model import Model
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
@@ -68,7 +68,9 @@ def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float
     """Return a model's headline value without controls; NaN if its metric is undefined (as for constant predictions)."""
     try:
         return headline_of(session, benchmark, model).value
-    except MetricError:
+    except MetricError as error:
+        if not about_pair(error):
+            raise
         return math.nan
 
 

@@ -20,7 +20,7 @@ from neuroledger.engine.layer_commitment import committed, rule_of
 from neuroledger.engine.overrides import in_compat
 from neuroledger.engine.plan import parameters_of, require_compatible
 from neuroledger.engine.session import Session
-from neuroledger.errors import DataError, RequestError, UnavailableError
+from neuroledger.errors import RequestError, UnavailableError
 from neuroledger.models.activation_store import attach
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
@@ -173,13 +173,13 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
 
 def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
     """Return the benchmark's data: validated, verified, read, checked, selected, and limited as requested."""
-    from neuroledger.data.gate.validate import refused_here
+    from neuroledger.data.gate.validate import refused_error, refused_here
 
     id, limit = benchmark.dataset, session.request.limit
     if id not in session.valid:
         problem = refused_here(session.catalog, id)
         if problem:
-            raise DataError(f"{problem.where}: {problem.what}; {problem.fix}")
+            raise refused_error(session.catalog, id, problem)
         session.valid.add(id)
     if id not in session.datasets:
         session.datasets[id] = load_dataset(session.catalog, id)

@@ -19,7 +19,7 @@ from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.screen import shown, shown_as
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import ModelError
+from neuroledger.errors import LimitError, ModelError
 from neuroledger.models.activations import Trial
 from neuroledger.models.devices import available, reproducible
 from neuroledger.models.model import unknown
@@ -162,7 +162,7 @@ def _run(
         return {layer: _stack_runs(runs.get(layer, []), layer, len(inputs), model, steps) for layer in layers}
     except torch.OutOfMemoryError:
         if len(inputs) == 1:
-            raise ModelError(
+            raise LimitError(
                 f"model {model!r}: out of memory on {device} with one stimulus; use `device: cpu`, or name fewer layers"
             ) from None
     torch.cuda.empty_cache()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.errors import ModelError, UnavailableError, package_missing
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
@@ -212,9 +212,7 @@ def require(package: str, extra: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise UnavailableError(
-            f"{package} is not installed ({error}): pip install 'neuroledger[{extra}]'"
-        ) from error
+        raise package_missing(package, extra) from error
     except (RuntimeError, OSError) as error:
         raise UnavailableError(
             f"{package} is installed but cannot be imported ({error}): its build does not match that of torch; install "

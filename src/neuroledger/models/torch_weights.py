@@ -14,7 +14,7 @@ import numpy as np
 
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import DataError, ModelError, UnavailableError
+from neuroledger.errors import DataError, ModelError, package_missing
 from neuroledger.models.model import unknown
 from neuroledger.store.hashes import sha256_of
 
@@ -48,7 +48,7 @@ def safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
-        raise UnavailableError("weights need safetensors: pip install 'neuroledger[torch]'") from error
+        raise package_missing("safetensors") from error
 
     def layout() -> dict[str, tuple[str, tuple[int, ...], int]]:
         try:

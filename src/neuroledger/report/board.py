@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import pandas as pd
 
+from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.spec.suites import Group
 from neuroledger.store.files import write_json, write_text
 
@@ -29,7 +30,7 @@ class Cell:
     """One model on one benchmark.
 
     ``top`` marks a score that no model is clearly better than; ``covers`` says which variation the interval covers.
-    ``signed`` names who recomputed and signed the record; if it is empty, the score is self-reported.
+    ``evidence`` says who stands for the numbers.
     """
 
     status: Status
@@ -40,7 +41,7 @@ class Cell:
     reason: str = ""
     top: bool = False
     covers: str = ""
-    signed: str = ""
+    evidence: Evidence = SELF_REPORTED
 
     @property
     def half_width(self) -> float | None:
@@ -258,7 +259,7 @@ def _legend(board: Leaderboard) -> list[str]:
         "* no model is clearly better. Ranks hold jointly for all models (95 %), from differences paired over shared items."
     )
     scored = [cell for row in board.rows for cell in row.cells if cell.status == "scored"]
-    signed = sum(bool(cell.signed) for cell in scored)
+    signed = sum(cell.evidence.origin is Origin.SIGNED for cell in scored)
     lines.append(f"{signed} of {len(scored)} scores are recomputed and signed; the others are self-reported.")
     unranked = [
         f"{row.model}: not ranked, {row.score.reason}"

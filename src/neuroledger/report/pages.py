@@ -476,7 +476,13 @@ def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]
 
     def pack(cell: Cell) -> list[Any] | str:
         if cell.status == "scored" and cell.value is not None:
-            return [_short(cell.value), _short(cell.low), _short(cell.high), int(cell.top), cell.signed]
+            return [
+                _short(cell.value),
+                _short(cell.low),
+                _short(cell.high),
+                int(cell.top),
+                cell.evidence.signer,
+            ]
         return f"{STATES.get(cell.status, 'm')}{texts.setdefault(cell.reason, len(texts))}"
 
     rows = [_row(row) | {"cells": [pack(cell) for cell in row.cells]} for row in board.rows]

@@ -272,7 +272,7 @@ def _cleaned(values: Array, cleaning: Cleaning, seconds: float, name: str) -> Ar
     try:
         from nilearn.signal import clean
     except ImportError as error:
-        raise UnavailableError(f"cleaning series of the brain needs nilearn: {INSTALL}") from error
+        raise UnavailableError("cleaning series of the brain needs nilearn", INSTALL) from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

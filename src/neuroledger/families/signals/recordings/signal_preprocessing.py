@@ -14,7 +14,7 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.arrays import Array
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.recordings.beyond_ends import (
     lost_markers,
@@ -119,7 +119,7 @@ def quiet_mne() -> Iterator[Any]:
     try:
         import mne
     except ImportError as error:
-        raise UnavailableError("reading recordings needs MNE: pip install neuroledger[eeg]") from error
+        raise package_missing("mne") from error
     with warnings.catch_warnings(), mne.use_log_level("ERROR"):
         warnings.simplefilter("ignore")
         yield mne
