@@ -19,6 +19,7 @@ from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
+from neuroledger.engine.control import in_words
 from neuroledger.engine.controls import floor_of
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
@@ -544,6 +545,9 @@ class Proposal:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
             yield _note("review.record", path, f"{state}: {words}, as reported; not recomputed here")
+            for name, control in new.judged.items():
+                if control.verdict == "undecided":
+                    yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
 
     def _stale(self, path: str, record: Record) -> Iterator[Finding]:
         """Yield differences between the specs of a record and of the proposal; shipped models are not in the proposal."""
@@ -557,18 +561,18 @@ class Proposal:
                 yield _warning("record.stale", path, words, "run `neuroledger run` again")
 
     def _control_problems(self, record: Record) -> list[str]:
-        """Return the reasons why the controls of a record are not those of its benchmark, or did not pass."""
-        if any(not control["passed"] for control in record.controls.values()):
+        """Return the reasons why the controls of a record are not those of its benchmark, or failed."""
+        if any(control.verdict == "failed" for control in record.judged.values()):
             return ["a control failed, and a score was recorded"]
         spec = self.spec("benchmarks", record.benchmark)
         if record.score is None or not isinstance(spec, BenchmarkSpec) or any(self._stale("", record)):
             return []
-        rules, controls = spec.controls, record.controls
+        rules, controls = spec.controls, record.judged
         declared, present = (*rules.positive, *rules.negative), {*controls, record.model}
         problems = [f"the control {id} of its benchmark is missing" for id in declared if id not in present]
         bounded = spec.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
         bounds = {"positive": rules.ceiling_at_least, "negative": floor_of(rules, 0.0) if bounded else None}
-        wrong = [id for id, item in controls.items() if bounds[item["role"]] not in (None, item["bound"])]
+        wrong = [id for id, item in controls.items() if bounds[item.role] not in (None, item.bound)]
         return problems + [f"the bound of the control {id} is not that of its benchmark" for id in wrong]
 
     def _is_signature(self, path: str, state: State) -> bool:

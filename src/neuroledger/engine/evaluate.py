@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from neuroledger.data.threads import exclusive
+from neuroledger.engine.control import Control
 from neuroledger.engine.controls import controlled, require_passed
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved, model_of, resolve
 from neuroledger.engine.score import measure, score
-from neuroledger.engine.session import Control, Session
+from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, ModelError, RequestError
 from neuroledger.models.model import LayeredModel, Model, unknown
 from neuroledger.spec.kinds import BenchmarkSpec
@@ -53,7 +53,10 @@ def evaluate(
     scores = score(job, measured, session, dummy)
     outcomes: dict[str, Control] = {}
     if controls:
-        outcomes = controlled(job, measured, session, dummy, partial(_bare_value, session, benchmark))
+        own = next(iter(scores.values()))
+        outcomes = controlled(
+            job, measured, session, dummy, own, lambda other, id: _headline(other, benchmark, id)
+        )
         if not job.control:
             require_passed(benchmark.id, outcomes)
     return Evaluation(scores, outcomes, measured)
