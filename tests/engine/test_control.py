@@ -25,7 +25,7 @@ def normal(mean: float, deviation: float) -> Draw:
 
 def people(number: int, mean: float = 0.0) -> Draw:
     """Labels of people: each tested person's windows are all taken for one class or the other."""
-    return lambda rng: mean + float(rng.choice([-1.0, 1.0], number).mean())
+    return lambda rng: mean + 2 * rng.binomial(number, 0.5) / number - 1
 
 
 class Shuffles:
@@ -169,7 +169,7 @@ def test_without_an_interval_the_value_decides(role: str, value: float, verdict:
     at_most = 2.0 if role == "positive" else None
     control = bounded(role, Score(value), 0.8, at_most)  # type: ignore[arg-type]
     assert control.verdict == verdict and control.low is None
-    assert ("its error is unknown" in in_words(control)) is math.isfinite(value)
+    assert ("its uncertainty is unknown" in in_words(control)) is math.isfinite(value)
 
 
 def test_words_say_value_interval_shuffles_bound_and_what_is_undecided() -> None:
@@ -183,7 +183,7 @@ def test_words_say_value_interval_shuffles_bound_and_what_is_undecided() -> None
             Control("positive", 9.0, 0.8, "undecided", 7.0, 11.0, at_most=10.0),
             "9.000 [7.000, 11.000], must be at most 10, undecided: the interval contains the bound",
         ),
-        (Control("positive", 0.9, 0.8, "passed"), "0.900, must be at least 0.8, its error is unknown"),
+        (Control("positive", 0.9, 0.8, "passed"), "0.900, must be at least 0.8, its uncertainty is unknown"),
         (undefined("positive", 0.8, "the target is constant"), "the target is constant"),
     ):  # fmt: skip
         assert in_words(control) == words

@@ -218,9 +218,9 @@ def test_neuroids_with_missing_responses_do_not_predict_and_the_others_are_chann
 def test_permuted_stimuli_are_permuted_again_while_their_interval_contains_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    case = Case(monkeypatch, value=0.05, half=0.2, controls={})
+    case = Case(monkeypatch, value=0.0625, half=0.2, controls={})
     case.job.paradigm.permuted = "target"
-    assert case.outcomes()["permuted"] == Control("negative", 0.05, 0.1, "passed", shuffles=SHUFFLES[-1])
+    assert case.outcomes()["permuted"] == Control("negative", 0.0625, 0.1, "passed", shuffles=SHUFFLES[-1])
     assert len(case.headlines) == SHUFFLES[-1], "equal values do not show how shuffles vary"
     targets = [given[1].target.values for given in case.headlines]
     for number, values in enumerate(targets[:9]):

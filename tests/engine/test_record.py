@@ -139,7 +139,7 @@ def test_a_stored_verdict_must_follow_from_the_numbers(fields: dict[str, Any], v
                 record_of(content)
 
 
-def test_controls_of_earlier_records_are_read_as_controls_whose_error_is_unknown(tmp_path: Path) -> None:
+def test_controls_of_earlier_records_are_read_as_controls_whose_uncertainty_is_unknown(tmp_path: Path) -> None:
     earlier = {
         "good": {"role": "positive", "value": 0.9, "bound": 0.8, "passed": True, "says": "0.900, …"},
         "high": {"role": "positive", "value": 17.9, "bound": 10.0, "passed": False, "says": "17.900, …"},
@@ -150,12 +150,13 @@ def test_controls_of_earlier_records_are_read_as_controls_whose_error_is_unknown
     again = read_record(tmp_path / "r.json")
     assert again.intact and again.controls == earlier, "what is stored, and its hash, are as they were"
     assert {name: in_words(control) for name, control in again.judged.items()} == {
-        "good": "0.900, must be at least 0.8, its error is unknown",
-        "high": "17.900, must be at most 10: the ceiling is too low to normalise by, its error is unknown",
-        "bad": "0.300, must be at most 0.1, its error is unknown",
+        "good": "0.900, must be at least 0.8, its uncertainty is unknown",
+        "high": "17.900, must be at most 10: the ceiling is too low to normalise by, its uncertainty is unknown",
+        "bad": "0.300, must be at most 0.1, its uncertainty is unknown",
         "none": "it is constant",
     }
-    assert [control.verdict for control in again.judged.values()] == ["passed", "failed", "failed", "failed"]
+    verdicts = {name: control.verdict for name, control in again.judged.items()}
+    assert verdicts == {"good": "passed", "high": "failed", "bad": "failed", "none": "failed"}
 
 
 def test_judged_controls_are_stored_and_read_unchanged(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class Control:
     value
         The score of the control, or the mean over its shuffles; None if it is undefined, and then the control failed.
     low, high
-        The 95 % interval of ``value``; None if its error is unknown, and then the value alone decides.
+        The 95 % interval of ``value``; None if its uncertainty is unknown, and then the value alone decides.
     bound
         The smallest value allowed for a positive control, the largest for a negative one.
     at_most
@@ -171,7 +171,7 @@ def control_of(plain: Mapping[str, Any]) -> Control:
     """Return a control as it is in a record.
 
     Records written before controls had intervals store ``passed`` and a text instead of a verdict; they are read as
-    controls whose error is unknown.
+    controls whose uncertainty is unknown.
     """
     if "verdict" in plain:
         return Control(**plain)
@@ -207,6 +207,6 @@ def _parts(control: Control) -> Iterator[str]:
     else:
         yield f"must be at {'least' if control.role == 'positive' else 'most'} {control.bound:g}"
     if not is_known:
-        yield "its error is unknown"
+        yield "its uncertainty is unknown"
     if control.verdict == "undecided":
         yield "undecided: the interval contains the bound"
