@@ -139,7 +139,9 @@ def test_a_stored_verdict_must_follow_from_the_numbers(fields: dict[str, Any], v
                 record_of(content)
 
 
-def test_controls_of_earlier_records_are_read_as_controls_whose_uncertainty_is_unknown(tmp_path: Path) -> None:
+def test_controls_of_earlier_records_are_read_as_controls_whose_uncertainty_is_unknown(
+    tmp_path: Path,
+) -> None:
     earlier = {
         "good": {"role": "positive", "value": 0.9, "bound": 0.8, "passed": True, "says": "0.900, …"},
         "high": {"role": "positive", "value": 17.9, "bound": 10.0, "passed": False, "says": "17.900, …"},
