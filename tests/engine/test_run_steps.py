@@ -198,7 +198,7 @@ def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(tmp_path: Path)
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), job(seed=1)) is None
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), item, Request(limit=3)) is None
     path = record_path(tmp_path, "lab.V4", "ant")
-    path.write_text(path.read_text().replace("0.970", "0.990"))
+    path.write_text(path.read_text().replace("0.97,", "0.99,"))
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
     path.write_text("{")
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
