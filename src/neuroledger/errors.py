@@ -90,6 +90,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "trust.untrusted": "A spec names code, or an argument of it, that is not trusted.",
         "spec.chance": "The bound of negative controls is below the chance level of the metric.",
         "spec.control": "A recorded control of the benchmark failed.",
+        "spec.control-undecided": "The interval of a recorded control of the benchmark contains its bound.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or its result violates the conventions of assemblies and stimulus sets.",
         "data.left-out": "The reader left out data or could not resolve an ambiguity.",

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from neuroledger.engine import evaluate as module
+from neuroledger.engine.control import Control
 from neuroledger.engine.evaluate import dummy_of, evaluate
-from neuroledger.engine.session import Control
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 
 SESSION: Any = SimpleNamespace()
-FAILED = Control("positive", 0.1, 0.8, False, "0.100, must be at least 0.8")
+FAILED = Control("positive", 0.1, 0.8, "failed")
 
 
 def benchmark(**fields: Any) -> BenchmarkSpec:
@@ -60,9 +60,11 @@ def test_an_evaluation_passes_each_result_to_the_next_step(monkeypatch: pytest.M
     assert headline_of(SESSION, spec, "bee").value == 0.4
     assert steps.calls["measure"] == (steps.job, SESSION)
     assert steps.calls["score"] == (steps.job, steps.measured, SESSION, None)
-    job, measured, session, dummy, value_of = steps.calls["controlled"]
+    job, measured, session, dummy, own, score_of = steps.calls["controlled"]
     assert (job, measured, session, dummy) == (steps.job, steps.measured, SESSION, None)
-    assert value_of("bee") == 0.4 and steps.calls["resolve"][:3] == (SESSION, spec, "bee")
+    assert own is steps.scores["m"]
+    other: Any = SimpleNamespace()
+    assert score_of(other, "bee").value == 0.4 and steps.calls["resolve"][:3] == (other, spec, "bee")
     assert result.headline.value == 0.4 and list(result.scores) == ["m", "more"]
     assert result.controls == {} and result.measured is steps.measured
     assert "dummy_of" not in steps.calls
@@ -77,6 +79,9 @@ def test_controls_are_computed_unless_they_are_switched_off(monkeypatch: pytest.
     assert evaluate(SESSION, spec, "ant", controls=False).controls == {}
     steps.job.control = True
     assert evaluate(SESSION, spec, "p").controls == {"p": FAILED}, "a control itself is only reported"
+    steps.job.control = False
+    steps.outcomes["p"] = Control("positive", 0.8, 0.8, "undecided", 0.5, 1.1)
+    assert evaluate(SESSION, spec, "ant").controls == steps.outcomes, "what is undecided refuses nothing"
 
 
 def test_the_dummy_is_scored_only_to_normalise_by_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from neuroledger.display import NoDisplay
 from neuroledger.engine import run as module
+from neuroledger.engine.control import undefined
 from neuroledger.engine.evaluate import Evaluation
 from neuroledger.engine.outcome import Pending
 from neuroledger.engine.plan import Job, Mismatch
@@ -28,7 +29,7 @@ from neuroledger.engine.run import (
     run_job,
     run_object,
 )
-from neuroledger.engine.session import Control, Request
+from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, Finding, MetricError, UnavailableError
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.score import Score
@@ -209,7 +210,7 @@ def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(tmp_path: Path)
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), job(seed=1)) is None
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), item, Request(limit=3)) is None
     path = record_path(tmp_path, "lab.V4", "ant")
-    path.write_text(path.read_text().replace("0.970", "0.990"))
+    path.write_text(path.read_text().replace("0.97,", "0.99,"))
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
     path.write_text("{")
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
@@ -282,7 +283,7 @@ class Case:
         self.session: Any = SimpleNamespace(
             catalog=catalog(root, access), request=Request(**request), environment={"commit": "abc"}
         )
-        control = Control("positive", 0.9, 0.8, True, f"{root}/x.nc: 0.900, must be at least 0.8")
+        control = undefined("positive", 0.8, f"{root}/x.nc is constant")
         measured: Any = None
         self.result: Any = Evaluation({"m": varying(), "n": Score(0.1)}, {"p": control}, measured)
         self.given: list[Any] = []
@@ -312,7 +313,8 @@ def test_a_record_contains_scores_controls_and_the_request(
     assert "spread" not in content.scores["m"]
     assert content.score | {"spread": None} == content.scores["m"] | {"spread": None}
     assert content.controls["p"] == {
-        "role": "positive", "value": 0.9, "bound": 0.8, "passed": True, "says": "x.nc: 0.900, must be at least 0.8",
+        "role": "positive", "value": None, "low": None, "high": None, "bound": 0.8, "at_most": None,
+        "verdict": "failed", "shuffles": 0, "reason": "x.nc is constant",
     }  # fmt: skip
     assert content.request == {"seed": 4, "limit": None, "device": "cpu"}
     assert content.environment == {"commit": "abc"} and set(content.timing) == {"wall_s", "cpu_s"}

@@ -294,7 +294,9 @@ def test_values_that_are_not_numbers_must_be_equal(desk: Desk) -> None:
     for again, words in (
         (numbers(base, "direction", to="lower"), "direction was higher, is lower, and 1 more"),
         (numbers(base, "error", to=0.0), "error was None, is 0.0, and 1 more"),
-        (changed(base, "controls", "noise", "passed", to=False), "noise passed was True, is False"),
+        (changed(base, "controls", "noise", "verdict", to="failed"), "noise verdict was passed, is failed"),
+        (changed(base, "controls", "noise", "shuffles", to=8), "noise shuffles was 0, is 8"),
+        (changed(base, "controls", "noise", "low", to=0.0), "noise low was None, is 0.0"),
         (changed(base, "status", to="partial"), "status was scored, is partial"),
     ):
         finding = recomputed(desk, again)
@@ -308,25 +310,33 @@ def test_different_processors_are_named(desk: Desk) -> None:
     assert recomputed(desk, again, base).what == words
 
 
-@pytest.mark.parametrize(
-    ("says", "close"),
-    [
-        ("0.971, must be at least 0.8", True), ("0.973, must be at least 0.8", False),
-        ("0.970, must be at most 0.8", False), ("0.970, must be at least 0.9", False),
-    ],
-)  # fmt: skip
-def test_numbers_in_the_texts_of_controls_may_be_rounded_differently(
-    desk: Desk, says: str, close: bool
-) -> None:
-    again = changed(record("ant", "lab.V4", 0.5), "controls", "pixels4", "says", to=says)
-    assert recomputed(desk, again).code == ("record.reproduced" if close else "record.not-reproduced")
-
-
 def test_controls_have_the_tolerance_of_the_standard_error_of_the_score(desk: Desk) -> None:
     base = record("ant", "lab.V4", 0.5)
     for distance, code in ((0.9, "record.reproduced"), (1.1, "record.not-reproduced")):
         again = changed(base, "controls", "noise", "value", to=0.01 + distance * 0.01 * ERROR)
         assert recomputed(desk, again).code == code
+
+
+def test_a_control_with_an_interval_has_the_tolerance_of_its_own_error(desk: Desk) -> None:
+    base = changed(record("ant", "lab.V4", 0.5), "controls", "noise", "low", to=-0.0292)
+    base = changed(base, "controls", "noise", "high", to=0.0492)  # a standard error of 0.02
+    for distance, code in ((0.9, "record.reproduced"), (1.1, "record.not-reproduced")):
+        again = changed(base, "controls", "noise", "value", to=0.01 + distance * 0.01 * 0.02)
+        assert recomputed(desk, again, base).code == code
+
+
+def test_records_from_before_controls_had_intervals_are_not_reproduced(desk: Desk) -> None:
+    base = record("ant", "lab.V4", 0.5)
+    earlier = {
+        "role": "negative",
+        "value": 0.01,
+        "bound": 0.1,
+        "passed": True,
+        "says": "0.010, must be at most 0.1",
+    }
+    was = record("ant", "lab.V4", 0.5, controls=base.controls | {"noise": earlier})
+    finding = recomputed(desk, base, was)
+    assert finding.code == "record.not-reproduced" and finding.what.startswith("noise ")
 
 
 def noted(base: Record, note: str) -> Record:

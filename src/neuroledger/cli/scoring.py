@@ -19,6 +19,7 @@ from neuroledger.engine.checked import (
     Verified,
     in_words,
 )
+from neuroledger.engine.control import in_words as control_in_words
 from neuroledger.engine.outcome import pending_lines
 from neuroledger.engine.plan import Job, plan, require_compatible
 from neuroledger.engine.record import Record
@@ -201,8 +202,9 @@ def _card(record: Record) -> None:
         say(f"  {record.error['type']}: {record.error['message']}")
     for name, plain in record.scores.items():
         say(f"  {name:<28}{_describe(plain)}")
-    for name, control in record.controls.items():
-        say(f"  control {name:<20}{'passed' if control['passed'] else 'FAILED'}: {control['says']}")
+    for name, control in record.judged.items():
+        verdict = "FAILED" if control.verdict == "failed" else control.verdict
+        say(f"  control {name:<20}{verdict}: {control_in_words(control)}")
     for note in (record.score or {}).get("notes", []):
         say(f"  note: {note}")
     say(

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
 from neuroledger.data.fetch import folder_of
+from neuroledger.engine.control import Role, bounded, in_words
 from neuroledger.engine.controls import floor_of
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
@@ -48,6 +49,12 @@ CHOOSES = {
     "ceilings": ("compare", "ceiling"),
     "benchmarks": ("paradigm", "paradigm"),
     "models": ("builder", "builder"),
+}
+
+# What a failed control of each role says about its benchmark.
+FAULTS: Final[Mapping[Role, str]] = {
+    "positive": "the benchmark misses a known effect: correct it",
+    "negative": "the benchmark rewards noise: correct it",
 }
 
 
@@ -220,9 +227,17 @@ def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
     return f"# yaml-language-server: $schema={'../' * depth}schema/{kind[:-1]}.json"
 
 
-def _at(entry: Entry, location: tuple[str | int, ...], what: str, fix: str = "", *, code: str) -> Finding:
+def _at(
+    entry: Entry,
+    location: tuple[str | int, ...],
+    what: str,
+    fix: str = "",
+    *,
+    code: str,
+    severity: Severity = "error",
+) -> Finding:
     line, column = entry.document.position(location)
-    return Finding(code, "error", entry.document.path, what, fix, line, column)
+    return Finding(code, severity, entry.document.path, what, fix, line, column)
 
 
 def _references(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
@@ -422,7 +437,7 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
 
 
 def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
-    """Report controls whose records violate their bounds, and bounds that chance exceeds."""
+    """Report controls that failed or are undecided in their own records, and bounds that chance exceeds."""
     from neuroledger.engine.bound_metric import resolve
 
     rules = spec.controls
@@ -439,7 +454,9 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
         )
         fix = "raise floor_at_most above chance, remove it, or declare a `floor`"
         yield _at(entry, ("controls", "floor_at_most"), words, fix, code="spec.chance")
-    for role, ids in (("positive", rules.positive), ("negative", rules.negative)):
+    models: tuple[tuple[Role, tuple[str, ...]], ...]
+    models = (("positive", rules.positive), ("negative", rules.negative))
+    for role, ids in models:
         for i, id in enumerate(ids):
             path = record_path(catalog.root, spec.id, id)
             if not path.exists():
@@ -456,15 +473,16 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
                 or record.inputs.get("benchmark", {}).get("spec_sha256") != current
             ):
                 continue  # the record is of another version of the spec
-            value = float(record.score["value"])
-            if role == "positive" and value < rules.ceiling_at_least:
-                words = f"positive control {id!r} reaches {value:.3f}, below {rules.ceiling_at_least:g}"
-                fix = "the benchmark misses a known effect: correct it"
-                yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
-            if role == "negative" and value > most:
-                words = f"negative control {id!r} reaches {value:.3f}, above {most:g}"
-                fix = "the benchmark rewards noise: correct it"
-                yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
+            control = record.judged.get(id)
+            if control is None:  # earlier records of controls do not judge themselves
+                bound = rules.ceiling_at_least if role == "positive" else most
+                control = bounded(role, record.as_score(), bound)
+            words = f"{role} control {id!r}: {in_words(control)}"
+            place = ("controls", role, i)
+            if control.verdict == "failed":
+                yield _at(entry, place, words, FAULTS[role], code="spec.control")
+            elif control.verdict == "undecided":
+                yield _at(entry, place, words, code="spec.control-undecided", severity="note")
 
 
 def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from neuroledger.data.threads import exclusive
+from neuroledger.engine.control import Control
 from neuroledger.engine.controls import controlled, require_passed
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import measure, score
-from neuroledger.engine.session import Control, Session
+from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, RequestError, about_pair
 from neuroledger.models.model import Model
 from neuroledger.spec.kinds import BenchmarkSpec
@@ -53,7 +53,10 @@ def evaluate(
     scores = score(job, measured, session, dummy)
     outcomes: dict[str, Control] = {}
     if controls:
-        outcomes = controlled(job, measured, session, dummy, partial(_bare_value, session, benchmark))
+        own = next(iter(scores.values()))
+        outcomes = controlled(
+            job, measured, session, dummy, own, lambda other, id: headline_of(other, benchmark, id)
+        )
         if not job.control:
             require_passed(benchmark.id, outcomes)
     return Evaluation(scores, outcomes, measured)

@@ -137,6 +137,16 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class ShufflesLabels(Protocol):
+    """A model that is trained on permuted labels if ``shuffles_labels``: a control of which each seed gives another draw."""
+
+    @property
+    def shuffles_labels(self) -> bool:
+        """Whether the labels of the training part are permuted."""
+        ...
+
+
 def record(
     model: Model, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
 ) -> xr.DataArray:

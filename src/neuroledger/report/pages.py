@@ -15,6 +15,7 @@ from neuroledger.data.gate.validation import ValidationReport, read_report, repo
 from neuroledger.data.images import thumbnail
 from neuroledger.data.load import load_dataset
 from neuroledger.engine.calibrate import calibration_in, calibration_path, refuted
+from neuroledger.engine.control import Control
 from neuroledger.engine.record import Record
 from neuroledger.engine.samples import samples_of
 from neuroledger.errors import NeuroLedgerError
@@ -176,19 +177,20 @@ def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
     """Return the labels and numbers above a board."""
     ids = {column.id for column in board.columns}
     controls = [
-        control for record in world.records if record.benchmark in ids for control in record.controls.values()
+        control for record in world.records if record.benchmark in ids for control in record.judged.values()
     ]
     states = Counter(cell.status for row in board.rows for cell in row.cells)
     datasets = {column.dataset for column in board.columns if not column.unavailable}
     valid = sum(world.reports[id].success for id in datasets if id in world.reports)
-    passed = sum(bool(control["passed"]) for control in controls)
+    verdicts = Counter(control.verdict for control in controls)
+    undecided = f", {verdicts['undecided']} undecided" if verdicts["undecided"] else ""
     return [
         ("models", str(sum(row.role == "model" for row in board.rows))),
         ("benchmarks", str(len(board.columns))),
         ("scores", str(states["scored"])),
         ("failed or partial", str(states["failed"] + states["partial"])),
         ("data sets validated", f"{valid} of {len(datasets)}"),
-        ("control checks passed", f"{passed} of {len(controls)}"),
+        ("control checks passed", f"{verdicts['passed']} of {len(controls)}{undecided}"),
     ]
 
 
@@ -203,9 +205,7 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
         ]
         lines.sort(key=lambda line: _by_value(line[0], line[1], column))
         records = [record for record in world.records if record.benchmark == column.id]
-        controls = {
-            name: c for record in records for name, c in record.controls.items() if name != "permuted"
-        }
+        controls = {name: c for record in records for name, c in record.judged.items() if name != "permuted"}
         controls |= _worst_permuted(records)
         context = {
             "spec": spec,
@@ -232,12 +232,13 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
     yield _list("benchmarks", "Benchmarks", ["benchmark", "part of", "data set", "state"], items)
 
 
-def _worst_permuted(records: Sequence[Record]) -> dict[str, Any]:
+def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
     """Return the permuted control that came closest to its bound; each model has its own permutation."""
-    controls = [record.controls["permuted"] for record in records if "permuted" in record.controls]
+    controls = [record.judged["permuted"] for record in records if "permuted" in record.controls]
     if not controls:
         return {}
-    return {"permuted": max(controls, key=lambda control: (not control["passed"], control["value"] or 0.0))}
+    worse = ("passed", "undecided", "failed")
+    return {"permuted": max(controls, key=lambda item: (worse.index(item.verdict), item.value or 0.0))}
 
 
 def _model_pages(world: World) -> Iterator[Page]:
@@ -359,7 +360,7 @@ def _record_pages(world: World) -> Iterator[Page]:
             "role": row.role,
             "score": {"ceiling": None, "notes": []} | score,
             "axis": axis([cell], [column]),
-            "controls": sorted(record.controls.items()),
+            "controls": sorted(record.judged.items()),
             "figures": _details(world, record, column),
             "history": world.history.get((column.id, row.model), ()),
             "cited": _cited(world, [*spec.cite, *dataset.cite, *world.catalog.model(row.model).cite]),

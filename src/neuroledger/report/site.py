@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from pydantic import BaseModel
 
 from neuroledger.display import visible
+from neuroledger.engine.control import in_words
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, amount, describe, number
@@ -119,6 +120,7 @@ def _environment() -> Environment:
     filters: dict[str, Callable[..., Any]] = {
         "number": number,
         "amount": amount,
+        "said": in_words,
         "tick": lambda value: f"{value:,.10g}",
         "json": _json,
         "describe": describe,

@@ -181,10 +181,10 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
 def _floor(records: Mapping[str, Record]) -> float | None:
     """Return the highest score of a negative control, including permuted stimuli."""
     values = [
-        control["value"]
+        control.value
         for record in records.values()
-        for control in record.controls.values()
-        if control.get("role") == "negative" and control.get("value") is not None
+        for control in record.judged.values()
+        if control.role == "negative" and control.value is not None
     ]
     return max(values, default=None)
 
