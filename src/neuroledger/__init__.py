@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neuroledger.engine.compare import compare
     from neuroledger.engine.public import find, load, records, run, score
     from neuroledger.engine.record import Record
-    from neuroledger.families.alignment.layer_curve import layers
+    from neuroledger.families.alignment.layer_curves.curve import layers
     from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.efficiency.cost import cost
@@ -45,7 +45,7 @@ _PUBLIC = {
     "errors": ("neuroledger.errors", None),
     "evaluate": ("neuroledger.cli.own_models", "evaluate"),
     "find": ("neuroledger.engine.public", "find"),
-    "layers": ("neuroledger.families.alignment.layer_curve", "layers"),
+    "layers": ("neuroledger.families.alignment.layer_curves.curve", "layers"),
     "leaderboard": ("neuroledger.report.table", "leaderboard"),
     "load": ("neuroledger.engine.public", "load"),
     "metric": ("neuroledger.engine.bound_metric", "metric"),

@@ -12,7 +12,7 @@ from neuroledger.errors import RequestError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from neuroledger.families.alignment.layer_curve import Layers
+    from neuroledger.families.alignment.layer_curves.curve import Layers
     from neuroledger.stats.score import Score
 
 
@@ -28,7 +28,7 @@ def _draw(options: argparse.Namespace) -> Any:
     """Return the axes of the requested figure."""
     from neuroledger import plot as figures
     from neuroledger.engine.compare import compare
-    from neuroledger.families.alignment.layer_curve import layers
+    from neuroledger.families.alignment.layer_curves.curve import layers
     from neuroledger.report.table import leaderboard
     from neuroledger.spec.catalog import open_catalog
 

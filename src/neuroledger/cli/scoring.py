@@ -175,7 +175,7 @@ def score(options: argparse.Namespace) -> int:
 
 def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> int:
     """Print the layer curve of a model, and write its figure where asked."""
-    from neuroledger.families.alignment.layer_curve import curve
+    from neuroledger.families.alignment.layer_curves.curve import curve
     from neuroledger.models.activation_store import open_store
 
     asked = options.layers if options.layers in ("", "all") else options.layers.split(",")

@@ -24,7 +24,6 @@ from neuroledger.models.activations import Trial
 from neuroledger.models.devices import available, reproducible
 from neuroledger.models.model import unknown
 from neuroledger.models.preprocessing import Preprocessing, look
-from neuroledger.models.stages import Run
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +36,28 @@ REFUSALS: Final = (
 
 OUTPUT: Final = "output"
 """Name under which the module's own output is recorded, unless a submodule has that name."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A module that ran in a forward pass.
+
+    Attributes
+    ----------
+    name
+        As in ``named_modules``.
+    shape
+        Shape of its output (of the first tensor in it).
+    weighted
+        Whether the module, or one inside it, has a weight matrix or a kernel; normalisation layers have none.
+    per_stimulus
+        Whether the output has an axis of stimuli (the first or the second one).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    weighted: bool
+    per_stimulus: bool
 
 
 @dataclass(frozen=True)

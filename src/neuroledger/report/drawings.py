@@ -205,11 +205,10 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
     Parameters
     ----------
     curve
-        Plain data, as ``neuroledger score MODEL BENCHMARK --layers --json`` prints them and
-        :meth:`neuroledger.families.alignment.layer_curve.Layers.to_dict` returns them: ``model``, ``benchmark``,
-        ``scale``, ``layers`` (a list of ``layer``, ``depth`` from 0 to 1, ``value``, ``low``, ``high`` and
-        ``untrained``, which is None or a mapping of ``value``, ``low`` and ``high``), ``ceiling`` and ``nested``
-        (None or ``value``, ``low``, ``high``), and ``chosen``, the name of a layer. A missing end of an interval is None.
+        Plain data, as ``neuroledger score MODEL BENCHMARK --layers --json`` prints them: ``model``, ``benchmark``,
+        ``scale``; ``layers``, a list of ``layer``, ``depth`` from 0 to 1, ``value``, ``low``, ``high`` and ``untrained``
+        (``value``, ``low`` and ``high`` of the same layer of the untrained network, or None); ``ceiling`` and ``nested``
+        (``value``, ``low``, ``high``, or None); and ``chosen``, the name of a layer. A missing end of an interval is None.
 
     Examples
     --------
@@ -334,7 +333,7 @@ def _names(
 ) -> list[str]:
     """Write the names of the layers under the axis, the chosen one always, others where there is room."""
     at = {stage["layer"]: place(stage["depth"], 0)[0] for stage in stages}
-    drawn: dict[str, float] = {chosen: at[chosen]} if chosen in at else {}
+    drawn: dict[str, float] = {layer: x for layer, x in at.items() if layer == chosen}
     for layer, x in at.items():
         if all(abs(x - other) >= NAME_APART for other in drawn.values()):
             drawn[layer] = x

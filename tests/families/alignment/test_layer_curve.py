@@ -14,7 +14,7 @@ from neuroledger.cli import main
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
-from neuroledger.families.alignment.layer_curve import COLUMNS, Layers, curve
+from neuroledger.families.alignment.layer_curves.curve import COLUMNS, Layers, curve
 from neuroledger.models.activation_store import open_store
 from neuroledger.report.drawings import layer_curve
 from neuroledger.spec.catalog import Catalog, open_catalog

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-__all__ = ["FEWEST", "MOST", "Run", "depths", "recordable", "stages"]
+from neuroledger.models.torch_layers import Run
+
+__all__ = ["FEWEST", "MOST", "depths", "recordable", "stages"]
 
 FEWEST: Final = 5
 MOST: Final = 20
 """A network is cut at the coarsest level of its modules that gives between ``FEWEST`` and ``MOST`` stages."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A module that ran in a forward pass.
-
-    Attributes
-    ----------
-    name
-        As in ``named_modules``.
-    shape
-        Shape of its output (of the first tensor in it).
-    weighted
-        Whether the module, or one inside it, has a weight matrix or a kernel; normalisation layers have none.
-    per_stimulus
-        Whether the output has an axis of stimuli (the first or the second one).
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    weighted: bool
-    per_stimulus: bool
 
 
 def stages(runs: Sequence[Run]) -> list[str]:

@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from neuroledger.data.pin.yaml_edit import inline
-from neuroledger.display import choose as choose_display
-from neuroledger.engine.layers import Choice, choose, layers_by_depth, region_of, score_layers
 from neuroledger.engine.resolve import model_of, untrained_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.families.alignment.figures import layers as draw
+from neuroledger.families.alignment.layer_curves.assumed_preprocessing import assumed_preprocessing
+from neuroledger.families.alignment.layer_curves.choice import (
+    Choice,
+    choose,
+    layers_by_depth,
+    region_of,
+    score_layers,
+)
+from neuroledger.families.alignment.layer_curves.untrained import in_place, untrained
 from neuroledger.models import api
 from neuroledger.models.activation_store import open_store
-from neuroledger.models.assumed_preprocessing import assumed_preprocessing
 from neuroledger.models.model import LayeredModel
 from neuroledger.models.torch_layers import OUTPUT, TorchExtract, in_memory
-from neuroledger.models.untrained import in_place, untrained
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
@@ -52,7 +57,7 @@ class Layers(Mapping[str, Score]):
     scores
         Layer → score on all stimuli.
     depths
-        Layer → relative depth from 0 to 1 (:func:`neuroledger.models.stages.depths`).
+        Layer → relative depth from 0 to 1 (``stages.depths``).
     untrained
         Layer → score of the same layer of the untrained twin; empty if there is no twin.
     choice
@@ -223,7 +228,7 @@ def layers(
 
     All layers are recorded in one pass over the stimuli for each network. Beside the curve, which scores every layer on
     all stimuli, the layer is *chosen* on one half of the stimuli and scored on the other half
-    (:func:`neuroledger.engine.layers.choose`): the highest point of a curve is biased upwards, this score is not.
+    (``choose``): the highest point of a curve is biased upwards, this score is not.
 
     Parameters
     ----------
@@ -234,10 +239,10 @@ def layers(
     layers
         Names of layers, or ``"all"`` for every module that runs. By default the layers that the model declares; for a
         module or model that declares none, its stages: the outputs of the blocks at the coarsest level of the module
-        tree that gives at least 5, of which at most 20 are taken (:func:`neuroledger.models.stages.stages`).
+        tree that gives at least 5, of which at most 20 are taken (``stages``).
     untrained
         The twin: True for the untrained model that a spec names as ``untrained``, the model of a spec built without its
-        weights, or a copy of a module with newly drawn weights (:func:`neuroledger.models.untrained.untrained`); False for
+        weights, or a copy of a module with newly drawn weights (``untrained``); False for
         none; or an id, model or module with the same layers.
     seed, limit, device
         Of the request; ``seed`` also draws the halves and the twin.
@@ -251,11 +256,8 @@ def layers(
         The model cannot be scored; the message states the reason.
     """
     catalog = open_catalog()
-    with choose_display("none") as display:
-        session = Session(
-            catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
-        )
-        return curve(session, catalog.benchmark(benchmark), model, layers, untrained=untrained, **declared)
+    session = Session(catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root))
+    return curve(session, catalog.benchmark(benchmark), model, layers, untrained=untrained, **declared)
 
 
 def curve(

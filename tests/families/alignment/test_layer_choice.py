@@ -11,15 +11,19 @@ import xarray as xr
 
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.layers import choose, layers_by_depth, region_of, score_layers
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import MetricError, RequestError
+from neuroledger.families.alignment.layer_curves.choice import (
+    choose,
+    layers_by_depth,
+    region_of,
+    score_layers,
+)
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import LayeredModel
 from neuroledger.spec.base import Component
 from neuroledger.spec.kinds import SplitsSpec
-from neuroledger.stats.splits import halves
 from tests.engine.lab import IMAGES, Lab
 from tests.engine.test_commit import network
 

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.normalise_input import as_text
 from neuroledger.data.screen import place
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.evaluate import dummy_of, headline_of
@@ -15,15 +19,15 @@ from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import headline, measure
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, MetricError, RequestError
+from neuroledger.families.alignment.layer_curves.stages import depths, recordable, stages
 from neuroledger.models.activations import PROBE
 from neuroledger.models.model import LayeredModel, unknown
-from neuroledger.models.stages import depths, recordable, stages
 from neuroledger.models.torch_layers import OUTPUT, TorchExtract
-from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.spec.kinds import BenchmarkSpec, SplitsSpec
 from neuroledger.stats.score import Score
-from neuroledger.stats.splits import halves
+from neuroledger.stats.splits import stimuli_of
 
-__all__ = ["ALL", "Choice", "choose", "layers_by_depth", "region_of", "score_layers", "with_layers"]
+__all__ = ["ALL", "Choice", "choose", "halves", "layers_by_depth", "region_of", "score_layers", "with_layers"]
 
 ALL: Final = "all"
 """In place of layers: every module of the network that runs and answers with a row for each stimulus."""
@@ -86,7 +90,7 @@ def layers_by_depth(
         A model with layers.
     layers
         Names of layers, or ``all``. By default the layers that the model declares, or, for a torch module that declares
-        none but those it commits, its stages (:func:`neuroledger.models.stages.stages`).
+        none but those it commits, its stages (:func:`neuroledger.families.alignment.layer_curves.stages.stages`).
 
     Raises
     ------
@@ -147,7 +151,7 @@ def choose(
     ``scores``, with the same splits, training stimuli and ceiling, but only stimuli of the other half are in the test
     parts; a metric without splits compares the stimuli of the other half. So no stimulus that tests the chosen layer
     has a part in its choice, for any metric. The halves are drawn with the seed of the request
-    (:func:`neuroledger.stats.splits.halves`).
+    (:func:`halves`).
 
     Parameters
     ----------
@@ -176,6 +180,48 @@ def choose(
         best = max(layers, key=lambda name: sign * scores[name].value)
         return Choice(best, None, str(error), 0, 0, values)
     return Choice(layer, nested, "", len(choosing), len(other), values)
+
+
+def halves(
+    spec: SplitsSpec | None, assembly: xr.DataArray, seed: int
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Divide the stimuli of an assembly into two random halves, which share no unit that a metric's splits keep together.
+
+    Units are the values of ``groups`` or ``by`` of the splits, if the presentations have them, otherwise stimuli. With
+    ``stratify`` each class is halved, as far as its units allow.
+
+    Parameters
+    ----------
+    spec
+        The splits of the metric, or None.
+    assembly
+        (presentation, …) with stimulus_id.
+    seed
+        Seed of the order in which units are dealt out alternately.
+
+    Raises
+    ------
+    MetricError
+        The presentations have no stimuli, or there are fewer than two units.
+    """
+    stimuli = stimuli_of(assembly)
+    named = None if spec is None else spec.groups or spec.by
+    known = named is not None and named in assembly.coords and assembly[named].dims == ("presentation",)
+    labels = as_text(assembly[named].values) if known else stimuli
+    units, first, of_row = np.unique(labels, return_index=True, return_inverse=True)
+    if len(units) < 2:
+        raise MetricError(
+            f"{len(units)} value of {named or 'stimulus_id'!r} cannot be divided into two halves"
+        )
+    order = np.random.default_rng(seed).permutation(len(units))
+    if spec is not None and spec.stratify is not None and spec.stratify in assembly.coords:
+        classes = as_text(assembly[spec.stratify].values)[first]
+        order = order[np.argsort(classes[order], kind="stable")]
+    second = np.zeros(len(units), dtype=bool)
+    second[order[1::2]] = True
+    choosing = frozenset(stimuli[~second[of_row]].tolist())
+    # A stimulus with rows in units of both halves belongs to the first one.
+    return choosing, frozenset(stimuli[second[of_row]].tolist()) - choosing
 
 
 def with_layers(model: LayeredModel, layers: Sequence[str]) -> LayeredModel:

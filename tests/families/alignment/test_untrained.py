@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.assumed_preprocessing import assumed_preprocessing
+from neuroledger.families.alignment.layer_curves.assumed_preprocessing import assumed_preprocessing
+from neuroledger.families.alignment.layer_curves.untrained import in_place, untrained
 from neuroledger.models.torch_layers import state_sha256
-from neuroledger.models.untrained import in_place, untrained
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from neuroledger.families.alignment.layer_curves.stages import FEWEST, MOST, depths, stages
 from neuroledger.models.activations import Trial
 from neuroledger.models.api import torch as of_torch
-from neuroledger.models.stages import FEWEST, MOST, Run, depths, stages
-from neuroledger.models.torch_layers import TorchExtract
+from neuroledger.models.torch_layers import Run, TorchExtract
 from tests.models.drawn_stimuli import drawn
 
 torch = pytest.importorskip("torch")
