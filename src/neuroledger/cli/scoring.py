@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neuroledger.cli.statuses import FAILED, PENDING, SUCCESS, worst
+from neuroledger.cli.statuses import FAILED, PENDING, SUCCESS, WRONG, worst
 from neuroledger.display import choose, say, say_json, say_table
 from neuroledger.engine.check import spec_problems
 from neuroledger.engine.checked import (
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     jobs = planned.jobs
     for note in planned.notes():
         say(note)
+    for line in pending_lines(planned.pending):
+        say(line)
     if options.dry_run:
         return _show_plan(catalog, jobs, request, options)
     with choose() as display:
@@ -83,8 +85,6 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.suites or options.benchmarks or options.models:
         _say_unavailable(planned.unavailable)
-    for line in pending_lines(planned.pending):
-        say(line)
     failed = [done.record for done in ended if done.record.status == "failed"]
     for record in failed:
         say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
@@ -244,6 +244,8 @@ def evaluate(options: argparse.Namespace) -> int:
         device=request.device,
     )  # fmt: skip
     say(str(evaluated))
+    if not (evaluated.scores or evaluated.failed or evaluated.pending):
+        return WRONG  # the model fits none of the benchmarks, as each row says
     return worst(failed=bool(evaluated.failed), pending=bool(evaluated.pending))
 
 

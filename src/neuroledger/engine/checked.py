@@ -45,7 +45,7 @@ class Evidence:
             return f"recomputed and signed by {self.signer}"
         if self.origin is Origin.RECOMPUTED and self.signer:
             return f"recomputed here, and signed by {self.signer}"
-        return self.origin.value
+        return str(self.origin.value)
 
 
 SELF_REPORTED: Final = Evidence()

@@ -14,7 +14,14 @@ from typing import Any, Final, TypeVar
 
 from neuroledger.data.threads import limit_process
 from neuroledger.engine.plan import Job, again
-from neuroledger.errors import LimitError, NeuroLedgerError, RequestError, UnavailableError, package_missing
+from neuroledger.errors import (
+    LimitError,
+    NeuroLedgerError,
+    PendingError,
+    RequestError,
+    UnavailableError,
+    package_missing,
+)
 
 __all__ = ["execute", "gpu_of"]
 
@@ -177,9 +184,9 @@ def _close(client: Any) -> None:
         client.close(timeout=10)
 
 
-def _lost(job: Job, address: str | None, words: str) -> LimitError:
+def _lost(job: Job, address: str | None, words: str) -> PendingError:
     executor = f"dask:{address}" if address else "dask"
-    return LimitError(words, command=f"{again(job.model, job.benchmark)} --executor {executor}")
+    return PendingError(words, command=f"{again(job.model, job.benchmark)} --executor {executor}")
 
 
 def _reason(future: Any, job: Job, address: str | None) -> BaseException:

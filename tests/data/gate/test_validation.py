@@ -59,9 +59,10 @@ def test_a_failed_examination_is_repeated(tiny: Tiny) -> None:
     catalog = tiny.pin()
     content = (tiny.data / "responses.nc").read_bytes()
     (tiny.data / "responses.nc").write_bytes(b"")
-    assert not validate(catalog, "tiny").success
+    with pytest.raises(IntegrityError):
+        validate(catalog, "tiny")
     (tiny.data / "responses.nc").write_bytes(content)
-    assert validate(catalog, "tiny").success
+    assert validate(catalog, "tiny").success, "the arrival of the right file is enough"
 
 
 def test_a_full_disk_leaves_the_old_report(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from neuroledger.data import memory
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.gate import gx_tables as facts
 from neuroledger.data.memory import LazyRows
-from neuroledger.errors import RequestError
+from neuroledger.errors import LimitError
 from neuroledger.families.decoding.models.classical_decoders import (
     cospectra_decoder,
     covariance_decoder,
@@ -146,7 +146,7 @@ def test_an_estimator_that_needs_all_windows_in_memory_is_refused_with_their_siz
     assert set(predicted(decoder, assembly).values.sum(axis=1)) == {1.0}
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 10_000)
     with pytest.raises(
-        RequestError, match=r"decoder 'own', which takes 80 windows as one array, needs about 0\.0 GiB"
+        LimitError, match=r"decoder 'own', which takes 80 windows as one array, needs about 0\.0 GiB"
     ):
         predicted(decoder, assembly)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import neuroledger as nl
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import LimitError, ModelError
 from neuroledger.families.decoding.models.classical_decoders import (
     cospectra_decoder,
     covariance_decoder,
@@ -242,5 +242,5 @@ def test_covariances_that_memory_has_no_room_for_are_refused_before_they_are_mad
     decoder = covariance_decoder(id="c", head=declared_step("ridge_search")).make(wide)
     decoder.bytes_each *= 1000
     words = r"computing the features of 4 windows of 20,000 channels needs about .* GiB of memory"
-    with pytest.raises(RequestError, match=words):
+    with pytest.raises(LimitError, match=words):
         decoder.fit(x, np.zeros((4, 2)))
