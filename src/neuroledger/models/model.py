@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.memory import require_memory
 from neuroledger.data.screen import place
 from neuroledger.data.stimuli import StimulusSet
@@ -18,7 +19,6 @@ from neuroledger.errors import ModelError, RequestError
 from neuroledger.models import readout
 from neuroledger.models.activations import (
     PROBE,
-    Array,
     Extract,
     Probe,
     Store,
