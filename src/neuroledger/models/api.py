@@ -87,11 +87,13 @@ def torch(
     if preprocessing is None or isinstance(preprocessing, Mapping):
         preprocessing = _parse_preprocessing(preprocessing or {}, id)
     bins = None if times is None else tuple((float(start), float(end)) for start, end in times)
-    declared = isinstance(preprocessing, Preprocessing)
+    # A function cannot be compared with another one, so its activations are its own.
+    steps: Any = uuid.uuid4().hex
+    if isinstance(preprocessing, Preprocessing):
+        steps = preprocessing.model_dump(mode="json")
     described = {
         "device": device,
-        # A function cannot be compared with another one, so its activations are its own.
-        "preprocessing": preprocessing.model_dump(mode="json") if declared else uuid.uuid4().hex,
+        "preprocessing": steps,
         "times": None if bins is None else [list(bin_) for bin_ in bins],
         "stochastic": seed if stochastic or microsaccades else None,
         "microsaccades": visual_degrees if microsaccades else None,

@@ -16,6 +16,7 @@ from neuroledger.engine.session import Request, Session
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.families.alignment.layer_curves.choice import (
     choose,
+    halves,
     layers_by_depth,
     region_of,
     score_layers,
@@ -41,8 +42,8 @@ def opened(lab: Lab, seed: int = 0, **fields: Any) -> Session:
 def answering(features: Features) -> LayeredModel:
     """A model whose layers answer with the rows of arrays (image, feature)."""
 
-    def extract(_stimuli: Any, ids: Any, layers: Any, _trial: Any) -> dict[str, Any]:
-        rows = [int(id.removeprefix("im")) for id in ids]
+    def extract(stimuli: Any, stimulus_ids: Any, layers: Any, trial: Any) -> dict[str, Any]:
+        rows = [int(id.removeprefix("im")) for id in stimulus_ids]
         return {layer: features[layer][rows] for layer in layers}
 
     return LayeredModel(id="drawn", takes=frozenset({"images"}), extract=extract, layers=tuple(features))
@@ -99,7 +100,7 @@ def test_a_mask_reads_a_convolution_and_the_data_predict_themselves_through_it(l
     benchmark = catalog.benchmark("lab.V4-mask")
     done = evaluate(session, benchmark, "net")
     assert done.headline.value > 0.5
-    assert done.controls["itself"].value > 0.8
+    assert (done.controls["itself"].value or 0) > 0.8
     model = model_of(session, "net")
     assert isinstance(model, LayeredModel)
     with pytest.raises(MetricError, match="no channel, channel_x, channel_y"):

@@ -299,8 +299,9 @@ def _layered(
         if fields.get("preprocessing") is None:
             fields["preprocessing"], words = assumed_preprocessing(model)
             notes = (words,)
-        named = {"regions", "readout", "logits", "layers"} & set(fields)
-        built: Any = api.torch(model, **({} if named else {"layers": (OUTPUT,)}), **fields)
+        if not {"regions", "readout", "logits", "layers"} & set(fields):
+            fields["layers"] = (OUTPUT,)
+        built: Any = api.torch(model, **fields)
     elif isinstance(model, str):
         if declared:
             raise RequestError(f"{', '.join(sorted(declared))}: only a torch module takes declarations")
