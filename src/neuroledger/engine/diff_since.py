@@ -19,8 +19,8 @@ from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
-from neuroledger.engine.control import in_words
-from neuroledger.engine.controls import floor_of
+from neuroledger.engine.control import in_words, undecided_in
+from neuroledger.engine.controls import departures, floor_of
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
@@ -545,9 +545,8 @@ class Proposal:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
             yield _note("review.record", path, f"{state}: {words}, as reported; not recomputed here")
-            for name, control in new.judged.items():
-                if control.verdict == "undecided":
-                    yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
+            for name, control in undecided_in(new.judged):
+                yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
 
     def _stale(self, path: str, record: Record) -> Iterator[Finding]:
         """Yield differences between the specs of a record and of the proposal; shipped models are not in the proposal."""
@@ -567,13 +566,7 @@ class Proposal:
         spec = self.spec("benchmarks", record.benchmark)
         if record.score is None or not isinstance(spec, BenchmarkSpec) or any(self._stale("", record)):
             return []
-        rules, controls = spec.controls, record.judged
-        declared, present = (*rules.positive, *rules.negative), {*controls, record.model}
-        problems = [f"the control {id} of its benchmark is missing" for id in declared if id not in present]
-        bounded = spec.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
-        bounds = {"positive": rules.ceiling_at_least, "negative": floor_of(rules, 0.0) if bounded else None}
-        wrong = [id for id, item in controls.items() if bounds[item.role] not in (None, item.bound)]
-        return problems + [f"the bound of the control {id} is not that of its benchmark" for id in wrong]
+        return departures(spec, record.judged, record.model)
 
     def _is_signature(self, path: str, state: State) -> bool:
         has_record = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries

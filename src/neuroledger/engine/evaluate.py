@@ -55,7 +55,7 @@ def evaluate(
     if controls:
         own = next(iter(scores.values()))
         outcomes = controlled(
-            job, measured, session, dummy, own, lambda other, id: _headline(other, benchmark, id)
+            job, measured, session, dummy, own, lambda other, id: headline_of(other, benchmark, id)
         )
         if not job.control:
             require_passed(benchmark.id, outcomes)
