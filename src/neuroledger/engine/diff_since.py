@@ -20,7 +20,7 @@ from neuroledger.display import hidden
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
 from neuroledger.engine.control import in_words, undecided_in
-from neuroledger.engine.controls import departures, floor_of
+from neuroledger.engine.controls import departures
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
