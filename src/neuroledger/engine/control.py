@@ -13,16 +13,8 @@ from neuroledger.stats.score import Score, number
 from neuroledger.stats.spread import quantile
 
 __all__ = [
-    "SHUFFLES",
-    "Control",
-    "Role",
-    "Verdict",
-    "bounded",
-    "control_of",
-    "in_words",
-    "shuffled",
-    "undefined",
-]
+    "SHUFFLES", "Control", "Role", "Verdict", "bounded", "control_of", "in_words", "shuffled", "undecided_in", "undefined",
+]  # fmt: skip
 
 Role = Literal["positive", "negative"]
 Verdict = Literal["passed", "failed", "undecided"]
@@ -184,6 +176,11 @@ def control_of(plain: Mapping[str, Any]) -> Control:
         role == "positive" and value > bound
     )  # then the bound is that above which the ceiling is too low
     return Control(role, value, bound, "failed", at_most=bound if is_above else None)
+
+
+def undecided_in(controls: Mapping[str, Control]) -> list[tuple[str, Control]]:
+    """Return the undecided controls with their names."""
+    return [(name, control) for name, control in controls.items() if control.verdict == "undecided"]
 
 
 def in_words(control: Control) -> str:

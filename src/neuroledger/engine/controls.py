@@ -16,11 +16,11 @@ from neuroledger.engine.score import headline
 from neuroledger.engine.session import SHUFFLED, Session
 from neuroledger.errors import MetricError, about_pair
 from neuroledger.models.model import ShufflesLabels
-from neuroledger.spec.kinds import Controls, MetricSpec
+from neuroledger.spec.kinds import BenchmarkSpec, Controls, MetricSpec
 from neuroledger.spec.registry import Side
 from neuroledger.stats.score import Score
 
-__all__ = ["controlled", "floor_of", "require_passed"]
+__all__ = ["controlled", "departures", "floor_of", "require_passed"]
 
 
 def controlled(
@@ -111,6 +111,19 @@ def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
     chance = any(control.role == "negative" and control.value is not None for control in failed.values())
     hint = "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`" if chance else ""
     raise MetricError(f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}")
+
+
+def departures(benchmark: BenchmarkSpec, controls: Mapping[str, Control], model: str) -> list[str]:
+    """Return in what the controls of a model's record are not those that its benchmark declares."""
+    rules = benchmark.controls
+    declared, present = (*rules.positive, *rules.negative), {*controls, model}
+    problems = [f"the control {id} of its benchmark is missing" for id in declared if id not in present]
+    # The bound of a score that nothing normalises is counted from chance, which a record does not tell.
+    is_known = benchmark.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
+    floor = floor_of(rules, 0.0) if is_known else None
+    bounds: dict[Role, float | None] = {"positive": rules.ceiling_at_least, "negative": floor}
+    wrong = [id for id, control in controls.items() if bounds[control.role] not in (None, control.bound)]
+    return problems + [f"the bound of the control {id} is not that of its benchmark" for id in wrong]
 
 
 def floor_of(rules: Controls, chance: float) -> float:

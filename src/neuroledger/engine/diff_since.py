@@ -20,8 +20,8 @@ from neuroledger.display import hidden, some
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
 from neuroledger.engine.checked import SELF_REPORTED
-from neuroledger.engine.control import in_words
-from neuroledger.engine.controls import floor_of
+from neuroledger.engine.control import in_words, undecided_in
+from neuroledger.engine.controls import departures
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
@@ -553,9 +553,8 @@ class Proposal:
                 )
             else:
                 yield _note("review.record", path, f"{state}: {words}, {SELF_REPORTED}; not checked here")
-            for name, control in new.judged.items():
-                if control.verdict == "undecided":
-                    yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
+            for name, control in undecided_in(new.judged):
+                yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
 
     def _unreachable(self, record: Record) -> str:
         """Return which files of a record nobody can fetch, so that nobody can recompute it; empty if there are none."""
@@ -589,13 +588,7 @@ class Proposal:
         spec = self.spec("benchmarks", record.benchmark)
         if record.score is None or not isinstance(spec, BenchmarkSpec) or any(self._stale("", record)):
             return []
-        rules, controls = spec.controls, record.judged
-        declared, present = (*rules.positive, *rules.negative), {*controls, record.model}
-        problems = [f"the control {id} of its benchmark is missing" for id in declared if id not in present]
-        bounded = spec.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
-        bounds = {"positive": rules.ceiling_at_least, "negative": floor_of(rules, 0.0) if bounded else None}
-        wrong = [id for id, item in controls.items() if bounds[item.role] not in (None, item.bound)]
-        return problems + [f"the bound of the control {id} is not that of its benchmark" for id in wrong]
+        return departures(spec, record.judged, record.model)
 
     def _is_signature(self, path: str, state: State) -> bool:
         has_record = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
