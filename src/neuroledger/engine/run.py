@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from neuroledger import errors
-from neuroledger.data.fetch import absent
+from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
 from neuroledger.data.load import damaged_file
 from neuroledger.data.threads import exclusive
@@ -227,8 +227,11 @@ def not_ready(catalog: Catalog, kind: str, id: str) -> Pending | None:
     problem = missing or refused
     if problem is None:
         return None
-    commands = [f"neuroledger fetch {id}"] * (missing is not None)
-    commands += [f"neuroledger validate {id}"] * (refused is not None)
+    commands = list[str]()
+    if missing is not None:
+        commands.append(mending(catalog, kind, id))
+    if refused is not None:
+        commands.append(f"neuroledger validate {id}")
     return Pending(f"{problem.where}: {problem.what}", " && ".join(commands), problem.code)
 
 
