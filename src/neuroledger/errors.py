@@ -41,7 +41,7 @@ __all__ = [
     "LimitError",
     "MetricError", "MissingError", "ModelError", "NeuroLedgerError", "PendingError", "RequestError", "SpecError",
     "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UntrustedError", "about_pair",
-    "absent_package", "causes_of", "is_about_machine", "naming_extras", "package_missing", "require_package",
+    "absent_package", "causes_of", "error_named", "is_about_machine", "naming_extras", "package_missing", "require_package",
 ]  # fmt: skip
 
 
@@ -307,6 +307,12 @@ class CeilingError(MetricError):
 
 class UnavailableError(PendingError):
     """Data, software or a device is not available on this machine; the message says why and how to get it."""
+
+
+def error_named(name: str) -> type[NeuroLedgerError] | None:
+    """Return the class of this name, as it is recorded or sent by another process; None for any other exception."""
+    found = globals().get(name) if name in __all__ else None
+    return found if isinstance(found, type) and issubclass(found, NeuroLedgerError) else None
 
 
 def about_pair(error: BaseException) -> bool:

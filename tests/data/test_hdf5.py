@@ -111,7 +111,10 @@ def test_a_missing_library_is_reported_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
     with (
-        pytest.raises(UnavailableError, match=r"need h5py: pip install 'neuroledger\[recordings\]'$"),
+        pytest.raises(
+            UnavailableError,
+            match=r"package h5py is not installed: run `pip install 'neuroledger\[recordings\]'`$",
+        ),
         hdf5.opened(tmp_path / "x.h5"),
     ):
         pass

@@ -102,11 +102,11 @@ def test_a_file_is_found_and_verified_without_an_import(site: Path, tmp_path: Pa
 
 
 def test_every_difference_gives_one_line_with_the_command(site: Path) -> None:
-    assert message(pin(b"weights")) == f"package tiny-net 1.2.0 is not installed; {INSTALL}"
+    assert message(pin(b"weights")) == f"package tiny-net 1.2.0 is not installed: run {INSTALL}"
     install(site, b"weights", version="1.3.0")
     assert (
         message(pin(b"weights"))
-        == f"package tiny-net is installed in version 1.3.0; 1.2.0 is pinned; {INSTALL}"
+        == f"package tiny-net is installed in version 1.3.0; 1.2.0 is pinned: run {INSTALL}"
     )
     install(site, b"weights")
     said = message(pin(b"WEIGHTS"))
@@ -117,7 +117,7 @@ def test_every_difference_gives_one_line_with_the_command(site: Path) -> None:
     said = message(pin(b"weights"))
     assert "is missing" in said and said.endswith(REPAIR)
     install(site, b"weights", listed=False)
-    assert message(pin(b"weights")) == f"package tiny-net 1.2.0 does not list the file {FILE}; {REPAIR}"
+    assert message(pin(b"weights")) == f"package tiny-net 1.2.0 does not list the file {FILE}: run {REPAIR}"
 
 
 def message(pin: SourceFile) -> str:
@@ -197,17 +197,18 @@ def test_without_the_package_nothing_is_computed_or_recorded(
 ) -> None:
     catalog, display = valid.open(), Lines()
     jobs = plan(catalog, models=["tiny"], benchmarks=["lab.V4-ridge"], request=Request()).jobs
-    assert run(catalog, jobs, Request(), display) == []
+    [done] = run(catalog, jobs, Request(), display)
+    assert done.pending is not None and f"`{done.pending.command}`" == INSTALL
     assert display.said[0] == (
-        f"unavailable: lab.V4-ridge: model 'tiny': package tiny-net 1.2.0 is not installed; {INSTALL}"
+        f"pending: lab.V4-ridge · tiny: model 'tiny': package tiny-net 1.2.0 is not installed: run {INSTALL}"
     )
     assert not record_path(valid.root, "lab.V4-ridge", "tiny").exists()
     assert damaged_file(catalog, "models", "tiny") is None
     with pytest.raises(UnavailableError, match="is not installed"):
         fetch_files(valid.root, valid.root / "data", catalog.model("tiny").weights)
-    assert main(["--root", str(valid.root), "fetch", "tiny"]) == 1
+    assert main(["--root", str(valid.root), "fetch", "tiny"]) == 4
     assert INSTALL in capsys.readouterr().err
-    assert main(["--root", str(valid.root), "score", "tiny", "lab.V4-ridge"]) == 1
+    assert main(["--root", str(valid.root), "score", "tiny", "lab.V4-ridge"]) == 4
     assert INSTALL in capsys.readouterr().err
     assert main(["--root", str(valid.root), "check"]) == 0
     capsys.readouterr()
@@ -232,8 +233,9 @@ def test_other_bytes_or_another_version_leave_no_record_and_keep_an_old_one(
     assert problem is not None and problem.code == "data.missing"
     run(catalog, jobs, Request(), display, force=True)
     assert path.read_bytes() == before
-    assert "unavailable: lab.V4-ridge: model 'tiny': package tiny-net" in display.said[-1]
-    [finding] = verify(catalog, [path], recompute=False, display=NoDisplay())
+    assert "pending: lab.V4-ridge · tiny: model 'tiny': package tiny-net" in display.said[-1]
+    [verified] = verify(catalog, [path], recompute=False, display=NoDisplay())
+    finding = verified.finding
     assert finding.code == "record.data-missing" and "tiny-net" in finding.what
 
 

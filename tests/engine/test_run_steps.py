@@ -243,6 +243,7 @@ def test_data_that_failed_validation_are_ready_because_they_give_a_failed_record
         (None, invalid, None), (missing, invalid, files),
     ):  # fmt: skip
         monkeypatch.setattr(module, "absent", lambda *given, absent=absent: absent)
+        monkeypatch.setattr(module, "mending", lambda *given: fetch)
         monkeypatch.setattr(module, "refusal", lambda *given, refused=refused: refused)
         assert not_ready(SimpleNamespace(), "datasets", "lab") == reason  # type: ignore[arg-type]
         weights = None if absent is None else files

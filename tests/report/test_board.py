@@ -149,7 +149,7 @@ def test_csv_and_json_keep_every_digit() -> None:
     plain = json.loads(as_json(BOARD))
     assert plain["rows"][1]["cells"][1] == {
         "status": "scored", "value": 1.23456, "low": 1.0, "high": None, "raw": None, "reason": "", "top": False,
-        "covers": "", "signed": "",
+        "covers": "", "evidence": {"origin": "self-reported", "signer": ""},
     }  # fmt: skip
     assert list(plain) == sorted(plain) and "Tiny & small" in as_json(BOARD)
     with pytest.raises(ValueError, match="JSON compliant"):

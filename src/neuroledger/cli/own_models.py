@@ -73,11 +73,11 @@ class Evaluated(Mapping[str, Score]):
             }
             for id, score in self.scores.items()
         ]  # fmt: skip
-        rows += [{"benchmark": id, "state": f"failed: {reason}"} for id, reason in self.failed.items()]
-        rows += [{"benchmark": id, "state": f"pending: {what}"} for id, what in self.pending.items()]
-        rows += [{"benchmark": id, "state": f"skipped: {reason}"} for id, reason in self.skipped.items()] * (
-            not rows
-        )
+        states = {id: f"failed: {reason}" for id, reason in self.failed.items()}
+        states |= {id: f"pending: {what}" for id, what in self.pending.items()}
+        if not (rows or states):  # an empty table would not say why
+            states = {id: f"skipped: {reason}" for id, reason in self.skipped.items()}
+        rows += [{"benchmark": id, "state": state} for id, state in states.items()]
         return pd.DataFrame(
             rows,
             columns=["benchmark", "score", "low", "high", "raw", "ceiling", "scale", "operations", "state"],

@@ -40,7 +40,7 @@ from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
 
-__all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mirror_folder"]
+__all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mending", "mirror_folder"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received so far, and the total bytes."""
@@ -81,6 +81,17 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
     size = sum(pins[name].size for name in missing) / 1e6
     what = f"{len(missing)} of {len(pins)} files are missing, {size:,.1f} MB"
     return Finding("data.missing", "error", where, what, f"run `neuroledger fetch {id}`")
+
+
+def mending(catalog: Catalog, kind: str, id: str) -> str:
+    """The exact command that brings what :func:`absent` reports."""
+    pins = catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    for name, pin in sorted(pins.items()):
+        if pin.package is not None:
+            problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
+            if problem is not None:
+                return problem.fix.strip("`")
+    return f"neuroledger fetch {id}"
 
 
 def folder_of(root: Path, kind: str, id: str) -> Path:

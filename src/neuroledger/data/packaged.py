@@ -28,7 +28,7 @@ def packaged_file(name: str, pin: SourceFile, *, memory: Path | None = None) -> 
     """
     problem = packaged_problem(name, pin, memory=memory)
     if problem is not None:
-        raise UnavailableError(f"{problem.where}: {problem.what}; {problem.fix}")
+        raise UnavailableError(f"{problem.where}: {problem.what}", problem.fix.strip("`"))
     assert pin.package is not None
     return _located(pin.package, importlib.metadata.distribution(pin.package.name))
 

@@ -51,7 +51,6 @@ import xarray as xr
 from xarray.core.indexes import PandasIndex, PandasMultiIndex
 from xarray.core.indexing import PandasIndexingAdapter
 
-from neuroledger import errors
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import available_bytes
 from neuroledger.data.stimuli import StimulusSet
@@ -64,6 +63,7 @@ from neuroledger.errors import (
     StorageError,
     UnavailableError,
     causes_of,
+    error_named,
     is_about_machine,
 )
 
@@ -312,16 +312,15 @@ def _machine_kind(error: BaseException) -> str:
 def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
     """The child's exception: of the same class if it is this project's, of the machine's state, or a `DataError`."""
     kind, text = described["kind"], described["text"]
-    own = getattr(errors, kind, None) if kind in errors.__all__ else None
-    is_own = isinstance(own, type) and issubclass(own, NeuroLedgerError) and own is not SpecError
-    if is_own and issubclass(own, PendingError):
+    own = None if kind == SpecError.__name__ else error_named(kind)
+    if own is not None and issubclass(own, PendingError):
         return own(text, described["command"])
     machine = {each.__name__: each for each in (LimitError, StorageError, UnavailableError)}.get(
         described["machine"]
     )
     if machine is not None:
-        return machine(text if is_own else f"{what} failed ({kind}: {text})")
-    if is_own:
+        return machine(text if own is not None else f"{what} failed ({kind}: {text})")
+    if own is not None:
         return own(text)
     return DataError(f"{what} failed ({kind}: {text}): a file is damaged or of another format")
 

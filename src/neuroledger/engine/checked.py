@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Origin(Enum):
+class Origin(StrEnum):
     """Where confidence in the numbers of a record comes from."""
 
     SELF_REPORTED = "self-reported"

@@ -12,8 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from neuroledger import errors
-from neuroledger.data.fetch import absent
+from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
 from neuroledger.data.load import damaged_file
 from neuroledger.data.threads import exclusive
@@ -26,7 +25,16 @@ from neuroledger.engine.plan import Job, again, inputs_of, mismatch, other_model
 from neuroledger.engine.record import Record, environment, read_record, record_path, relative, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
-from neuroledger.errors import DataError, NeuroLedgerError, SpecError, about_pair
+from neuroledger.errors import (
+    CircleError,
+    DataError,
+    NeuroLedgerError,
+    PendingError,
+    SpecError,
+    UnknownError,
+    about_pair,
+    error_named,
+)
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.base import id_of, sha256_of
@@ -227,8 +235,11 @@ def not_ready(catalog: Catalog, kind: str, id: str) -> Pending | None:
     problem = missing or refused
     if problem is None:
         return None
-    commands = [f"neuroledger fetch {id}"] * (missing is not None)
-    commands += [f"neuroledger validate {id}"] * (refused is not None)
+    commands = list[str]()
+    if missing is not None:
+        commands.append(mending(catalog, kind, id))
+    if refused is not None:
+        commands.append(f"neuroledger validate {id}")
     return Pending(f"{problem.where}: {problem.what}", " && ".join(commands), problem.code)
 
 
@@ -264,10 +275,9 @@ def _about_pair(kind: str) -> bool:
     Earlier versions recorded states of the machine, such as missing files; those records are computed again. They gave
     them the types ``DataError`` and ``AssemblyError`` too, so records with these are tried again.
     """
-    recorded = getattr(errors, kind, None) if kind in errors.__all__ else None
-    is_error = isinstance(recorded, type) and issubclass(recorded, NeuroLedgerError)
-    machine = (errors.PendingError, errors.SpecError, errors.UnknownError, errors.CircleError, DataError)
-    return is_error and not issubclass(recorded, machine)
+    recorded = error_named(kind)
+    machine = (PendingError, SpecError, UnknownError, CircleError, DataError)
+    return recorded is not None and not issubclass(recorded, machine)
 
 
 def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str | Pending | None:

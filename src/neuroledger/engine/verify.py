@@ -47,6 +47,7 @@ from neuroledger.errors import (
     PendingError,
     RequestError,
     SpecError,
+    UnavailableError,
     about_pair,
 )
 from neuroledger.spec.base import sha256_of
@@ -185,7 +186,7 @@ def _verified(
         problem = _hash_once(catalog, kind, id, hashed)
         if problem is not None:
             what = "data" if kind == "datasets" else "weights"
-            missing = isinstance(problem, MissingError)
+            missing = isinstance(problem, MissingError | UnavailableError)
             code = "record.data-missing" if missing else "record.data-changed"
             words = f"{what} {'missing' if missing else 'damaged'}"
             return _not_checked(code, place, words, problem.message, problem.command)

@@ -164,7 +164,7 @@ def test_gaps_and_damage_are_refused(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyxdf", None)
-    with pytest.raises(UnavailableError, match=r"pip install neuroledger\[xdf\]"):
+    with pytest.raises(UnavailableError, match=r"pip install 'neuroledger\[xdf\]'"):
         read(xdf(tmp_path / "a.xdf", stream(), cues()))
 
 

@@ -203,7 +203,7 @@ def test_every_permitted_format_exists_in_neo_and_runs_no_foreign_code() -> None
 def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = nex(tmp_path / "a.nex")
     monkeypatch.setitem(__import__("sys").modules, "neo", None)
-    with pytest.raises(UnavailableError, match=r"pip install neuroledger\[neo\]"):
+    with pytest.raises(UnavailableError, match=r"pip install 'neuroledger\[neo\]'"):
         read(path, "NeuroExplorer")
     assert doctor.OPTIONAL["neo"][0] == "neo"
 
