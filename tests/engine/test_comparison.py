@@ -158,7 +158,7 @@ def test_scores_are_compared_on_their_own_benchmarks(shelf: Lab) -> None:
 def test_models_in_memory_are_scored_with_the_seed_of_the_record_of_the_other(
     shelf: Lab, scored: list[Any]
 ) -> None:
-    model: Any = SimpleNamespace(id="mine", takes=frozenset(), gives=frozenset(), answer=None)
+    model: Any = SimpleNamespace(id="mine", takes=frozenset(), gives=frozenset(), answer=print)
     created = compare("ant", model, benchmark="lab.V4-ridge", catalog=shelf.open())
     assert created.b == "mine" and created.differences[0].value == 0.375
     assert scored == [("lab.V4-ridge", model, 0)]
@@ -243,7 +243,7 @@ def test_an_error_while_a_model_is_scored_is_the_reason(shelf: Lab, monkeypatch:
         raise MetricError("the target is constant")
 
     monkeypatch.setattr(module, "evaluate", evaluate)
-    model: Any = SimpleNamespace(id="", takes=frozenset(), gives=frozenset(), answer=None)
+    model: Any = SimpleNamespace(id="", takes=frozenset(), gives=frozenset(), answer=print)
     created = compare(model, "bee", benchmark="lab.V4-ridge", catalog=shelf.open())
     assert created.a == "A" and created.differences[0].reason == "the target is constant"
 

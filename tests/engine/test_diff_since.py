@@ -1166,6 +1166,27 @@ def test_a_record_without_specs_in_the_proposal_is_stale() -> None:
     assert ("warning", "record.stale") not in codes({MODEL: None, RECORD: record_text(inputs={"code": 2})})
 
 
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"files": {"r.nc": {"size": 4, "sha256": "0" * 64}}, "access_steps": ["ask"]}, "its data have no address (r.nc)"),
+        ({"access": "private", "access_steps": ["ask"]}, "its data are private"),
+    ],
+)  # fmt: skip
+def test_a_score_that_nobody_can_recompute_needs_a_person(fields: dict[str, Any], why: str) -> None:
+    path = "results/records/lab.V4/bee.json"
+    found = findings_of({path: record_text(0.97, "bee")}, before={DATASET: dataset(**fields)})
+    words = f"added: 0.97, self-reported; it cannot be checked: {why}"
+    assert (
+        "warning",
+        "review.not-checkable",
+        path,
+        words,
+        "ask for the files, or for a signed record",
+    ) in found
+    assert "review.record" not in [code for _, code, *_ in found]
+
+
 def record_with(**controls: Any) -> str:
     return record_text(controls={**CONTROLS, **controls}, inputs={"code": 2})
 

@@ -213,6 +213,7 @@ def test_lists_name_the_state_of_benchmarks_models_and_data_sets(lab: Lab) -> No
         "only own models, or with records"
     )
     (lab.data / "stimuli.zip").write_bytes(b"no longer a zip")
+    lab.dataset()  # pinned as it is
     validate(lab.open(), "lab")
     listed = next(one for one in pages(gather(lab.open(), "lab", [])) if one.path == "datasets.html")
     assert isinstance(listed, Page)

@@ -558,10 +558,10 @@ class Proposal:
 
     def _unreachable(self, record: Record) -> str:
         """Return which files of a record nobody can fetch, so that nobody can recompute it; empty if there are none."""
-        data, model = (
-            self.spec("datasets", _input_field(record, "dataset", "id")),
-            self.spec("models", record.model),
-        )
+        benchmark = self.spec("benchmarks", record.benchmark)
+        stated = _input_field(record, "dataset", "id")
+        named = benchmark.dataset if isinstance(benchmark, BenchmarkSpec) else stated
+        data, model = self.spec("datasets", named), self.spec("models", record.model)
         pins = data.files if isinstance(data, DatasetSpec) else {}
         weights = model.weights if isinstance(model, ModelSpec) else {}
         for kind, files in (("data", pins), ("weights", weights)):
