@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import io
 import itertools
+import json
 import mmap
 import os
 import pickle
@@ -32,7 +33,7 @@ from neuroledger.data.hdf5 import opened, refuse_outside_storage
 from neuroledger.data.parsing import matlab, numpy_array, require_even_rows
 from neuroledger.data.sandbox import Limits, confined, confines, limits_for
 from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, NeuroLedgerError, RequestError, UnavailableError, about_pair
 from neuroledger.spec import expectations as say
 from tests.text_storage import STORAGES
 
@@ -490,22 +491,56 @@ def receive(message: bytes | None, status: int = 0, name: bytes = b"") -> Any:
             os.close(result)
 
 
+def sent(kind: str, machine: str = "", command: str = "") -> bytes:
+    described = {"kind": kind, "text": "x", "command": command, "machine": machine}
+    return json.dumps({"error": described, "trace": ""}).encode()
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "about"),
+    [
+        (None, 0, False), (b"", -signal.SIGXCPU, False), (b"", -signal.SIGKILL, False), (b"", -signal.SIGSEGV, True),
+        (sent("KeyError"), 0, True), (sent("DataError"), 0, True), (sent("DataError", "StorageError"), 0, False),
+        (sent("MemoryError", "LimitError"), 0, False), (sent("UnavailableError"), 0, False),
+    ],
+)  # fmt: skip
+def test_what_the_machine_did_to_a_child_says_nothing_about_the_file(
+    message: bytes | None, status: int, about: bool
+) -> None:
+    with pytest.raises(NeuroLedgerError) as caught:
+        receive(message, status)
+    assert about_pair(caught.value) is about
+
+
+def test_a_child_that_a_file_took_over_cannot_advise_a_command() -> None:
+    for command, kept in (
+        ("pip install 'neuroledger[nwb]'", True),
+        ("pip install evil", False),
+        ("rm -r /", False),
+    ):
+        with pytest.raises(UnavailableError) as caught:
+            receive(sent("UnavailableError", command=command), 0)
+        assert caught.value.command == (command if kept else "")
+
+
 @pytest.mark.parametrize(
     ("message", "status", "expected"),
     [
         (None, 0, "@ did not end in 40 s; if the files need more time, set NEUROLEDGER_READER_SECONDS"),
         (b"", -signal.SIGXCPU, "@ took more than 2 s of CPU time; if the files need more time, set "
                                "NEUROLEDGER_READER_SECONDS"),
-        (b"", -signal.SIGKILL, "@ crashed the process that parses it (signal SIGKILL): the file is damaged; "
-                               "free memory and try again"),
+        (b"", -signal.SIGKILL, "@: its process was stopped (signal SIGKILL); free memory and try again"),
         (b"", -signal.SIGSEGV, "@ crashed the process that parses it (signal SIGSEGV): the file is damaged; "
                                "fetch the file again"),
         (b"", 3, "@ crashed the process that parses it (exit status 3): the file is damaged; fetch the file "
                  "again"),
-        (b'{"error": ["KeyError", "x", ""]}', 0, "@ failed (KeyError: x): a file is damaged or of another format"),
-        (b'{"error": ["SpecError", "x", ""]}', 0, "@ failed (SpecError: x): a file is damaged or of another "
-                                                  "format"),
-        (b'{"error": ["DataError", "x", ""]}', 0, "x"),
+        (sent("KeyError"), 0, "@ failed (KeyError: x): a file is damaged or of another format"),
+        (sent("SpecError"), 0, "@ failed (SpecError: x): a file is damaged or of another format"),
+        (sent("DataError"), 0, "x"),
+        (sent("OSError", machine="StorageError"), 0, "@ failed (OSError: x)"),
+        (sent("MemoryError", machine="LimitError"), 0, "@ failed (MemoryError: x)"),
+        (sent("DataError", machine="StorageError"), 0, "x"),
+        (sent("KeyError", machine="SystemExit"), 0, "@ failed (KeyError: x): a file is damaged or of another format"),
         (b"{}", 0, "@ returned an invalid result (KeyError: 'imported'): the file is damaged; fetch it again"),
         (b"[]", 0, None), (b"no JSON", 0, None), (b'{"error": 3}', 0, None), (b'{"imported": [3], "buffers": []}', 0, None),
     ],
@@ -513,7 +548,7 @@ def receive(message: bytes | None, status: int = 0, name: bytes = b"") -> Any:
 def test_every_end_of_a_child_is_one_error_that_says_what_to_do(
     message: bytes | None, status: int, expected: str | None
 ) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises((DataError, UnavailableError)) as caught:
         receive(message, status, b"a.mat")
     text = str(caught.value).replace("it: reading a.mat", "@", 1)
     assert text == expected or (expected is None and "returned an invalid result (" in text)

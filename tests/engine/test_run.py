@@ -434,11 +434,11 @@ def test_a_read_only_results_folder_gives_one_clear_error(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    before = sorted(valid.root.rglob("*.json"))
+    before = sorted((valid.root / "results").rglob("*"))
     for done in score_all(valid).values():
         assert done.pending is not None and done.pending.code == "machine.disk"
         assert "No space left on device" in done.pending.reason
-    assert sorted(valid.root.rglob("*.json")) == before
+    assert [path for path in (valid.root / "results").rglob("*.json") if path not in before] == []
     assert not list(valid.root.rglob("*.tmp"))
 
 

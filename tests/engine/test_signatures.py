@@ -145,7 +145,7 @@ def test_any_change_of_a_record_is_detected_by_recomputation(scored: Path) -> No
             except ValueError:
                 continue
             forged = forged.model_copy(update={"payload_sha256": forged.payload()})
-            assert _compared("it", forged, true).code in {"record.not-reproduced", "record.failed"}, (
+            assert _compared("it", forged, true).finding.code in {"record.not-reproduced", "record.failed"}, (
                 at,
                 instead,
             )

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
     ended = [done for done in outcomes if done.pending is None]
     waiting = len(outcomes) - len(ended) + len(planned.pending)
-    states = Counter(done.record.status for done in ended)
+    states = Counter[str](done.record.status for done in ended)
     states["pending"] = waiting
     computed = sum(done.computed for done in ended)
     words = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True) if count)

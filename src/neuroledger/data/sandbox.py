@@ -25,6 +25,7 @@ import mmap
 import os
 import pickle
 import platform
+import re
 import select
 import shutil
 import signal
@@ -83,6 +84,7 @@ MEMORY_SHARE: Final = 0.9
 ALIGNMENT: Final = 64
 NOTE_BYTES: Final = 4096
 
+INSTALLATION: Final = re.compile(r"pip install 'neuroledger\[[a-z0-9]+\]'")
 STOPPED: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 """Exit statuses of a process that another one stopped, such as the system for lack of memory."""
 OUTSIDE: Final = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
@@ -314,7 +316,9 @@ def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
     kind, text = described["kind"], described["text"]
     own = None if kind == SpecError.__name__ else error_named(kind)
     if own is not None and issubclass(own, PendingError):
-        return own(text, described["command"])
+        command = described["command"]
+        # A file may have taken over the child: only the command that installs an extra is passed on.
+        return own(text, command if INSTALLATION.fullmatch(command) else "")
     machine = {each.__name__: each for each in (LimitError, StorageError, UnavailableError)}.get(
         described["machine"]
     )
