@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 import neuroledger as nl
-from neuroledger.families.efficiency.counting import attention
+
 
 ASKED = ["effective_macs", "effective_acs", "dense_operations"]
 WIDE, HEADS, LENGTH = 8, 2, 5

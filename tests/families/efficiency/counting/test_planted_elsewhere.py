@@ -17,8 +17,8 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.overrides import get_overridable_functions
 
 import neuroledger as nl
-from neuroledger.families.efficiency.counting.strict import BELOW, RULES
-from neuroledger.families.efficiency.counting.unruled import BLIND, DECOMPOSED, UNSEEN_BELOW
+
+
 from tests.families.efficiency.counting.test_planted_panel import (
     ASKED,
     WIDTH,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from neuroledger.families.efficiency.counting.rows import IN_PLACE, PIECE
+IN_PLACE, PIECE = 0, 2**20
 from tests.families.efficiency.counting.counting import counted
 
 SAMPLES, WIDTH, STEPS = 64, 200, 5

@@ -44,6 +44,11 @@ def dense_operations(trace: Trace) -> Reading:
     return operations_per_sample(trace, lambda layer: layer.dense)
 
 
+def _names_of(weight: str) -> tuple[str, str]:
+    """Return the names of a weight and of its module."""
+    return weight, weight.rpartition(".")[0]
+
+
 COMPLETE: Final = 0.99
 """Minimum share of the weights with counted operations; below it a score is partial."""
 
@@ -68,7 +73,7 @@ def operations_per_sample(trace: Trace, count: Callable[[Layer], float]) -> Read
         return Reading(total, parts=parts, n=n, notes=trace.notes)
     reported = {part.name for part in trace.uncounted}
     unreached = (
-        () if complete else (part for part in trace.unreached if part.name.rpartition(".")[0] not in reported)
+        () if complete else (part for part in trace.unreached if reported.isdisjoint(_names_of(part.name)))
     )
     missing = [*trace.uncounted, *unreached]
     names = "; ".join(f"{part.name or 'the network'} ({part.why})" for part in missing[:8])
