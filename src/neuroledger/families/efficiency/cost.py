@@ -67,6 +67,8 @@ def cost(
     time_axis: int | Literal["auto"] | None = "auto",
     sample_axis: int | None = None,
     spiking: Mapping[type, str | Sequence[str]] | None = None,
+    time_step: float | None = None,
+    reset: Literal["value", "subtract"] | None = None,
     check: bool = False,
     benchmark: str | None = None,
 ) -> dict[str, Score]:
@@ -78,8 +80,7 @@ def cost(
         Any torch module; a graph (a file ``*.nir`` or ``*.onnx``, a ``nir.NIRGraph`` or an ``onnx.ModelProto``); or a
         model or its id, which is shown the stimuli of ``benchmark``: see :func:`model_cost`. A module runs in
         evaluation mode without gradients. Every batch starts from the same state, with spiking layers reset, and the
-        module's state is restored at the end. For another time step of a NIR graph, see
-        :func:`~neuroledger.families.efficiency.graphs.nir_graph.from_nir`.
+        module's state is restored at the end.
     batches
         Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time. Without
         batches, only static metrics are scored. A NIR graph of neurons takes ``(sample, time, …)``.
@@ -96,6 +97,12 @@ def cost(
     spiking
         Classes of spiking layers that are not recognised, each with the name of its membrane potential, or the names of
         all its state tensors, the membrane potential first. A method ``reset`` of the class resets them.
+    time_step
+        Seconds of a time step, for a NIR graph of differential equations. Without it, the step that the graph states, or
+        0.1 ms, is used: the scores say which, and are partial if a layer never spikes.
+    reset
+        For a NIR graph: whether a spike sets the membrane to its reset ``"value"`` (assumed if not given), or subtracts
+        the threshold (``"subtract"``, as sinabs does).
     check
         Count the first batch again, whole and in two parts. A note states that all counts were equal; otherwise they
         fail, and the reason names the layers that differ. A network with an iterator, whose position cannot be restored,
@@ -134,7 +141,7 @@ def cost(
         return model_cost(module, benchmark)[1]
 
     metrics_to_read = _resolve_metrics(metrics)
-    network = module_from(module)
+    network = module_from(module, time_step=time_step, reset=reset)
     needs = _needs(metrics_to_read)
     options: dict[str, Any] = {
         "mode": mode,

@@ -147,7 +147,7 @@ class Attention(Kind):
         q, k, v = (x @ a.in_proj_weight.T + a.in_proj_bias).detach().split(8, 1)
         mixed = []
         for head in (slice(0, 4), slice(4, 8)):
-            found.two(q[:, head], k[:, head].T)
+            found.two(q[:, head], k[:3, head].T)  # masked pairs are not computed
             scores = q[:, head] @ k[:, head].T / 2
             scores[:, 3:] = -torch.inf
             shares = scores.softmax(1)

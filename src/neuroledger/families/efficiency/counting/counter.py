@@ -208,11 +208,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Count ``left @ right`` for ``(…, row, k)`` and ``(…, k, column)``: a factor that is a weight has no say in whether
         the other, whose values are the inputs, needs multipliers.
         """
-        left = left.unsqueeze(0) if left.dim() == 1 else left
-        right = right.unsqueeze(1) if right.dim() == 1 else right
         first, second = self.origins.weight(left), self.origins.weight(right)
         if first and second and not self.origins.is_state(left):
             return  # weights computed from weights are not a cost per sample
+        left = left.unsqueeze(0) if left.dim() == 1 else left
+        right = right.unsqueeze(1) if right.dim() == 1 else right
         left_is_input = second is not None or (first is None and not self._is_value(right))
         if left_is_input and math.prod(right.shape[:-2]) == 1:
             matrix = _as_matrix(right).transpose(0, 1)

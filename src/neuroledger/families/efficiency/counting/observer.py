@@ -182,6 +182,8 @@ class Observer:
         fired, after, sequence = spikes(output), layer.membrane(output), layer.membrane_over_time(output)
         self.tally.axes.note_steps(name, fired, 1 if sequence is None else sequence[0].shape[sequence[1]])
         self.tally.axes.note_sequence(name, fired, after)
+        if not self.tally.fired.get(name):
+            self.tally.fired[name] = bool(fired.any())
         if "activations" in self.needs:
             self.tally.activations(name, fired)
         counts = self.tally.layer(name)

@@ -35,6 +35,7 @@ from neuroledger.families.efficiency.counting.neurobench_compat import NeuroBenc
 from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.strict import StrictPass
+from neuroledger.stats.facts import Fact
 
 __all__ = ["check_repeats", "trace", "trace_functions"]
 
@@ -90,7 +91,7 @@ def trace(
         batches = (batches,)
     if not isinstance(batches, Iterable):
         raise RequestError(f"`batches` must be a list or another iterable, not {type(batches).__name__}")
-    state = _Progress(carry_state, list(getattr(module, "cost_notes", ())))
+    state = _Progress(carry_state, [])
     weights = _count_weights(network, mode, state.failures) if "weights" in requested else None
     running = requested - {"weights"}
     counting = running & {"operations", "activations", "membranes"}
@@ -155,10 +156,20 @@ def _trace_of(
         energy=state.energy,
         lemaire=state.lemaire.picojoules if state.lemaire else None,
         omitted=tuple(state.lemaire.omitted) if state.lemaire else (),
+        facts=_facts_of(run.network),
+        silent=tuple(name for name, fired in tally.fired.items() if not fired),
         failures=failures,
         beyond=tuple(sorted(run.network.state.beyond)) if run.network.state else (),
         notes=tuple(state.notes),
     )
+
+
+def _facts_of(network: Network) -> dict[str, Fact]:
+    """Return the facts on which the answers of a network's parts depend."""
+    facts: dict[str, Fact] = {}
+    for _, part in network.parts:
+        facts |= vars(part).get("facts", {})
+    return {name: fact for name, fact in facts.items() if isinstance(fact, Fact)}
 
 
 def check_repeats(

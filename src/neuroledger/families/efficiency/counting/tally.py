@@ -29,6 +29,7 @@ class Tally:
         self.origins = Origins(_own_tensors(network))
         self.samples = 0
         self.axes = SampleAxes()
+        self.fired: dict[str, bool] = {}  # whether each spiking layer has fired
         self.unreadable_membranes: set[str] = set()
         self._sums: dict[object, tuple[Layer, SampleSums]] = {}
         self._weights = coverable_weights(network.parts)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import (
+    Layer,
+    Reading,
+    Trace,
+    cost_metric,
+    failed,
+    spike_based,
+)
 
 __all__ = [
     "dense_operations", "effective_acs", "effective_macs", "operations_per_sample",
@@ -20,19 +27,19 @@ def effective_macs(trace: Trace) -> Reading:
     Whether a layer's inputs need multiplying is decided for each sample over all time steps. NeuroBench decides for
     the whole batch at each call, so its figure depends on the batch size [yik2025].
     """
-    return operations_per_sample(trace, lambda layer: layer.macs)
+    return spike_based(trace, operations_per_sample(trace, lambda layer: layer.macs))
 
 
 @cost_metric("effective_acs", version=4, needs=("operations",))
 def effective_acs(trace: Trace) -> Reading:
     """Accumulates per sample: operations of non-zero weights with non-zero inputs in -1, 0, 1 (spikes)."""
-    return operations_per_sample(trace, lambda layer: layer.acs)
+    return spike_based(trace, operations_per_sample(trace, lambda layer: layer.acs))
 
 
 @cost_metric("synaptic_operations", version=4, needs=("operations",))
 def synaptic_operations(trace: Trace) -> Reading:
     """Effective operations per sample, multiply-accumulates and accumulates together."""
-    return operations_per_sample(trace, lambda layer: layer.macs + layer.acs)
+    return spike_based(trace, operations_per_sample(trace, lambda layer: layer.macs + layer.acs))
 
 
 @cost_metric("dense_operations", version=4, needs=("operations",))
