@@ -454,7 +454,9 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("pareto", "results", "compare score and cost of models, and find the Pareto front")
     p.add_argument("benchmark", help="id of the benchmark of the score")
     p.add_argument(
-        "--cost", default="effective_macs", metavar="METRIC", help="cost metric (default: effective_macs)"
+        "--cost",
+        metavar="METRIC",
+        help="cost metric (default: synaptic_operations and energy_45nm, in which all networks can be compared)",
     )
     p.add_argument("--out", type=Path, metavar="FILE", help="also write a figure (svg, pdf or png)")
     _add_json(p)

@@ -22,6 +22,7 @@ from neuroledger.engine.resolve import model_of
 from neuroledger.engine.run import not_ready
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
+from neuroledger.families.efficiency.costs import Costs
 from neuroledger.families.efficiency.counting.counts import Mode, Need, Reading, Trace, needs_of
 from neuroledger.models.model import LayeredModel, Model
 from neuroledger.spec.base import Override
@@ -71,7 +72,7 @@ def cost(
     reset: Literal["value", "subtract"] | None = None,
     check: bool = False,
     benchmark: str | None = None,
-) -> dict[str, Score]:
+) -> Costs:
     """Compute the cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
 
     Parameters
@@ -112,8 +113,8 @@ def cost(
 
     Returns
     -------
-    dict[str, Score]
-        ``partial`` scores name what could not be counted; ``failed`` scores state the reason and are never 0.
+    Costs
+        A mapping of metric id to Score that is shown as a table (``to_frame``, ``to_html`` for a page). ``partial`` scores name what could not be counted; ``failed`` scores state the reason and are never 0.
 
     Raises
     ------
@@ -138,7 +139,7 @@ def cost(
             raise RequestError(
                 f"{module!r} is neither a model id (see `neuroledger list models`) nor a graph file (.nir or .onnx)"
             )
-        return model_cost(module, benchmark)[1]
+        return Costs(model_cost(module, benchmark)[1], str(getattr(module, "id", module)))
 
     metrics_to_read = _resolve_metrics(metrics)
     network = module_from(module, time_step=time_step, reset=reset)
@@ -154,10 +155,9 @@ def cost(
         traced = trace(network, _record_first(batches, first), needs=needs, **options)
         if first and (check or traced.beyond):
             traced = check_repeats(traced, network, first[0], **options)
-    return {
-        spec.id: _score(spec, component, parameters, traced)
-        for spec, component, parameters in metrics_to_read
-    }
+    scores = {spec.id: _score(spec, component, parameters, traced) for spec, component, parameters in metrics_to_read}
+    name = Path(module).stem if isinstance(module, (str, Path)) else type(module).__name__
+    return Costs(scores, name)
 
 
 def _record_first(batches: Iterable[Any], first: list[Any]) -> Iterator[Any]:

@@ -90,11 +90,14 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.inside_activation = 0
         self.running: list[str] = []  # names of running modules whose products have no weights with a name
         self._fan_outs: dict[object, Tensor] = {}  # of weights in this batch; any write discards them
+        # Factors of the latest product of values, whether its items are signs, items of a sample, and its name.
+        self.last_product: tuple[Tensor, Tensor, Tensor, int | None, str] | None = None
         self._rows_used: dict[object, dict[object, int]] = {}
 
     def begin(self, inputs: Any, sample_axis: int) -> None:
         """Start a batch with these inputs, whose samples are along an axis."""
         self._fan_outs.clear()
+        self.last_product = None
         for tensor in tensors_of(inputs):
             known = tensor.dim() > sample_axis and tensor.shape[sample_axis] == self.tally.samples
             period = math.prod(tensor.shape[sample_axis + 1 :]) if known else None
@@ -252,6 +255,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             ternary |= signs.reshape(values.shape[:-2]).expand(batch).reshape(-1)
             inner = self.origins.inner_rows(tensor, values.shape[-2] * values.shape[-1]) if inner is None else inner
         self.items(per_item, ternary, inner, name)
+        self.last_product = (first, second, ternary, inner, name)
         layer = self.tally.layer(name)
         layer.data_type = layer.data_type or str(left.dtype).removeprefix("torch.")
         layer.dense += float(len(per_item)) * left.shape[-2] * left.shape[-1] * right.shape[-1]

@@ -14,7 +14,7 @@ from neuroledger.families.efficiency.counting.rows import as_values, axis_uses, 
 
 __all__: list[str] = []
 
-@counting_rule("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm", "_sparse_sparse_matmul")
+@counting_rule("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm", "_sparse_sparse_matmul", "_sparse_mm_reduce_impl")
 def products(counter: Counter, call: Call) -> None:
     """Count a product of the first two tensors."""
     counter.product(*first_two(call.args))
@@ -53,14 +53,6 @@ def linear(counter: Counter, call: Call) -> None:
 def product_of_bytes(counter: Counter, call: Call) -> None:
     """Count a linear layer with weights of 8 bits, ``(input, weight, scale)``."""
     counter.linear(call.args[0], call.args[1], data_type="int8")
-
-
-@counting_rule("fbgemm_linear_int8_weight", "fbgemm_linear_int8_weight_fp32_activation")
-def product_of_shifted_bytes(counter: Counter, call: Call) -> None:
-    """Count a linear layer of 8-bit weights with a zero point: (input, weight, packed, offsets, scale, zero, bias)."""
-    weight = call.args[1].to(torch.int16) - int(call.args[5])
-    counter.origins.adopt(weight, call.args[1])
-    counter.linear(call.args[0], weight, data_type="int8")
 
 
 @counting_rule("_trilinear")
@@ -157,6 +149,21 @@ def attention(counter: Counter, call: Call) -> None:
     counter.items(per_item, ternary, inner, name, "mixture")
     dense = float(allowed.expand(*q.shape[:-1], k.shape[-2]).sum())
     counter.tally.layer(name).dense += dense * (q.shape[-1] + v.shape[-1])
+
+
+@counting_rule("_safe_softmax")
+def masked_scores(counter: Counter, call: Call) -> None:
+    """Take the pairs with a score of -∞ from the product before: attention that torch decomposes does not compute them."""
+    masked = call.args[0].isneginf()
+    if counter.last_product is None or not bool(masked.any()):
+        return
+    left, right, ternary, inner, name = counter.last_product
+    if masked.numel() != math.prod(left.shape[:-1]) * right.shape[-1]:
+        return
+    pairs = masked.reshape(*left.shape[:-1], right.shape[-1])
+    both = left.ne(0).to(torch.float64) @ right.ne(0).to(torch.float64)
+    counter.items(-(both * pairs).sum((-1, -2)).reshape(-1), ternary, inner, name)
+    counter.tally.layer(name).dense -= float(pairs.sum()) * left.shape[-1]
 
 
 def count_pairs(counter: Counter, q: Tensor, k: Tensor, allowed: Tensor, inner: int | None, name: str) -> None:

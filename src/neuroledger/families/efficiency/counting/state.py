@@ -30,9 +30,9 @@ Undo = Callable[[], None]
 class State:
     """A snapshot of what a forward pass can change in a network and the next one can read, with the random generators.
 
-    It contains parameters, buffers and plain attributes of all modules: tensors, arrays, containers, generators, closures,
-    and the attributes of objects among them. It does not contain globals, positions of files and iterators, nor
-    attributes of TorchScript; ``beyond`` names the types of iterators. Torch's own modules change nothing in evaluation
+    It contains parameters, buffers and plain attributes of all modules: tensors, arrays, containers, generators, and the
+    attributes of objects among them; and the closures, globals and class attributes of user code. It does not contain the
+    state of installed packages, positions of files and iterators, nor attributes of TorchScript; ``beyond`` names the types of iterators. Torch's own modules change nothing in evaluation
     mode: for a network of these, only torch's generator is included.
     """
 
@@ -88,6 +88,21 @@ class State:
         for value in [*module._modules.values(), *(own[name] for name in own.keys() - INTERNAL)]:
             self._visit(value)
 
+        if is_custom(module):
+            self._visit_class(type(module))
+
+    def _visit_class(self, kind: type) -> None:
+        """Take numbers and text among the attributes of user classes, and the state of their methods."""
+        for base in kind.__mro__:
+            if _is_installed(base.__module__) or id(base) in self._met:
+                continue
+            self._met[id(base)] = base
+            for name, value in list(vars(base).items()):
+                if isinstance(value, FunctionType):
+                    self._visit(value)
+                elif isinstance(value, (bool, int, float, str)) and not name.startswith("__"):
+                    self._undo.append(partial(setattr, base, name, value))
+
     def _visit_mapping(self, mapping: MutableMapping[Any, Any]) -> None:
         self._keep_entries(mapping)
         for value in list(mapping.values()):
@@ -102,7 +117,9 @@ class State:
             self._visit(value)
 
     def _visit_function(self, function: FunctionType) -> None:
-        """Take the variables of a closure, the defaults and the attributes of a function."""
+        """Take the variables of a closure, the globals, the defaults and the attributes of a function of user code."""
+        if _is_installed(function.__module__ or ""):
+            return
         for cell in function.__closure__ or ():
             try:
                 value = cell.cell_contents
@@ -111,6 +128,11 @@ class State:
             self._undo.append(partial(setattr, cell, "cell_contents", value))
             self._visit(value)
         self._visit_tuple((*(function.__defaults__ or ()), vars(function)))
+        namespace = function.__globals__
+        for name in set(function.__code__.co_names) & namespace.keys():
+            if not isinstance(namespace[name], (type, nn.Module)):
+                self._undo.append(partial(namespace.__setitem__, name, namespace[name]))
+                self._visit(namespace[name])
 
     def _visit_object(self, value: Any) -> None:
         kind = type(value)
@@ -216,6 +238,13 @@ class Streams:
 def is_custom(module: nn.Module) -> bool:
     """Return whether the module's class is not one of torch's own."""
     return not _from_torch(type(module))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1024)
+def _is_installed(module: str) -> bool:
+    """Return whether a Python module is of the standard library or of an installed package, and not user code."""
+    file = str(getattr(sys.modules.get(module), "__file__", "") or "")
+    return module.partition(".")[0] in LIBRARIES | {"neuroledger"} or "site-packages" in file
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,7 @@ NONE: Final = (
 )
 
 
-@cost_metric("activation_sparsity", version=2, needs=("activations",))
+@cost_metric("activation_sparsity", version=3, needs=("activations",))
 def activation_sparsity(trace: Trace) -> Reading:
     """Share of zeros among the outputs of activation functions and spiking layers, over samples and time [yik2025].
 

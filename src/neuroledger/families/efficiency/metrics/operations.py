@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@cost_metric("effective_macs", version=4, needs=("operations",))
+@cost_metric("effective_macs", version=5, needs=("operations",))
 def effective_macs(trace: Trace) -> Reading:
     """Multiply-accumulates per sample with no zero factor, for inputs that are not all -1, 0 or 1.
 
@@ -30,19 +30,19 @@ def effective_macs(trace: Trace) -> Reading:
     return spike_based(trace, operations_per_sample(trace, lambda layer: layer.macs))
 
 
-@cost_metric("effective_acs", version=4, needs=("operations",))
+@cost_metric("effective_acs", version=5, needs=("operations",))
 def effective_acs(trace: Trace) -> Reading:
     """Accumulates per sample: operations of non-zero weights with non-zero inputs in -1, 0, 1 (spikes)."""
     return spike_based(trace, operations_per_sample(trace, lambda layer: layer.acs))
 
 
-@cost_metric("synaptic_operations", version=4, needs=("operations",))
+@cost_metric("synaptic_operations", version=5, needs=("operations",))
 def synaptic_operations(trace: Trace) -> Reading:
     """Effective operations per sample, multiply-accumulates and accumulates together."""
     return spike_based(trace, operations_per_sample(trace, lambda layer: layer.macs + layer.acs))
 
 
-@cost_metric("dense_operations", version=4, needs=("operations",))
+@cost_metric("dense_operations", version=5, needs=("operations",))
 def dense_operations(trace: Trace) -> Reading:
     """Operations per sample of a machine that skips no zeros: outputs of each layer times the products summed in each.
 
