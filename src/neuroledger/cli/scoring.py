@@ -234,7 +234,11 @@ def same(options: argparse.Namespace) -> int:
 
     inputs = torch.from_numpy(np.load(options.inputs, allow_pickle=False)).float()
     result = compare_answers(
-        network_named(options.network), options.graph, inputs, time_step=options.time_step, reset=options.reset
+        network_named(options.network),
+        options.graph,
+        inputs,
+        time_step=options.time_step,
+        reset=options.reset,
     )
     if options.json:
         parted = None if result.parted is None else vars(result.parted)

@@ -21,7 +21,16 @@ __all__ = ["DEFAULT_COSTS", "front", "pareto", "pareto_figure", "readable"]
 DEFAULT_COSTS: Final = ("synaptic_operations", "energy_45nm")
 """Costs in which spiking and dense networks can be compared: all operations together, and their modelled energy."""
 
-PREFIXES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
+PREFIXES: Final = (
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+    (1e-12, "p"),
+)
 GAP: Final = 4.0
 """Points between a mark and its label."""
 
@@ -44,16 +53,16 @@ def pareto(
         Id of a benchmark of any family.
     cost
         Id of a cost metric; by default synaptic operations, MACs and ACs together: an axis of one of these alone would make
-        networks of the other kind free. Its value is taken from ``costs`` (model id to number or Score), from the model's record on
-        the same benchmark, or from its record on another benchmark.
+        networks of the other kind free. Its value is taken from ``costs`` (model id to number or Score),
+        from the model's record on the same benchmark, or from its record on another benchmark.
     records
         Default: all records of the repository.
 
     Returns
     -------
     pd.DataFrame
-        model, score, low, high, cost, unit, reads (the cost as people read it), counted_on, front; cheapest first. Failed and partial costs are
-        excluded, because a partial cost is too low.
+        model, score, low, high, cost, unit, reads (the cost as people read it), counted_on, front; cheapest
+        first. Failed and partial costs are excluded, because a partial cost is too low.
 
     Raises
     ------
@@ -151,7 +160,9 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.margins(x=0.2, y=0.12)
     units = sorted(set(table["unit"]) - {""})
     unit = units[0] if len(units) == 1 else ""
-    ax.xaxis.set_major_formatter(lambda value, _: readable(value, unit.partition("/")[0] if unit[:1] == "J" else ""))
+    ax.xaxis.set_major_formatter(
+        lambda value, _: readable(value, unit.partition("/")[0] if unit[:1] == "J" else "")
+    )
     name = str(table.attrs.get("cost", "cost"))
     ax.set_xlabel(f"{name} ({', '.join(units)})" if units else name)
     ax.set_ylabel(str(table.attrs.get("benchmark", "score")))

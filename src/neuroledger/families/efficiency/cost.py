@@ -114,7 +114,8 @@ def cost(
     Returns
     -------
     Costs
-        A mapping of metric id to Score that is shown as a table (``to_frame``, ``to_html`` for a page). ``partial`` scores name what could not be counted; ``failed`` scores state the reason and are never 0.
+        A mapping of metric id to Score that is shown as a table (``to_frame``, ``to_html`` for a page). ``partial`` scores
+        name what could not be counted; ``failed`` scores state the reason and are never 0.
 
     Raises
     ------
@@ -155,7 +156,10 @@ def cost(
         traced = trace(network, _record_first(batches, first), needs=needs, **options)
         if first and (check or traced.beyond):
             traced = check_repeats(traced, network, first[0], **options)
-    scores = {spec.id: _score(spec, component, parameters, traced) for spec, component, parameters in metrics_to_read}
+    scores = {
+        spec.id: _score(spec, component, parameters, traced)
+        for spec, component, parameters in metrics_to_read
+    }
     name = Path(module).stem if isinstance(module, (str, Path)) else type(module).__name__
     return Costs(scores, name)
 

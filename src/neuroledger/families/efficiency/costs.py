@@ -46,7 +46,13 @@ class Costs(Mapping[str, Score]):
         import pandas as pd
 
         rows = [
-            {"cost": id, "value": score.value, "unit": score.unit or "", "status": score.status, "reason": score.reason}
+            {
+                "cost": id,
+                "value": score.value,
+                "unit": score.unit or "",
+                "status": score.status,
+                "reason": score.reason,
+            }
             for id, score in self._scores.items()
         ]
         return pd.DataFrame(rows, columns=["cost", "value", "unit", "status", "reason"])
@@ -80,13 +86,18 @@ class Costs(Mapping[str, Score]):
             if score.samples is not None and score.samples.size > 1:
                 (dimension,) = score.samples.dims
                 names = score.samples[dimension].values.tolist()
+                values = [readable(float(value), score.unit or "") for value in score.samples.values]
                 rows = "".join(
-                    f"<tr><td>{escape(str(name))}</td><td class='number'>{readable(float(value), score.unit or '')}</td></tr>"
-                    for name, value in zip(names, score.samples.values, strict=True)
+                    f"<tr><td>{escape(str(name))}</td><td class='number'>{value}</td></tr>"
+                    for name, value in zip(names, values, strict=True)
                 )
                 parts.append(f"<h2>{escape(id)} by {escape(str(dimension))}</h2><table>{rows}</table>")
         notes = {note for score in self._scores.values() for note in score.notes}
-        parts.append("<h2>Conditions</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in sorted(notes)) + "</ul>")
+        parts.append(
+            "<h2>Conditions</h2><ul>"
+            + "".join(f"<li>{escape(note)}</li>" for note in sorted(notes))
+            + "</ul>"
+        )
         target = Path(path)
         write_text(target, PAGE.format(title=f"Costs of {escape(self.name)}", body="".join(parts)))
         return target

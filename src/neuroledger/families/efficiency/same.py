@@ -64,7 +64,9 @@ class Sameness:
         return self.same
 
     def __str__(self) -> str:
-        lines = ["the answers are equal" if self.same else f"the answers differ by up to {self.difference:.3g}"]
+        lines = [
+            "the answers are equal" if self.same else f"the answers differ by up to {self.difference:.3g}"
+        ]
         if self.parted is not None:
             lines.append(f"first difference: {self.parted}")
         elif not self.layers:
@@ -131,7 +133,12 @@ class _Run:
 
 def _recorded(module: Any, inputs: Tensor) -> _Run:
     """Run a network from rest and record the outputs of its layers."""
-    from neuroledger.families.efficiency.counting.network import Network, evaluation, run_forward, steps_through_time
+    from neuroledger.families.efficiency.counting.network import (
+        Network,
+        evaluation,
+        run_forward,
+        steps_through_time,
+    )
     from neuroledger.families.efficiency.counting.spiking import spikes
 
     network = Network.of(module)

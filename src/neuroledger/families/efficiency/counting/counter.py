@@ -30,7 +30,12 @@ from neuroledger.families.efficiency.counting.free import (
 )
 from neuroledger.families.efficiency.counting.network import tensors_of
 from neuroledger.families.efficiency.counting.origins import OUTSIDE, Sample, is_matrix, tensors_in
-from neuroledger.families.efficiency.counting.rows import as_values, nonzero_per_column, operations, signs_only
+from neuroledger.families.efficiency.counting.rows import (
+    as_values,
+    nonzero_per_column,
+    operations,
+    signs_only,
+)
 from neuroledger.families.efficiency.counting.tally import Tally
 
 __all__ = ["Call", "Counter", "counting_rule"]
@@ -158,7 +163,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if func._schema.is_mutable:
             self._fan_outs.clear()
         plain = CONVERTS.get(call.name, call.name.removesuffix("_"))
-        if self.counts_activations and not self.inside_activation and plain in ACTIVATIONS | set(CONVERTS.values()):
+        if (
+            self.counts_activations
+            and not self.inside_activation
+            and plain in ACTIVATIONS | set(CONVERTS.values())
+        ):
             self.tally.activations(f"functional.{plain}", call.result)
 
     def _note_operations(self, func: Any, rule: Rule | None, call: Call) -> None:
@@ -208,8 +217,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self.tally.sums(name, role, x.device).add(rows, fan_out, inner)
 
     def product(self, left: Tensor, right: Tensor, name: str = "matmul") -> None:
-        """Count ``left @ right`` for ``(…, row, k)`` and ``(…, k, column)``: a factor that is a weight has no say in whether
-        the other, whose values are the inputs, needs multipliers.
+        """Count ``left @ right`` for ``(…, row, k)`` and ``(…, k, column)``.
+
+        A factor that is a weight has no say in whether the other, whose values are the inputs, needs multipliers.
         """
         first, second = self.origins.weight(left), self.origins.weight(right)
         if first and second and not self.origins.is_state(left):
@@ -253,14 +263,20 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
                 continue
             signs = signs_only(values.reshape(-1, values.shape[-2] * values.shape[-1]))
             ternary |= signs.reshape(values.shape[:-2]).expand(batch).reshape(-1)
-            inner = self.origins.inner_rows(tensor, values.shape[-2] * values.shape[-1]) if inner is None else inner
+            inner = (
+                self.origins.inner_rows(tensor, values.shape[-2] * values.shape[-1])
+                if inner is None
+                else inner
+            )
         self.items(per_item, ternary, inner, name)
         self.last_product = (first, second, ternary, inner, name)
         layer = self.tally.layer(name)
         layer.data_type = layer.data_type or str(left.dtype).removeprefix("torch.")
         layer.dense += float(len(per_item)) * left.shape[-2] * left.shape[-1] * right.shape[-1]
 
-    def items(self, per_item: Tensor, ternary: Tensor, inner: int | None, name: str, role: object = "products") -> None:
+    def items(
+        self, per_item: Tensor, ternary: Tensor, inner: int | None, name: str, role: object = "products"
+    ) -> None:
         """Count operations given by item, ``ternary`` where they need no multiplier; ``inner`` items belong to a sample."""
         if inner is None or len(per_item) % (self.tally.samples * inner):
             self._add_rows(name, per_item, ternary)

@@ -13,7 +13,9 @@ from torch import Tensor
 
 __all__ = ["ACTIVATIONS", "CONVERTS", "MULTIPLIES", "SINGLE", "SUMS", "is_free", "leaves_torch"]
 
-_TAGS: Final = frozenset({torch.Tag.pointwise, torch.Tag.reduction, torch.Tag.view_copy, torch.Tag.inplace_view})
+_TAGS: Final = frozenset(
+    {torch.Tag.pointwise, torch.Tag.reduction, torch.Tag.view_copy, torch.Tag.inplace_view}
+)
 
 _FILLS: Final = frozenset(
     {
@@ -31,8 +33,9 @@ _MOVES: Final = frozenset(
         "_to_dense", "_to_sparse", "_unsafe_index", "_unsafe_index_put", "_unsafe_view", "block_diag", "cat",
         "channel_shuffle", "col2im", "constant_pad_nd", "copy_", "copy", "detach_", "diag_embed", "diagonal_scatter", "flip",
         "gather", "im2col", "index", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
-        "index_select", "lift", "lift_fresh", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "nonzero",
-        "nonzero_static", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
+        "index_select", "lift", "lift_fresh", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select",
+        "nonzero", "nonzero_static", "pixel_shuffle",
+        "pixel_unshuffle", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
         "repeat", "repeat_interleave", "replication_pad1d", "replication_pad2d", "replication_pad3d", "resize_", "roll",
         "rot90", "scatter", "scatter_", "select_scatter", "set_", "slice_scatter", "stack", "take", "to_mkldnn", "tril",
         "tril_", "triu", "triu_", "unsafe_split", "unsafe_split_with_sizes", "dequantize", "quantize_per_tensor", "q_scale",
@@ -77,7 +80,9 @@ _POOLS: Final = frozenset(
 _FREE: Final = _FILLS | _MOVES | _COMPARES | _NORMS | _POOLS
 # Operators of torchvision that select boxes or interpolate images, and of quantised layers that convert or add values.
 _RESAMPLES: Final = frozenset({"nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool"})
-_QUANTISED: Final = frozenset({"embedding_byte", "embedding_4bit", "embedding_bag_byte", "add", "add_relu", "mul", "cat", "relu6"})
+_QUANTISED: Final = frozenset(
+    {"embedding_byte", "embedding_4bit", "embedding_bag_byte", "add", "add_relu", "mul", "cat", "relu6"}
+)
 
 ACTIVATIONS: Final = frozenset(
     {

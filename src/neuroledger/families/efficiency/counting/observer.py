@@ -28,7 +28,10 @@ NO_ACTIVATIONS = ("Softmax", "Softmax2d", "LogSoftmax", "Softmin", "MultiheadAtt
 ACTIVATION_MODULES = tuple(
     kind
     for name, kind in vars(activation).items()
-    if isinstance(kind, type) and issubclass(kind, nn.Module) and kind is not nn.Module and name not in NO_ACTIVATIONS
+    if isinstance(kind, type)
+    and issubclass(kind, nn.Module)
+    and kind is not nn.Module
+    and name not in NO_ACTIVATIONS
 )
 
 
@@ -62,7 +65,9 @@ class Observer:
             after = part.register_forward_hook(self._leave, with_kwargs=True, always_call=True)
             self._undo += [before.remove, after.remove]
         for layer in self._spiking.values():
-            self._undo.append(layer.watch_functional_calls(self._enter_spiking, self._leave_spiking, self._is_active))
+            self._undo.append(
+                layer.watch_functional_calls(self._enter_spiking, self._leave_spiking, self._is_active)
+            )
 
     def stop(self) -> None:
         """Stop observing, also after a failure of the network."""
@@ -102,7 +107,11 @@ class Observer:
             self._leave_recurrent(part, args, kwargs, output)
         elif isinstance(part, ACTIVATION_MODULES):
             self.counter.inside_activation -= 1
-            if "activations" in self.needs and isinstance(output, Tensor) and not self.counter.inside_activation:
+            if (
+                "activations" in self.needs
+                and isinstance(output, Tensor)
+                and not self.counter.inside_activation
+            ):
                 self._unobserved(lambda: self.tally.activations(self._name(part), output))
         elif _names_products(part) and self.counter.running:
             self.counter.running.pop()
@@ -154,7 +163,9 @@ class Observer:
             self._suspend()
         if "membranes" in self.needs:
             membrane = layer.membrane(args)
-            self._unobserved(lambda: self._before.update({part: None if membrane is None else membrane.clone()}))
+            self._unobserved(
+                lambda: self._before.update({part: None if membrane is None else membrane.clone()})
+            )
             layer.record_membrane()
 
     def _leave_spiking(self, part: nn.Module, args: Any, output: Any) -> None:

@@ -31,12 +31,23 @@ FRESH = frozenset(
 )  # fmt: skip
 # Operators that keep the order of all values.
 RESHAPES = frozenset(
-    {"view", "_unsafe_view", "_reshape_alias", "reshape", "unsqueeze", "squeeze", "squeeze_", "unsqueeze_", "flatten"}
+    {
+        "view",
+        "_unsafe_view",
+        "_reshape_alias",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "squeeze_",
+        "unsqueeze_",
+        "flatten",
+    }
 )
 # Operators whose results only repeat or rearrange values.
 COPIES = RESHAPES | {
     "repeat", "expand", "clone", "_to_copy", "permute", "transpose", "t", "index_select", "index", "gather", "take", "stack",
-    "cat", "unfold", "im2col", "select", "slice", "repeat_interleave", "broadcast_in_dim", "alias", "detach", "_unsafe_index",
+    "cat", "unfold", "im2col", "select", "slice", "repeat_interleave", "broadcast_in_dim", "alias", "detach",
+    "_unsafe_index",
 }  # fmt: skip
 
 
@@ -196,13 +207,22 @@ class Origins:
             which = (result.storage_offset(), tuple(result.shape), result.stride())
             pieces = frozenset((root, which, int(result.numel())) for root, _, _ in pieces)
         keeps_rows = any(
-            isinstance(origin, Weight) and origin.state and source.dim() > 1 and source.shape[:1] == result.shape[:1]
+            isinstance(origin, Weight)
+            and origin.state
+            and source.dim() > 1
+            and source.shape[:1] == result.shape[:1]
             for source, origin in zip(sources, origins, strict=True)
         )
         return Weight(weights[0].name, pieces, keeps_rows)
 
     def _sample(
-        self, name: str, args: Sequence[Any], sources: list[Tensor], origins: list[Any], result: Tensor, number: int
+        self,
+        name: str,
+        args: Sequence[Any],
+        sources: list[Tensor],
+        origins: list[Any],
+        result: Tensor,
+        number: int,
     ) -> Sample:
         period = None
         for source, origin in zip(sources, origins, strict=True):
@@ -212,7 +232,9 @@ class Origins:
             period = self.period_by_shape(result.shape)
         distinct = distinct_values(result)
         if name in COPIES:
-            known = {id(x): o.distinct for x, o in zip(sources, origins, strict=True) if isinstance(o, Sample)}
+            known = {
+                id(x): o.distinct for x, o in zip(sources, origins, strict=True) if isinstance(o, Sample)
+            }
             distinct = min(distinct, sum(known.values()) or distinct)
         return Sample(period, distinct, _shared(name, sources, origins))
 

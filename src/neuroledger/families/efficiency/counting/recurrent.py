@@ -41,7 +41,7 @@ class Cell(NamedTuple):
 
 
 class States(NamedTuple):
-    """Inputs and states before each step, ``(batch, step, …)``; for an LSTM also its memory, and outputs before projection."""
+    """Inputs and states before each step, ``(batch, step, …)``; for an LSTM also memory, and unprojected outputs."""
 
     inputs: Tensor
     hidden: Tensor
@@ -117,7 +117,9 @@ def count_cell(counter: Counter, cell: Cell, states: States, name: str, valid: T
         layer.dense += 3.0 * steps * (len(cell.w_hh) // cell.gates)
 
 
-def count_cell_module(counter: Counter, name: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def count_cell_module(
+    counter: Counter, name: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     """Count one step of ``nn.RNNCell``, ``nn.LSTMCell`` or ``nn.GRUCell``, ``(input, state)``."""
     x, state = (*args, *kwargs.values(), None)[:2]
     kind = _kind_of(module)
@@ -150,7 +152,9 @@ class Sequences:
         """Return which steps belong to a sequence, ``(step, batch)``; None if all do."""
         if self.lengths is None:
             return None
-        return torch.arange(len(self.values), device=self.values.device)[:, None] < self.lengths.to(self.values.device)
+        return torch.arange(len(self.values), device=self.values.device)[:, None] < self.lengths.to(
+            self.values.device
+        )
 
     def backwards(self) -> Sequences:
         """Return each sequence reversed, with padding at the end."""
@@ -163,7 +167,12 @@ class Sequences:
 
 
 def count_layer_module(
-    counter: Counter, name: str, module: nn.RNNBase, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    counter: Counter,
+    name: str,
+    module: nn.RNNBase,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    output: Any,
 ) -> None:
     """Count ``nn.RNN``, ``nn.LSTM`` or ``nn.GRU``: cells in depth and direction, over padded or packed sequences."""
     x, state = (*args, *kwargs.values(), None)[:2]
@@ -199,7 +208,12 @@ def _cells(module: nn.RNNBase) -> Iterator[Cell]:
     for names in module._all_weights:
         own = {name.split("_l")[0]: getattr(module, name) for name in names}
         yield Cell(
-            _kind_of(module), own["weight_ih"], own["weight_hh"], own.get("bias_ih"), own.get("bias_hh"), own.get("weight_hr")
+            _kind_of(module),
+            own["weight_ih"],
+            own["weight_hh"],
+            own.get("bias_ih"),
+            own.get("bias_hh"),
+            own.get("weight_hr"),
         )
 
 
@@ -270,5 +284,3 @@ def _unroll_lstm(cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor) -> tuple
         outputs.append(hidden)
     projected = None if cell.w_hr is None else torch.stack(unprojected)
     return States(x, torch.stack(before), torch.stack(memories), projected), torch.stack(outputs)
-
-

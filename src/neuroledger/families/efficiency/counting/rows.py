@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["SampleSums", "as_values", "axis_uses", "kernel_uses", "nonzero_per_column", "operations", "signs_only"]
+__all__ = [
+    "SampleSums",
+    "as_values",
+    "axis_uses",
+    "kernel_uses",
+    "nonzero_per_column",
+    "operations",
+    "signs_only",
+]
 
 # Sums of integers are exact in float32 below this.
 EXACT = 2**24
@@ -93,7 +101,9 @@ class SampleSums:
         return together - accumulations, accumulations
 
 
-def axis_uses(size: int, out: int, kernel: int, stride: int, padding: int, dilation: int, transposed: bool) -> Tensor:
+def axis_uses(
+    size: int, out: int, kernel: int, stride: int, padding: int, dilation: int, transposed: bool
+) -> Tensor:
     """Return whether a tap of a kernel uses a position of an axis, float64 ``(tap, position)`` of zeros and ones."""
     taps, positions = torch.arange(kernel)[:, None] * dilation, torch.arange(size)[None]
     if transposed:

@@ -14,7 +14,18 @@ from neuroledger.families.efficiency.counting.rows import as_values, axis_uses, 
 
 __all__: list[str] = []
 
-@counting_rule("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm", "_sparse_sparse_matmul", "_sparse_mm_reduce_impl")
+
+@counting_rule(
+    "mm",
+    "bmm",
+    "mv",
+    "dot",
+    "vdot",
+    "_int_mm",
+    "_scaled_mm",
+    "_sparse_sparse_matmul",
+    "_sparse_mm_reduce_impl",
+)
 def products(counter: Counter, call: Call) -> None:
     """Count a product of the first two tensors."""
     counter.product(*first_two(call.args))
@@ -77,9 +88,13 @@ def convolution(counter: Counter, call: Call) -> None:
     """
     x, weight = call.args[:2]
     names = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
-    stride, padding, dilation, transposed, _, groups = (call.argument(3 + n, name) for n, name in enumerate(names))
+    stride, padding, dilation, transposed, _, groups = (
+        call.argument(3 + n, name) for n, name in enumerate(names)
+    )
     name = "conv_transpose" if transposed else "conv"
-    count_convolution(counter, x, weight, call.result, stride, padding, dilation, bool(transposed), groups, name)
+    count_convolution(
+        counter, x, weight, call.result, stride, padding, dilation, bool(transposed), groups, name
+    )
 
 
 def count_convolution(
@@ -95,11 +110,15 @@ def count_convolution(
     name: str,
     data_type: str = "",
 ) -> None:
-    """Count a convolution of x ``(batch, in, *space)`` with W ``(out, in/groups, *kernel)``, or transposed ``(in, out, …)``."""
+    """Count a convolution of x ``(batch, in, *space)`` with W ``(out, in/groups, *kernel)`` or ``(in, out, …)``."""
     rank = weight.dim() - 2
     if weight.dim() > 2 and counter.origins.weight(x) and counter.origins.weight(weight):
         return  # weights computed from weights are not a cost per sample
-    geometry = (tuple(x.shape[1:]), tuple(result.shape[2:]), *(_per_axis(v, rank) for v in (stride, padding, dilation)))
+    geometry = (
+        tuple(x.shape[1:]),
+        tuple(result.shape[2:]),
+        *(_per_axis(v, rank) for v in (stride, padding, dilation)),
+    )
 
     def fan_out() -> Tensor:
         nonzero = as_values(weight).ne(0).to(torch.float64)
@@ -166,7 +185,9 @@ def masked_scores(counter: Counter, call: Call) -> None:
     counter.tally.layer(name).dense -= float(pairs.sum()) * left.shape[-1]
 
 
-def count_pairs(counter: Counter, q: Tensor, k: Tensor, allowed: Tensor, inner: int | None, name: str) -> None:
+def count_pairs(
+    counter: Counter, q: Tensor, k: Tensor, allowed: Tensor, inner: int | None, name: str
+) -> None:
     """Count the products q·k of the pairs of query and key ``allowed``: masked pairs are not computed."""
     both = q.ne(0).to(torch.float64) @ k.ne(0).to(torch.float64).transpose(-1, -2)
     per_item = (both * allowed).sum((-1, -2)).reshape(-1)
@@ -211,7 +232,17 @@ def packed(counter: Counter, call: Call) -> None:
     numbers = (parameters.stride(), parameters.padding(), parameters.dilation())
     stride, padding, dilation = (list(v)[-rank:] for v in numbers)
     count_convolution(
-        counter, x, values, call.result, stride, padding, dilation, bool(parameters.transpose()), parameters.groups(), name, data_type
+        counter,
+        x,
+        values,
+        call.result,
+        stride,
+        padding,
+        dilation,
+        bool(parameters.transpose()),
+        parameters.groups(),
+        name,
+        data_type,
     )
 
 

@@ -123,7 +123,9 @@ def _run_batches(
             raise
         state.failures.update(dict.fromkeys(needs, str(error)))
     if not state.samples:
-        state.failures.update({need: state.failures.get(need, "there were no batches to run") for need in needs})
+        state.failures.update(
+            {need: state.failures.get(need, "there were no batches to run") for need in needs}
+        )
     run.finish()
 
 
@@ -135,7 +137,9 @@ def _trace_of(
     failures |= {need: failures.get(need, why) for need, why in run.failures.items() if need in requested}
     if tally.unreadable_membranes and "membranes" in requested:
         blind = ", ".join(sorted(tally.unreadable_membranes))
-        failures.setdefault("membranes", f"the membrane potentials of {blind} cannot be read after each time step")
+        failures.setdefault(
+            "membranes", f"the membrane potentials of {blind} cannot be read after each time step"
+        )
     connecting, reached, unreached = tally.coverage() if "operations" in requested else (0, 0, ())
     return Trace(
         mode=mode,
@@ -283,9 +287,7 @@ def _prepare(
         _measure(network, copy_inputs(inputs), needs, state)
 
 
-def _answer(
-    network: Network, run: Pass, inputs: Any, size: int, state: _Progress
-) -> Any:
+def _answer(network: Network, run: Pass, inputs: Any, size: int, state: _Progress) -> Any:
     """Run one batch, count it, and return the network's output.
 
     Raises

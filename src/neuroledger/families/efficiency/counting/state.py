@@ -18,7 +18,20 @@ from torch.nn.parameter import is_lazy
 
 __all__ = ["State", "is_custom"]
 
-ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type, ModuleType)
+ATOMS = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.Size,
+    type,
+    ModuleType,
+)
 # Objects of these packages are not searched for state: a network does not change it, or it belongs to the process.
 LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "pandas", "xarray", "scipy"})
 # A module's hooks and mode are not part of its state.
@@ -32,8 +45,9 @@ class State:
 
     It contains parameters, buffers and plain attributes of all modules: tensors, arrays, containers, generators, and the
     attributes of objects among them; and the closures, globals and class attributes of user code. It does not contain the
-    state of installed packages, positions of files and iterators, nor attributes of TorchScript; ``beyond`` names the types of iterators. Torch's own modules change nothing in evaluation
-    mode: for a network of these, only torch's generator is included.
+    state of installed packages, positions of files and iterators, nor attributes of TorchScript; ``beyond``
+    names the types of iterators. Torch's own modules change nothing in evaluation mode: for a network
+    of these, only torch's generator is included.
     """
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
@@ -142,7 +156,9 @@ class State:
             self._visit_tuple((value.__func__, value.__self__))
         elif isinstance(value, partial):
             self._visit_tuple((value.func, *value.args, *value.keywords.values()))
-        elif kind.__module__.partition(".")[0] not in LIBRARIES and isinstance(getattr(value, "__dict__", None), dict):
+        elif kind.__module__.partition(".")[0] not in LIBRARIES and isinstance(
+            getattr(value, "__dict__", None), dict
+        ):
             self._visit_mapping(vars(value))
 
     def _keep_entries(self, mapping: MutableMapping[Any, Any], leave: frozenset[str] = frozenset()) -> None:
@@ -191,13 +207,18 @@ def _refill(values: Any, items: list[Any]) -> None:
     values.extend(items)
 
 
+def _refill_set(values: set[Any], members: set[Any]) -> None:
+    values.clear()
+    values.update(members)
+
+
 def _content_undo(value: Any) -> Undo | None:
     """Return a function that restores an object without parts: an array, a set, bytes, a generator; None for others."""
     if isinstance(value, np.ndarray):
         return partial(np.copyto, value, value.copy()) if value.flags.writeable else lambda: None
     if isinstance(value, set):
         members = set(value)
-        return lambda: (value.clear(), value.update(members)) and None
+        return partial(_refill_set, value, members)
     if isinstance(value, bytearray):
         return partial(value.__setitem__, slice(None), bytes(value))
     if isinstance(value, torch.Generator):

@@ -60,5 +60,3 @@ class StrictPass:
             return {}
         why = f"no spiking layer was called as a module: {', '.join(self.network.spiking)} cannot be observed"
         return {"membranes": why, "activations": why}
-
-

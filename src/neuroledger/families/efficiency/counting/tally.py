@@ -183,7 +183,10 @@ def _own_tensors(network: Network) -> list[tuple[str, Tensor]]:
     """Return the tensors of the network before it runs, with the names of their modules."""
     own: list[tuple[str, Tensor]] = []
     for prefix, part in network.parts:
-        name = prefix.partition(PARAMETRISED)[0].removesuffix(".parametrizations") or type(network.module).__name__
+        name = (
+            prefix.partition(PARAMETRISED)[0].removesuffix(".parametrizations")
+            or type(network.module).__name__
+        )
         attributes = [value for value in vars(part).values() if isinstance(value, Tensor)]
         stored: list[Any] = [*part._parameters.values(), *part._buffers.values(), *attributes]
         own += [(name, tensor) for tensor in stored if tensor is not None]

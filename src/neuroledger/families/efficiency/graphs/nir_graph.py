@@ -253,7 +253,9 @@ class Graph(nn.Module):  # type: ignore[misc]
                 _declared_shape(graph.nodes[name], side)
                 for name, side in zip(edge, ("output", "input"), strict=True)
             )
-            is_end = type(graph.nodes[edge[1]]).__name__ == "Output"  # does nothing: only the number of values matters
+            is_end = (
+                type(graph.nodes[edge[1]]).__name__ == "Output"
+            )  # does nothing: only the number of values matters
             agrees = prod(output_shape) == prod(input_shape) if is_end else output_shape == input_shape
             if output_shape and input_shape and not agrees:
                 raise ModelError(

@@ -156,7 +156,9 @@ class Planted(torch.autograd.Function):
 UNCOUNTED = {
     "a custom function of autograd": lambda x: Planted.apply(x),
     "a spectrum": lambda x: torch.fft.rfft(x).abs(),
-    "sums at indices": lambda x: torch.zeros(len(x), 3).scatter_add(1, torch.zeros(len(x), 6, dtype=torch.long), x),
+    "sums at indices": lambda x: torch.zeros(len(x), 3).scatter_add(
+        1, torch.zeros(len(x), 6, dtype=torch.long), x
+    ),
     "distances": lambda x: torch.cdist(x, x),
     "a factorisation": lambda x: torch.linalg.qr(x)[1],
 }
