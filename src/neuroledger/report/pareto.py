@@ -176,7 +176,6 @@ def _label(ax: Axes, table: pd.DataFrame) -> None:
 
     from neuroledger.report.plots.style import INK
 
-    figure = ax.get_figure()
     marks = ax.transData.transform(table[["cost", "score"]].to_numpy(dtype=float))
     taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in marks]
     for row in table.to_dict("records"):
@@ -185,11 +184,11 @@ def _label(ax: Axes, table: pd.DataFrame) -> None:
         )
         for x, y, align in _places():
             label.set(ha=align, position=(x, y))
-            box = label.get_window_extent(figure.canvas.get_renderer())
-            inside = ax.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
+            box = label.get_window_extent()
+            inside = ax.bbox.x0 <= box.x0 and box.x1 <= ax.bbox.x1
             if inside and not any(box.overlaps(other) for other in taken):
                 break
-        taken.append(label.get_window_extent(figure.canvas.get_renderer()))
+        taken.append(label.get_window_extent())
 
 
 def _places() -> list[tuple[float, float, str]]:

@@ -87,14 +87,14 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
 
 def is_matrix(tensor: Tensor) -> bool:
     """Return whether a tensor has more than one value along at least two dimensions."""
-    return sum(size > 1 for size in tensor.shape) > 1
+    return bool(sum(size > 1 for size in tensor.shape) > 1)
 
 
 def distinct_values(tensor: Tensor) -> int:
     """Return the number of values of a tensor, without those repeated along broadcast axes."""
     if tensor.layout != torch.strided:
         return int(tensor.numel())
-    own = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    own: Iterator[int] = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
     return math.prod(own)
 
 
@@ -253,7 +253,8 @@ class Origins:
         moved = _moved_axis(name, args, axis, source, result)
         if moved is None or not 0 <= moved < result.dim() or result.shape[moved] != source.shape[axis]:
             return None
-        return inner * math.prod(result.shape[moved + 1 :])
+        after: int = math.prod(result.shape[moved + 1 :])
+        return inner * after
 
 
 def _shared(name: str, sources: list[Tensor], origins: list[Any]) -> Weight | None:
@@ -277,21 +278,21 @@ def _axis_of(period: int, shape: Sequence[int], samples: int) -> tuple[int, int]
 
 def _moved_axis(name: str, args: Sequence[Any], axis: int, source: Tensor, result: Tensor) -> int | None:
     """Return where an operator moves an axis of its source."""
-    rank = source.dim()
+    rank: int = source.dim()
     if name in ("t", "t_", "numpy_T"):
         return rank - 1 - axis
     if name in ("transpose", "transpose_"):
-        first, second = args[1] % rank, args[2] % rank
+        first, second = int(args[1]) % rank, int(args[2]) % rank
         return {first: second, second: first}.get(axis, axis)
     if name == "permute":
         return [dim % rank for dim in args[1]].index(axis)
     if name in ("select", "unbind"):
-        removed = (args[1] if len(args) > 1 else 0) % rank
+        removed = int(args[1] if len(args) > 1 else 0) % rank
         return None if removed == axis else axis - (removed < axis)
     if name == "stack":
-        added = (args[1] if len(args) > 1 else 0) % result.dim()
+        added = int(args[1] if len(args) > 1 else 0) % int(result.dim())
         return axis + (added <= axis)
-    return axis + result.dim() - rank if name == "expand" or result.dim() >= rank else None
+    return axis + int(result.dim()) - rank if name == "expand" or result.dim() >= rank else None
 
 
 def _storage(tensor: Tensor) -> int | None:
