@@ -8,8 +8,7 @@ name. The mode belongs to one thread: concurrent passes do not affect each other
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -32,6 +31,7 @@ from neuroledger.families.efficiency.counting.network import tensors_of
 from neuroledger.families.efficiency.counting.origins import OUTSIDE, Sample, is_matrix, tensors_in
 from neuroledger.families.efficiency.counting.rows import (
     as_values,
+    exact,
     nonzero_per_column,
     operations,
     signs_only,
@@ -124,8 +124,12 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if name == "_weight_int8pack_mm":
             refuse_unsafe_product(*args[:2])
         result = func(*args, **kwargs)
-        with _plain_arithmetic(result):
-            self._note(func, rule, Call(name, args, kwargs, result))
+        call = Call(name, args, kwargs, result)
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+                self._note(func, rule, call)
+        else:
+            self._note(func, rule, call)
         return result
 
     def _open(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -212,7 +216,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         rows, inner = as_values(x).reshape(-1, width), self.origins.inner_rows(x, width)
         role = (frozenset((root, which) for root, which, _ in self.tally.pieces(weight)), width)
         if inner is None:
-            self._add_rows(name, operations(rows, fan_out), signs_only(rows))
+            self._add_rows(name, *operations(rows, fan_out))
         else:
             self.tally.sums(name, role, x.device).add(rows, fan_out, inner)
 
@@ -283,10 +287,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         else:
             self.tally.sums(name, role, per_item.device).fold(per_item, ternary, inner)
 
-    def _add_rows(self, name: str, per_row: Tensor, ternary: Tensor) -> None:
+    def _add_rows(self, name: str, per_row: Tensor, ternary: Tensor | None) -> None:
         """Add operations of rows that cannot be assigned to samples: each decides for itself."""
         layer = self.tally.layer(name)
-        accumulations = float(per_row[ternary].sum())
+        accumulations = 0.0 if ternary is None else float(per_row[ternary].sum())
         layer.acs += accumulations
         layer.macs += float(per_row.sum()) - accumulations
 
@@ -315,11 +319,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Return the fan-out of a weight's inputs, counted once for each weight and batch: every write discards it."""
         pieces = self.tally.pieces(weight)
         if len(pieces) != 1 or weight.layout != torch.strided or weight.is_quantized:
-            return count()
+            return exact(count())
         view = (weight.untyped_storage()._cdata, weight.storage_offset(), weight.shape, weight.stride())
         key = (*role, view)
         if key not in self._fan_outs:
-            self._fan_outs[key] = count()
+            self._fan_outs[key] = exact(count())
         return self._fan_outs[key]
 
     def _note_elementwise(self, call: Call) -> None:
@@ -385,14 +389,6 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         origins = [self.origins.of(tensor) for tensor in tensors_of(answer)]
         if self.counts_operations and not any(isinstance(origin, Sample) for origin in origins):
             self.tally.add_uncounted("the answer", LEFT)
-
-
-@contextmanager
-def _plain_arithmetic(result: Any) -> Iterator[None]:
-    """Count in full precision and without gradients, whatever mode the network has set."""
-    device = result.device.type if isinstance(result, Tensor) else "cpu"
-    with torch.no_grad(), torch.autocast(device, enabled=False), torch.autocast("cpu", enabled=False):
-        yield
 
 
 def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:

@@ -49,24 +49,40 @@ def nonzero_per_column(matrix: Tensor) -> Tensor:
     return total
 
 
-def operations(rows: Tensor, fan_out: Tensor) -> Tensor:
-    """Return the operations of each row ``(row, feature)``: the sum of the fan-outs of its non-zero values, float64."""
-    exact = torch.float32 if float(fan_out.sum()) < EXACT else torch.float64
-    driven = fan_out.to(exact)
-    parts = rows.split(max(1, PIECE // max(1, rows.shape[1])))
-    return torch.cat([part.ne(0).to(exact) @ driven for part in parts]).to(torch.float64)
+def exact(fan_out: Tensor) -> Tensor:
+    """Return fan-outs in the cheapest type in which the sum of any row is exact."""
+    return fan_out.to(torch.float32 if float(fan_out.sum()) < EXACT else torch.float64)
+
+
+def operations(rows: Tensor, fan_out: Tensor, *, classify: bool = True) -> tuple[Tensor, Tensor | None]:
+    """Return the operations of each row ``(row, feature)``, float64, and whether it needs no multiplier.
+
+    The operations are the sum of the fan-outs (feature,) of the row's non-zero values. A row of -1, 0 and 1 needs no
+    multiplier; None without ``classify``.
+    """
+    amounts, signs = [], []
+    for part in rows.split(max(1, PIECE // max(1, rows.shape[1]))):
+        nonzero = torch.ne(part, 0, out=torch.empty(part.shape, dtype=fan_out.dtype, device=part.device))
+        amounts.append(nonzero @ fan_out)
+        if classify:
+            signs.append(_signs(part, nonzero))
+    return torch.cat(amounts).to(torch.float64), torch.cat(signs) if classify else None
 
 
 def signs_only(rows: Tensor) -> Tensor:
     """Return whether each row ``(row, feature)`` has only -1, 0 and 1, so that it needs no multiplier."""
-    first = _are_signs(rows[:, :TRIED])
+    return _signs(rows, rows.ne(0))
+
+
+def _signs(rows: Tensor, nonzero: Tensor) -> Tensor:
+    """Return whether the sizes of all values of each row are 0 or 1: where they are not zero, they are 1."""
+    sizes = rows.abs()
+    if sizes.dtype == nonzero.dtype and torch.equal(sizes, nonzero):  # spikes alone
+        return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+    first = sizes[:, :TRIED].eq(nonzero[:, :TRIED]).all(1)
     if rows.shape[1] <= TRIED or not bool(first.any()):
         return first
-    return _are_signs(rows)
-
-
-def _are_signs(rows: Tensor) -> Tensor:
-    return rows.eq(rows.sign()).all(1)
+    return sizes.eq(nonzero).all(1)
 
 
 class SampleSums:
@@ -83,8 +99,7 @@ class SampleSums:
 
     def add(self, rows: Tensor, fan_out: Tensor, inner: int) -> None:
         """Add inputs ``(row, feature)``: ``inner`` successive rows belong to one sample, then follows the next sample."""
-        per_row = operations(rows, fan_out)
-        self.fold(per_row, signs_only(rows) if self._undecided else None, inner)
+        self.fold(*operations(rows, fan_out, classify=self._undecided), inner)
 
     def fold(self, per_row: Tensor, ternary: Tensor | None, inner: int) -> None:
         """Add operations given by row, ``ternary`` where they need no multiplier; None if this is decided."""
