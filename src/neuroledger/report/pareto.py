@@ -180,7 +180,12 @@ def _label(ax: Axes, table: pd.DataFrame) -> None:
     taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in marks]
     for row in table.to_dict("records"):
         label = ax.annotate(
-            row["model"], (row["cost"], row["score"]), textcoords="offset points", color=INK, fontsize=9
+            row["model"],
+            (row["cost"], row["score"]),
+            xytext=(0, 0),
+            textcoords="offset points",
+            color=INK,
+            fontsize=9,
         )
         for x, y, align in _places():
             label.set(ha=align, position=(x, y))

@@ -151,7 +151,7 @@ class Attention(Kind):
             scores = q[:, head] @ k[:, head].T / 2
             scores[:, 3:] = -torch.inf
             shares = scores.softmax(1)
-            found.two(shares, v[:, head])
+            found.two(shares[:, :3], v[:3, head])
             mixed.append(shares @ v[:, head])
         found.rows("out", torch.cat(mixed, 1), a.out_proj.weight.detach())
 

@@ -97,12 +97,14 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self._fan_outs: dict[object, Tensor] = {}  # of weights in this batch; any write discards them
         # Factors of the latest product of values, whether its items are signs, items of a sample, and its name.
         self.last_product: tuple[Tensor, Tensor, Tensor, int | None, str] | None = None
+        # Queries and keys of scores with a mask, and the number of masked pairs, until values are weighted with the shares.
+        self.masked: tuple[tuple[int, ...], float] | None = None
         self._rows_used: dict[object, dict[object, int]] = {}
 
     def begin(self, inputs: Any, sample_axis: int) -> None:
         """Start a batch with these inputs, whose samples are along an axis."""
         self._fan_outs.clear()
-        self.last_product = None
+        self.last_product = self.masked = None
         for tensor in tensors_of(inputs):
             known = tensor.dim() > sample_axis and tensor.shape[sample_axis] == self.tally.samples
             period = math.prod(tensor.shape[sample_axis + 1 :]) if known else None
@@ -163,7 +165,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             return
         if self.counts_operations:
             self._note_operations(func, rule, call)
-        self.origins.follow(call.name, (*call.args, *call.kwargs.values()), call.result)
+        self.origins.follow(
+            call.name, (*call.args, *call.kwargs.values()), call.result, has_rule=rule is not None
+        )
         if func._schema.is_mutable:
             self._fan_outs.clear()
         plain = CONVERTS.get(call.name, call.name.removesuffix("_"))
@@ -277,6 +281,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         layer = self.tally.layer(name)
         layer.data_type = layer.data_type or str(left.dtype).removeprefix("torch.")
         layer.dense += float(len(per_item)) * left.shape[-2] * left.shape[-1] * right.shape[-1]
+        if self.masked is not None and self.masked[0] == tuple(left.shape[-2:]):  # shares of masked pairs
+            layer.dense -= self.masked[1] * right.shape[-1]
+            self.masked = None
 
     def items(
         self, per_item: Tensor, ternary: Tensor, inner: int | None, name: str, role: object = "products"
@@ -386,7 +393,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     def check_answer(self, answer: Any) -> None:
         """Report a network whose answer was not computed by torch's operators, for example in NumPy or another thread."""
-        origins = [self.origins.of(tensor) for tensor in tensors_of(answer)]
+        tensors = list(tensors_of(answer))
+        if any(type(tensor) not in (Tensor, torch.nn.Parameter) for tensor in tensors):
+            return  # a subclass, which wraps the results of operators anew
+        origins = [self.origins.of(tensor) for tensor in tensors]
         if self.counts_operations and not any(isinstance(origin, Sample) for origin in origins):
             self.tally.add_uncounted("the answer", LEFT)
 

@@ -184,8 +184,8 @@ class Observer:
         given = args[0] if isinstance(args, tuple) and args else args
         known = origins.of(given) if isinstance(given, Tensor) else None
         for tensor in tensors_in((output, [getattr(part, name, None) for name in self._spiking[part].state])):
-            same = isinstance(known, Sample) and tensor.shape == given.shape
-            origins.add_sample(tensor, known.period if same else None)
+            follows = isinstance(known, Sample) and tensor.shape == given.shape
+            origins.add_sample(tensor, known.period if follows and isinstance(known, Sample) else None)
 
     def _count_spikes(self, part: nn.Module, before: Tensor | None, output: Any) -> None:
         """Count zeros among the spikes, and membranes that the step changed; the first step writes all."""
@@ -250,4 +250,4 @@ def _period(tensor: Tensor, axis: int, samples: int) -> int | None:
     """Return the number of successive values of a sample, whose axis is known."""
     if tensor.dim() <= axis or tensor.shape[axis] != samples:
         return None
-    return tensor[(0,) * (axis + 1)].numel()
+    return int(tensor[(0,) * (axis + 1)].numel())

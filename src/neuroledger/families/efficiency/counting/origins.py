@@ -183,12 +183,13 @@ class Origins:
             return None
         return period // width
 
-    def follow(self, name: str, args: Sequence[Any], result: Any) -> None:
-        """Record the origins of an operator's results."""
+    def follow(self, name: str, args: Sequence[Any], result: Any, *, has_rule: bool = False) -> None:
+        """Record the origins of an operator's results; a rule counts what is not a weight as a value of samples."""
         sources = list(tensors_in(args))
         origins = [self.of(tensor) for tensor in sources]
         results = list(tensors_in((result,)))
-        if sources and (name in FRESH or any(isinstance(origin, Sample) for origin in origins)):
+        depends = any(isinstance(origin, Sample) for origin in origins) or (has_rule and None in origins)
+        if sources and (name in FRESH or depends):
             for number, tensor in enumerate(results):
                 self._known[tensor] = self._sample(name, args, sources, origins, tensor, number)
             return

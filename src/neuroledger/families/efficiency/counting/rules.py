@@ -52,6 +52,7 @@ def masked_products(counter: Counter, call: Call) -> None:
     inner = counter.origins.inner_rows(left, left.shape[1] * left.shape[2])
     count_pairs(counter, left, right.transpose(1, 2), allowed, inner, name)
     counter.tally.layer(name).dense += float(allowed.sum()) * left.shape[2]
+    counter.masked = (tuple(allowed.shape[-2:]), float(allowed.logical_not().sum()))
 
 
 @counting_rule("linear", "mkldnn_linear", "_mkldnn_linear")
@@ -124,8 +125,19 @@ def count_convolution(
         nonzero = as_values(weight).ne(0).to(torch.float64)
         driven = nonzero.sum(1) if transposed else nonzero.unflatten(0, (groups, -1)).sum(1).flatten(0, 1)
         space, out, steps, margins, gaps = geometry[0][1:], *geometry[1:]
-        axes = zip(space, out, weight.shape[2:], steps, margins, gaps, strict=True)
-        return kernel_uses(driven, [axis_uses(*axis, transposed) for axis in axes])
+        uses = [
+            axis_uses(
+                space[axis],
+                out[axis],
+                weight.shape[2 + axis],
+                steps[axis],
+                margins[axis],
+                gaps[axis],
+                transposed,
+            )
+            for axis in range(rank)
+        ]
+        return kernel_uses(driven, uses)
 
     values = float(x.numel() if transposed else result.numel())
     dense = values * math.prod(weight.shape[1:])
@@ -183,6 +195,7 @@ def masked_scores(counter: Counter, call: Call) -> None:
     both = left.ne(0).to(torch.float64) @ right.ne(0).to(torch.float64)
     counter.items(-(both * pairs).sum((-1, -2)).reshape(-1), ternary, inner, name)
     counter.tally.layer(name).dense -= float(pairs.sum()) * left.shape[-1]
+    counter.masked = (tuple(pairs.shape[-2:]), float(pairs.sum()))
 
 
 def count_pairs(
