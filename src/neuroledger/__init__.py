@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from neuroledger.data.stimuli import StimulusSet
     from neuroledger.engine.bound_metric import ceiling, metric
     from neuroledger.engine.compare import compare
-    from neuroledger.engine.public import find, layers, load, records, run, score
+    from neuroledger.engine.public import find, load, records, run, score
     from neuroledger.engine.record import Record
+    from neuroledger.families.alignment.layer_curve import layers
     from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.efficiency.cost import cost
@@ -45,7 +46,7 @@ _PUBLIC = {
     "errors": ("neuroledger.errors", None),
     "evaluate": ("neuroledger.cli.own_models", "evaluate"),
     "find": ("neuroledger.engine.public", "find"),
-    "layers": ("neuroledger.engine.public", "layers"),
+    "layers": ("neuroledger.families.alignment.layer_curve", "layers"),
     "leaderboard": ("neuroledger.report.table", "leaderboard"),
     "load": ("neuroledger.engine.public", "load"),
     "metric": ("neuroledger.engine.bound_metric", "metric"),

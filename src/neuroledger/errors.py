@@ -68,6 +68,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.private": "Private data would be stored in the remote of the repository.",
         "spec.pointer": "A pinned file that DVC provides has no pointer.",
         "spec.layer": "A region, the readout or the logits name a layer that is not declared.",
+        "spec.untrained": "The untrained twin of a model has weights or another builder.",
         "spec.commitment": "The rule that commits regions to layers is invalid.",
         "spec.normalisation": "No formula normalises this score by this ceiling.",
         "spec.suite": "The versions or the hierarchy of a suite do not match its benchmarks.",

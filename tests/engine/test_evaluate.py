@@ -1,4 +1,4 @@
-"""The steps of an evaluation, the score of a benchmark's dummy, and the candidates of a comparison of layers."""
+"""The steps of an evaluation, and the score of a benchmark's dummy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from neuroledger.engine import evaluate as module
-from neuroledger.engine.evaluate import dummy_of, evaluate, layer_scores
+from neuroledger.engine.evaluate import dummy_of, evaluate
 from neuroledger.engine.session import Control
-from neuroledger.errors import MetricError, ModelError, RequestError
-from neuroledger.models.model import LayeredModel
+from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 
@@ -103,7 +102,7 @@ def dummies(monkeypatch: pytest.MonkeyPatch, **values: float | MetricError) -> l
             raise value
         return Score(value)
 
-    monkeypatch.setattr(module, "_headline", headline)
+    monkeypatch.setattr(module, "headline_of", headline)
     return asked
 
 
@@ -141,38 +140,3 @@ def test_the_fallback_takes_the_place_of_an_undefined_or_perfect_dummy(
 def test_any_other_score_of_the_dummy_is_used(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
     dummies(monkeypatch, guess=value, mean=0.1)
     assert dummy_of(*floored(dummy="guess", fallback="mean")) == value
-
-
-def test_layers_are_scored_in_the_order_asked_for_with_the_region_committed_to_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scored: list[Any] = []
-
-    def headline(session: Any, spec: BenchmarkSpec, model: LayeredModel) -> Score:
-        scored.append(dict(model.regions))
-        return Score(float(len(scored)))
-
-    monkeypatch.setattr(module, "_headline", headline)
-    model = LayeredModel(
-        id="net", takes=frozenset({"images"}), extract=lambda *_: {}, layers=("one", "two", "three"),
-        regions={"IT": "one"},
-    )  # fmt: skip
-    assert {name: score.value for name, score in layer_scores(SESSION, benchmark(), model).items()} == {
-        "one": 1.0, "two": 2.0, "three": 3.0,
-    }  # fmt: skip
-    assert scored == [{"V4": "one"}, {"V4": "two"}, {"V4": "three"}]
-    assert list(layer_scores(SESSION, benchmark(), model, ["three", "one"])) == ["three", "one"]
-    with pytest.raises(RequestError, match=r"^no layer 'tow'"):
-        layer_scores(SESSION, benchmark(), model, ["one", "tow"])
-    monkeypatch.setattr(
-        module, "model_of", lambda session, id: {"net": model, "flat": SimpleNamespace(id="flat")}[id]
-    )
-    assert list(layer_scores(SESSION, benchmark(), "net")) == ["one", "two", "three"]
-    with pytest.raises(ModelError, match=r"^model 'flat' has no layers to compare$"):
-        layer_scores(SESSION, benchmark(), "flat")
-    words = (
-        r"^benchmark 'lab\.b' \(paradigm 'recording'\) records from no region; layers are compared on benchmarks that ask "
-        "for the responses of a region$"
-    )
-    with pytest.raises(RequestError, match=words):
-        layer_scores(SESSION, benchmark(paradigm={"name": "recording"}), model)

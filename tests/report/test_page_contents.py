@@ -48,6 +48,7 @@ def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
     plain = packed(board(*columns, rows=rows), [("models", "1")])
     assert plain["rows"][0] == {
         "model": "ant", "title": "The ant", "role": "model", "place": "1–2", "score": [0.7, 0.65, 0.75], "why": "",
+        "top": True,
         "groups": [[0.7, 0.65, 0.75]],
         "cells": [[0.12346, 0.1, None, 1, "ada"], "f0", "m1", "p0", "s2", "e2", "u3"],
     }  # fmt: skip

@@ -341,7 +341,17 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("score", "scoring", "score one model on one benchmark and print the result")
     p.add_argument("model", help="id of a model")
     p.add_argument("benchmark", help="id of a benchmark")
-    _add_flag(p, "--layers", "score every layer in place of the committed one; nothing is recorded")
+    p.add_argument(
+        "--layers",
+        nargs="?",
+        const="",
+        metavar="all|NAME,NAME",
+        help="score layers in place of the committed one, and choose one on half of the stimuli; without names: those "
+        "of the spec, or 5 to 20 stages of the network; nothing is recorded",
+    )
+    p.add_argument(
+        "--out", type=Path, metavar="FIGURE", help="also write the figure of --layers (.svg, .pdf, .png)"
+    )
     _add_request(p)
     _add_json(p)
 

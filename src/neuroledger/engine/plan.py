@@ -36,7 +36,7 @@ DATASET_ONLY_SAYS = DESCRIPTIVE | {
 }  # fmt: skip
 BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects"}
 MODEL_ONLY_SAYS = DESCRIPTIVE | {
-    "control", "benchmarks", "license", "unavailable", "simulated", "pretraining",
+    "control", "benchmarks", "license", "unavailable", "simulated", "pretraining", "untrained",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The functions that users call from Python: find, load, score, layers, run, records."""
+"""The functions that users call from Python: find, load, score, run, records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.load import load_dataset
 from neuroledger.display import choose
-from neuroledger.engine.evaluate import evaluate, layer_scores
+from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import Record, read_all
 from neuroledger.engine.run import closed, run_object
@@ -21,14 +21,13 @@ from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
-from neuroledger.models.model import Model
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import Score
 
-__all__ = ["find", "layers", "load", "records", "run", "score"]
+__all__ = ["find", "load", "records", "run", "score"]
 
 
 def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
@@ -87,28 +86,6 @@ def score(
     """
     with _session(Request(seed=seed, limit=limit, device=device)) as session:
         return evaluate(session, session.catalog.benchmark(benchmark), wrapped(model, **declared)).headline
-
-
-def layers(
-    model: Model | str,
-    benchmark: str,
-    *,
-    layers: Sequence[str] = (),
-    seed: int = 0,
-    limit: int | None = None,
-    device: str = "cpu",
-) -> dict[str, Score]:
-    """Return the benchmark's score for each layer of a model, used as the region; nothing is recorded.
-
-    See :func:`neuroledger.engine.evaluate.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
-
-    Raises
-    ------
-    NeuroLedgerError
-        The model cannot be scored; the message states the reason.
-    """
-    with _session(Request(seed=seed, limit=limit, device=device)) as session:
-        return layer_scores(session, session.catalog.benchmark(benchmark), model, layers)
 
 
 @contextmanager

@@ -25,7 +25,15 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import DataError, Finding, IntegrityError, NeuroLedgerError, RequestError, Severity
+from neuroledger.errors import (
+    DataError,
+    Finding,
+    IntegrityError,
+    NeuroLedgerError,
+    RequestError,
+    Severity,
+    UnavailableError,
+)
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.spread import unpack
@@ -255,6 +263,6 @@ def _hash_once(
             hashed[kind, id] = ("", "")
         except IntegrityError as error:
             hashed[kind, id] = ("record.data-changed", str(error))
-        except DataError as error:
+        except (DataError, UnavailableError) as error:
             hashed[kind, id] = ("record.data-missing", str(error))
     return hashed[kind, id]

@@ -317,6 +317,13 @@ class LayeredModel:
         """Responses of the committed regions, and decisions."""
         return of_layers(vars(self), decisions=self.decisions)
 
+    @property
+    def only_commits(self) -> bool:
+        """Whether the model names no layers but those of its regions, readout and logits."""
+        used = {layer for region in self.regions for layer in self.committed(region)}
+        used |= {layer for layer in (self.readout, self.logits) if layer is not None}
+        return set(self.layers) <= (used or {"output"})
+
     def answer(self, question: Any) -> xr.DataArray:
         """Return responses or decisions for stimuli as they appear in the field of view; see :class:`Model`."""
         return shown_to(self, question, self.visual_degrees)

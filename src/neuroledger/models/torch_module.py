@@ -120,8 +120,9 @@ def assemble(
     device: str = "cpu",
     store: Any = None,
     packages: tuple[str, ...] = (),
+    adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> LayeredModel:
-    """Create a model from a built module; load ``weights`` into it, if any.
+    """Create a model from a built module; load ``weights`` into it, if any, renamed by ``adapt``.
 
     ``described`` and ``packages`` identify the module; for a module in memory ``described`` is a function that returns
     its identity.
@@ -135,7 +136,7 @@ def assemble(
             f"model {id!r}: microsaccades need the visual angle of the input: give `visual_degrees`"
         )
     if weights:
-        load_weights(module, weights, id)
+        load_weights(module, weights, id, adapt=adapt)
     layers = layers or every_layer(regions, readout, logits)
     check_layers(module, layers, id)
     identity = described

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from neuroledger.spec.suites import Group
 from neuroledger.store.files import write_json, write_text
 
 __all__ = [
-    "Cell", "Column", "FORMATS", "Leaderboard", "Role", "Row", "Status", "as_csv", "as_json", "as_latex",
+    "Cell", "Column", "FORMATS", "Leaderboard", "Role", "Row", "Status", "amount", "as_csv", "as_json", "as_latex",
     "as_markdown", "as_text", "leaderboard_text", "number", "write_tracked",
 ]  # fmt: skip
 
@@ -154,6 +155,18 @@ def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
         return f"{value:,.0f}"
     text = f"{value:.{digits}f}" if counts else f"{value:.4g}"
     return text.lstrip("-") if float(text) == 0 else text
+
+
+PREFIXES: Final = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G"}
+
+
+def amount(value: float | None, unit: str | None, *, counts: bool = True) -> str:
+    """Format a value of a metric: joules and seconds with a prefix of the SI (``14.72 nJ/sample``), else a number."""
+    if value is None or unit is None or unit.partition("/")[0] not in ("J", "s"):
+        return number(value, counts=counts)
+    power = 0 if value == 0 else 3 * math.floor(math.log10(abs(value)) / 3)
+    power = min(max(power, min(PREFIXES)), max(PREFIXES))
+    return f"{value / 10.0**power:.4g} {PREFIXES[power]}{unit}"
 
 
 def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:

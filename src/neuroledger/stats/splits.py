@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
 
-__all__ = ["Split", "draw", "first_values", "given", "predefined"]
+__all__ = ["Split", "draw", "first_values", "given", "halves", "predefined", "rows_of_stimuli", "testing"]
 
 Indices = NDArray[np.intp]
 Labels = NDArray[Any]
@@ -125,6 +125,86 @@ def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
     if not checked:
         raise MetricError("`splits` contains no split")
     return checked
+
+
+def rows_of_stimuli(assembly: xr.DataArray, stimuli: Collection[str]) -> Indices:
+    """Return the row numbers of the presentations of some stimuli.
+
+    Raises
+    ------
+    MetricError
+        The assembly has no stimuli on its presentations.
+    """
+    return np.flatnonzero(np.isin(_stimuli_of(assembly), list(stimuli)))
+
+
+def testing(splits: Iterable[Split], assembly: xr.DataArray, tested: Collection[str]) -> list[Split]:
+    """Return the splits with only presentations of ``tested`` stimuli in their test parts; splits without any are dropped.
+
+    Raises
+    ------
+    MetricError
+        No test part has a presentation of these stimuli.
+    """
+    inside = np.isin(_stimuli_of(assembly), list(tested))
+    kept = [Split(split.train, split.test[inside[split.test]]) for split in splits]
+    kept = [split for split in kept if len(split.test)]
+    if not kept:
+        raise MetricError(
+            "no split tests any of these stimuli; use more of them, or another rule of `splits`"
+        )
+    return kept
+
+
+def halves(
+    spec: SplitsSpec | None, assembly: xr.DataArray, seed: int
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Divide the stimuli of an assembly into two random halves, which share no unit that a metric's splits keep together.
+
+    Units are the values of ``groups`` or ``by`` of the splits, if the presentations have them, otherwise stimuli. With
+    ``stratify`` each class is halved, as far as its units allow.
+
+    Parameters
+    ----------
+    spec
+        The splits of the metric, or None.
+    assembly
+        (presentation, …) with stimulus_id.
+    seed
+        Seed of the order in which units are dealt out alternately.
+
+    Raises
+    ------
+    MetricError
+        The presentations have no stimuli, or there are fewer than two units.
+    """
+    stimuli = _stimuli_of(assembly)
+    named = None if spec is None else spec.groups or spec.by
+    known = named is not None and named in assembly.coords and assembly[named].dims == ("presentation",)
+    labels = as_text(assembly[named].values) if known else stimuli
+    units, first, of_row = np.unique(labels, return_index=True, return_inverse=True)
+    if len(units) < 2:
+        raise MetricError(
+            f"{len(units)} value of {named or 'stimulus_id'!r} cannot be divided into two halves"
+        )
+    order = np.random.default_rng(seed).permutation(len(units))
+    if spec is not None and spec.stratify is not None and spec.stratify in assembly.coords:
+        classes = as_text(assembly[spec.stratify].values)[first]
+        order = order[np.argsort(classes[order], kind="stable")]
+    second = np.zeros(len(units), dtype=bool)
+    second[order[1::2]] = True
+    choosing = frozenset(stimuli[~second[of_row]].tolist())
+    # A stimulus with rows in units of both halves belongs to the first one.
+    return choosing, frozenset(stimuli[second[of_row]].tolist()) - choosing
+
+
+def _stimuli_of(assembly: xr.DataArray) -> NDArray[np.str_]:
+    """Return the stimulus of each presentation."""
+    if "stimulus_id" not in assembly.coords or assembly["stimulus_id"].dims != ("presentation",):
+        raise MetricError(
+            "the data have no presentations of single stimuli, and cannot be divided by stimuli"
+        )
+    return as_text(assembly["stimulus_id"].values)
 
 
 def predefined(train: int, test: int) -> list[Split]:
