@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.efficiency.cost import cost
+    from neuroledger.families.efficiency.same import same
     from neuroledger.families.signals.recordings.mne_objects import windows
     from neuroledger.models import api as models
     from neuroledger.report.table import leaderboard
@@ -53,6 +54,7 @@ _PUBLIC = {
     "plot": ("neuroledger.plot", None),
     "records": ("neuroledger.engine.public", "records"),
     "run": ("neuroledger.engine.public", "run"),
+    "same": ("neuroledger.families.efficiency.same", "same"),
     "score": ("neuroledger.engine.public", "score"),
     "start": ("neuroledger.cli.start", "start"),
     "windows": ("neuroledger.families.signals.recordings.mne_objects", "windows"),
@@ -61,7 +63,7 @@ _PUBLIC = {
 __all__ = [
     "Record", "Score", "StimulusSet", "ceiling", "compare", "cost", "decode", "decoding", "errors",
     "evaluate", "find", "layers", "leaderboard", "load", "metric", "models", "plot", "records", "run",
-    "score", "start", "windows",
+    "same", "score", "start", "windows",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from neuroledger.errors import NeuroLedgerError, RequestError
-from neuroledger.report.pareto import front, pareto, pareto_figure
+from neuroledger.report.pareto import front, pareto, pareto_figure, readable
 from neuroledger.report.plots.style import ACCENT, SOFT
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
@@ -34,11 +35,11 @@ def test_given_costs_precede_those_of_the_same_benchmark_and_of_others(lab: Lab)
     ]  # fmt: skip
     table = pareto(HERE, "size", records=records, costs={"cat": 30.0, "eel": 1.0}, catalog=lab.open())
     assert table.to_dict("records") == [
-        {"model": "bee", "score": 0.6, "low": 0.58, "high": 0.62, "cost": 20.0, "unit": "B",
+        {"model": "bee", "score": 0.6, "low": 0.58, "high": 0.62, "cost": 20.0, "unit": "B", "reads": "20 B",
          "counted_on": ELSEWHERE, "front": True},
-        {"model": "ant", "score": 0.5, "low": 0.48, "high": 0.52, "cost": 30.0, "unit": "B",
+        {"model": "ant", "score": 0.5, "low": 0.48, "high": 0.52, "cost": 30.0, "unit": "B", "reads": "30 B",
          "counted_on": HERE, "front": False},
-        {"model": "cat", "score": 0.7, "low": 0.7 - 0.02, "high": 0.7 + 0.02, "cost": 30.0, "unit": "",
+        {"model": "cat", "score": 0.7, "low": 0.7 - 0.02, "high": 0.7 + 0.02, "cost": 30.0, "unit": "", "reads": "30",
          "counted_on": "given", "front": True},
     ]  # fmt: skip
     assert table.attrs == {"benchmark": HERE, "cost": "size"}
@@ -121,13 +122,38 @@ def table(costs: list[float], **fields: Any) -> pd.DataFrame:
     return pd.DataFrame(plain | fields)
 
 
+def test_labels_of_neighbours_do_not_overlap() -> None:
+    names = [f"a model with a long name {number}" for number in range(5)]
+    crowd = pd.DataFrame(
+        {
+            "model": names, "score": [0.5, 0.501, 0.502, 0.5, 0.503], "low": [None] * 5, "high": [None] * 5,
+            "cost": [1.0, 1.01, 1.02, 1.03, 40.0], "unit": ["J/sample"] * 5, "front": [True] * 5,
+        }
+    )  # fmt: skip
+    boxes = [text.get_window_extent() for text in pareto_figure(crowd).texts]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.472e-08, "J/sample", "14.7 nJ/sample"), (0.0, "J/sample", "0 J/sample"),
+        (7406.98, "AC/sample", "7,407 AC/sample"),
+        (2643606.0, "operations/sample", "2.64 M operations/sample"), (20.0, "B", "20 B"),
+    ],
+)  # fmt: skip
+def test_costs_read_like_numbers_with_prefixes(value: float, unit: str, text: str) -> None:
+    assert readable(value, unit) == text
+
+
 def test_the_figure_shows_each_model_its_interval_and_the_front() -> None:
     drawn = table([1.0, 2.0, 4.0])
     drawn.attrs = {"benchmark": HERE, "cost": "size"}
     ax: Any = pareto_figure(drawn)
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("size (B)", HERE, "log")
     assert [text.get_text() for text in ax.texts] == ["ant", "bee", "cat"]
-    assert [text.xyann for text in ax.texts] == [(6, -13), (6, 5), (6, -13)]
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
     points = [(*each.get_offsets()[0], each.get_sizes()[0], each.get_zorder()) for each in ax.collections]
     assert points == [(1.0, 0.5, 36, 3), (2.0, 0.4, 36, 3), (4.0, 0.7, 36, 3)]
     lines = [(list(each.get_xdata()), list(each.get_ydata()), each.get_color()) for each in ax.lines]

@@ -389,6 +389,30 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--device", default="cpu", help="cpu (default), cuda or mps")
     _add_json(p)
 
+    p = verb(
+        "same",
+        "scoring",
+        "compare the answers of a network and of its exported NIR or ONNX graph, layer by layer",
+    )
+    p.add_argument(
+        "network", help="package.module:NAME of a torch module (or a function that makes it), or a graph file"
+    )
+    p.add_argument("graph", type=Path, help="graph file (.nir or .onnx)")
+    p.add_argument(
+        "--inputs",
+        type=Path,
+        required=True,
+        metavar="NPY",
+        help="array (sample, time, …) for neurons, else (sample, …)",
+    )
+    p.add_argument(
+        "--time-step", type=float, metavar="SECONDS", help="time step of a NIR graph that states none"
+    )
+    p.add_argument(
+        "--reset", choices=("value", "subtract"), help="what a spike does to a membrane of a NIR graph"
+    )
+    _add_json(p)
+
     p = verb("verify", "scoring", "check whether records still agree with their inputs")
     p.add_argument(
         "records", nargs="*", type=Path, metavar="RECORD", help="record files (default: all records)"
@@ -455,7 +479,9 @@ def _parser() -> argparse.ArgumentParser:
     p = verb("pareto", "results", "compare score and cost of models, and find the Pareto front")
     p.add_argument("benchmark", help="id of the benchmark of the score")
     p.add_argument(
-        "--cost", default="effective_macs", metavar="METRIC", help="cost metric (default: effective_macs)"
+        "--cost",
+        metavar="METRIC",
+        help="cost metric (default: synaptic_operations and energy_45nm, in which all networks can be compared)",
     )
     p.add_argument("--out", type=Path, metavar="FILE", help="also write a figure (svg, pdf or png)")
     _add_json(p)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import http.server
+import json
 from pathlib import Path
 from typing import Any
 
@@ -206,15 +207,23 @@ def diagnose(options: argparse.Namespace) -> int:
 
 def pareto(options: argparse.Namespace) -> int:
     """Print score and cost of each model, and which models are on the Pareto front."""
+    from neuroledger.report.pareto import DEFAULT_COSTS, pareto_figure
     from neuroledger.report.pareto import pareto as front_of
-    from neuroledger.report.pareto import pareto_figure
 
-    table = front_of(options.benchmark, options.cost, catalog=open_catalog(options.root))
+    catalog = open_catalog(options.root)
+    costs = (options.cost,) if options.cost else DEFAULT_COSTS
+    tables = {cost: front_of(options.benchmark, cost, catalog=catalog) for cost in costs}
     if options.out is not None:
         from neuroledger.report.plots.style import save
 
-        save(pareto_figure(table), options.out)
-    say(str(table.to_json(orient="records", indent=2) if options.json else table.to_string(index=False)))
+        save(pareto_figure(tables[costs[0]]), options.out)
+    if options.json:
+        rows = {cost: json.loads(table.to_json(orient="records")) for cost, table in tables.items()}
+        say_json(rows[costs[0]] if options.cost else rows)
+        return 0
+    for cost, table in tables.items():
+        say(f"{options.benchmark} and {cost}")
+        say(table[["model", "score", "low", "high", "reads", "counted_on", "front"]].to_string(index=False))
     return 0
 
 

@@ -265,6 +265,31 @@ def cost(options: argparse.Namespace) -> int:
     return 0
 
 
+def same(options: argparse.Namespace) -> int:
+    """Compare a network with its exported graph; 1 if their answers differ."""
+    import numpy as np
+    import torch
+
+    from neuroledger.families.efficiency.same import network_named
+    from neuroledger.families.efficiency.same import same as compare_answers
+
+    inputs = torch.from_numpy(np.load(options.inputs, allow_pickle=False)).float()
+    result = compare_answers(
+        network_named(options.network),
+        options.graph,
+        inputs,
+        time_step=options.time_step,
+        reset=options.reset,
+    )
+    if options.json:
+        parted = None if result.parted is None else vars(result.parted)
+        facts = {name: fact.to_dict() for name, fact in result.facts.items()}
+        say_json({"same": result.same, "difference": result.difference, "parted": parted, "facts": facts})
+    else:
+        say(str(result))
+    return 0 if result.same else 1
+
+
 def verify(options: argparse.Namespace) -> int:
     """Check records against their inputs."""
     from neuroledger.engine.verify import verify as verify_records

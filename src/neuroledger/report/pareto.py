@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -15,14 +16,30 @@ from neuroledger.stats.score import Score
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["front", "pareto", "pareto_figure"]
+__all__ = ["DEFAULT_COSTS", "front", "pareto", "pareto_figure", "readable"]
+
+DEFAULT_COSTS: Final = ("synaptic_operations", "energy_45nm")
+"""Costs in which spiking and dense networks can be compared: all operations together, and their modelled energy."""
+
+PREFIXES: Final = (
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+    (1e-12, "p"),
+)
+GAP: Final = 4.0
+"""Points between a mark and its label."""
 
 Cost = Score | Mapping[str, Any] | float
 
 
 def pareto(
     benchmark: str,
-    cost: str,
+    cost: str = DEFAULT_COSTS[0],
     *,
     records: Iterable[Record] | None = None,
     costs: Mapping[str, Cost] | None = None,
@@ -35,16 +52,17 @@ def pareto(
     benchmark
         Id of a benchmark of any family.
     cost
-        Id of a cost metric. Its value is taken from ``costs`` (model id to number or Score), from the model's record on
-        the same benchmark, or from its record on another benchmark.
+        Id of a cost metric; by default synaptic operations, MACs and ACs together: an axis of one of these alone would make
+        networks of the other kind free. Its value is taken from ``costs`` (model id to number or Score),
+        from the model's record on the same benchmark, or from its record on another benchmark.
     records
         Default: all records of the repository.
 
     Returns
     -------
     pd.DataFrame
-        model, score, low, high, cost, unit, counted_on, front; cheapest first. Failed and partial costs are
-        excluded, because a partial cost is too low.
+        model, score, low, high, cost, unit, reads (the cost as people read it), counted_on, front; cheapest
+        first. Failed and partial costs are excluded, because a partial cost is too low.
 
     Raises
     ------
@@ -85,9 +103,21 @@ def pareto(
         )
     table = pd.DataFrame(rows).sort_values(["cost", "model"], ignore_index=True)
     lower = next(r.score.get("direction") for r in records if r.benchmark == benchmark and r.score) == "lower"
+    table.insert(6, "reads", [readable(*pair) for pair in zip(table["cost"], table["unit"], strict=True)])
     table["front"] = front(table["score"].tolist(), table["cost"].tolist(), lower=lower)
     table.attrs = {"benchmark": benchmark, "cost": cost}
     return table
+
+
+def readable(value: float, unit: str = "") -> str:
+    """Return a cost as people read it: ``14.7 nJ/sample``, ``12.4 k operations/sample``, ``0 J/sample``."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g} {unit}".strip()
+    factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value) >= f), PREFIXES[-1])
+    if not unit.startswith("J") and (factor < 1 or abs(value) < 1e4):  # small counts are written out
+        return f"{value:,.4g} {unit}".strip() if abs(value) < 1e4 else f"{value:,.0f} {unit}".strip()
+    joined = f"{prefix}{unit}" if unit.startswith("J") else f"{prefix} {unit}".strip()
+    return f"{value / factor:.3g} {joined}"
 
 
 def front(scores: list[float], costs: list[float], *, lower: bool = False) -> list[bool]:
@@ -111,36 +141,68 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     If a cost is 0, the axis is linear below the smallest positive cost.
     """
     # Imported here, because the figures import `front` from this module.
-    from neuroledger.report.plots.style import ACCENT, INK, SOFT, axes
+    from neuroledger.report.plots.style import ACCENT, SOFT, axes
 
     ax = ax or axes(width=6, height=4.2)
-    for number, row in enumerate(table.sort_values("cost").to_dict("records")):
+    for row in table.to_dict("records"):
         colour = ACCENT if row["front"] else SOFT
         if pd.notna(row["low"]) and pd.notna(row["high"]):
             ax.plot([row["cost"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1)
         ax.scatter([row["cost"]], [row["score"]], s=36, color=colour, zorder=3)
-        ax.annotate(
-            row["model"],
-            (row["cost"], row["score"]),
-            xytext=(6, 5 if number % 2 else -13),  # labels of neighbours do not overlap
-            textcoords="offset points",
-            color=INK,
-            fontsize=9,
-        )
-    best = table[table["front"]]
-    ax.plot(best["cost"], best["score"], color=ACCENT, linewidth=1.2, zorder=2)
+    best = table[table["front"]].sort_values("cost")
+    # Between two networks of the front, the cheaper one is the best that can be had: a staircase.
+    ax.step(best["cost"], best["score"], where="post", color=ACCENT, linewidth=1.2, zorder=2)
     positive = table["cost"][table["cost"] > 0]
     if len(positive) == len(table):
         ax.set_xscale("log")
     elif len(positive):
         ax.set_xscale("symlog", linthresh=float(positive.min()))
-    ax.margins(x=0.2, y=0.08)
-    units = ", ".join(sorted(set(table["unit"]) - {""}))
-    ax.set_xlabel(
-        f"{table.attrs.get('cost', 'cost')} ({units})" if units else table.attrs.get("cost", "cost")
+    ax.margins(x=0.2, y=0.12)
+    units = sorted(set(table["unit"]) - {""})
+    unit = units[0] if len(units) == 1 else ""
+    ax.xaxis.set_major_formatter(
+        lambda value, _: readable(value, unit.partition("/")[0] if unit[:1] == "J" else "")
     )
+    name = str(table.attrs.get("cost", "cost"))
+    ax.set_xlabel(f"{name} ({', '.join(units)})" if units else name)
     ax.set_ylabel(str(table.attrs.get("benchmark", "score")))
+    _label(ax, table)
     return ax
+
+
+def _label(ax: Axes, table: pd.DataFrame) -> None:
+    """Write the names of models beside their marks, where they cover neither marks nor each other."""
+    from matplotlib.transforms import Bbox
+
+    from neuroledger.report.plots.style import INK
+
+    marks = ax.transData.transform(table[["cost", "score"]].to_numpy(dtype=float))
+    taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in marks]
+    for row in table.to_dict("records"):
+        label = ax.annotate(
+            row["model"],
+            (row["cost"], row["score"]),
+            xytext=(0, 0),
+            textcoords="offset points",
+            color=INK,
+            fontsize=9,
+        )
+        for x, y, align in _places():
+            label.set(ha=align, position=(x, y))
+            box = label.get_window_extent()
+            inside = ax.bbox.x0 <= box.x0 and box.x1 <= ax.bbox.x1
+            if inside and not any(box.overlaps(other) for other in taken):
+                break
+        taken.append(label.get_window_extent())
+
+
+def _places() -> list[tuple[float, float, str]]:
+    """Return places of a label around its mark, in points: nearest first, to the right, to the left, above and below."""
+    return [
+        (side * GAP * 1.5, step * 11.0 + offset, "left" if side > 0 else "right")
+        for step in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
+        for side, offset in ((1, GAP), (-1, GAP))
+    ]
 
 
 def _number(cost: Cost | None) -> tuple[float | None, str]:

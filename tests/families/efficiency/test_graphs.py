@@ -114,7 +114,7 @@ def test_a_nir_file_costs_what_the_same_network_costs_by_hand(tmp_path):
         assert costs["dense_operations"].value == 10 * (12 * 20 + 20 * 5)
         assert costs["membrane_updates"].n["samples"] == 6
         assert costs["effective_acs"].n["time_steps"] == 10
-        assert any("time steps of 0.0001 s" in note for note in costs["spikes"].notes)
+        assert any("time step: 0.0001 (assumed)" in note for note in costs["spikes"].notes)
     torch.testing.assert_close(from_nir(graph)(inputs), Stepped(graph)(inputs))
     one = values(nl.cost(graph, [x[None] for x in inputs], METRICS))
     assert one == pytest.approx(values(nl.cost(graph, [inputs], METRICS)))  # batches of 1 and of 6

@@ -22,6 +22,7 @@ from neuroledger.engine.resolve import model_of
 from neuroledger.engine.run import not_ready
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError, naming_extras
+from neuroledger.families.efficiency.costs import Costs
 from neuroledger.families.efficiency.counting.counts import Mode, Need, Reading, Trace, needs_of
 from neuroledger.models.model import LayeredModel, Model
 from neuroledger.spec.base import Override
@@ -68,9 +69,11 @@ def cost(
     time_axis: int | Literal["auto"] | None = "auto",
     sample_axis: int | None = None,
     spiking: Mapping[type, str | Sequence[str]] | None = None,
+    time_step: float | None = None,
+    reset: Literal["value", "subtract"] | None = None,
     check: bool = False,
     benchmark: str | None = None,
-) -> dict[str, Score]:
+) -> Costs:
     """Compute the cost of running ``module`` over ``batches`` once, by metric id; see ``docs/efficiency.md``.
 
     Parameters
@@ -79,8 +82,7 @@ def cost(
         Any torch module; a graph (a file ``*.nir`` or ``*.onnx``, a ``nir.NIRGraph`` or an ``onnx.ModelProto``); or a
         model or its id, which is shown the stimuli of ``benchmark``: see :func:`model_cost`. A module runs in
         evaluation mode without gradients. Every batch starts from the same state, with spiking layers reset, and the
-        module's state is restored at the end. For another time step of a NIR graph, see
-        :func:`~neuroledger.families.efficiency.graphs.nir_graph.from_nir`.
+        module's state is restored at the end.
     batches
         Tensors ``(sample, …)``, ``(input, target)`` pairs or mappings of keyword arguments, read one at a time. Without
         batches, only static metrics are scored. A NIR graph of neurons takes ``(sample, time, …)``.
@@ -97,6 +99,12 @@ def cost(
     spiking
         Classes of spiking layers that are not recognised, each with the name of its membrane potential, or the names of
         all its state tensors, the membrane potential first. A method ``reset`` of the class resets them.
+    time_step
+        Seconds of a time step, for a NIR graph of differential equations. Without it, the step that the graph states, or
+        0.1 ms, is used: the scores say which, and are partial if a layer never spikes.
+    reset
+        For a NIR graph: whether a spike sets the membrane to its reset ``"value"`` (assumed if not given), or subtracts
+        the threshold (``"subtract"``, as sinabs does).
     check
         Count the first batch again, whole and in two parts. A note states that all counts were equal; otherwise they
         fail, and the reason names the layers that differ. A network with an iterator, whose position cannot be restored,
@@ -106,8 +114,9 @@ def cost(
 
     Returns
     -------
-    dict[str, Score]
-        ``partial`` scores name what could not be counted; ``failed`` scores state the reason and are never 0.
+    Costs
+        A mapping of metric id to Score that is shown as a table (``to_frame``, ``to_html`` for a page). ``partial`` scores
+        name what could not be counted; ``failed`` scores state the reason and are never 0.
 
     Raises
     ------
@@ -132,10 +141,10 @@ def cost(
             raise RequestError(
                 f"{module!r} is neither a model id (see `neuroledger list models`) nor a graph file (.nir or .onnx)"
             )
-        return model_cost(module, benchmark)[1]
+        return Costs(model_cost(module, benchmark)[1], str(getattr(module, "id", module)))
 
     metrics_to_read = _resolve_metrics(metrics)
-    network = module_from(module)
+    network = module_from(module, time_step=time_step, reset=reset)
     needs = _needs(metrics_to_read)
     options: dict[str, Any] = {
         "mode": mode,
@@ -148,10 +157,12 @@ def cost(
         traced = trace(network, _record_first(batches, first), needs=needs, **options)
         if first and (check or traced.beyond):
             traced = check_repeats(traced, network, first[0], **options)
-    return {
+    scores = {
         spec.id: _score(spec, component, parameters, traced)
         for spec, component, parameters in metrics_to_read
     }
+    name = Path(module).stem if isinstance(module, (str, Path)) else type(module).__name__
+    return Costs(scores, name)
 
 
 def _record_first(batches: Iterable[Any], first: list[Any]) -> Iterator[Any]:

@@ -159,10 +159,11 @@ def test_attention_counts_projections_scores_and_mixture():
     assert per_sample(counted(separate, ((q, kv, kv), None)))[2] == (
         2 * queries * width**2 + 2 * keys * 4 * width + 2 * queries * keys * width
     )
-    # a causal mask: scores are formed, but the masked ones mix nothing in
+    # a causal mask: masked pairs are neither scored nor mixed
     mask = torch.ones(queries, keys, dtype=torch.bool).triu(1)
     masked = per_sample(counted(Attend(), ({"q": q, "k": k, "mask": mask})))
-    assert masked == (dense - int(mask.sum()) * width, 0, dense)
+    without = dense - 2 * int(mask.sum()) * width
+    assert masked == (without, 0, without)
 
 
 def test_a_transformer_layer_is_the_sum_of_its_parts():
@@ -202,8 +203,7 @@ def test_products_of_activations():
     torch.manual_seed(0)
     q, k = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
     macs, _, dense = per_sample(counted(Products(), ((q, k), None)))
-    assert dense == 3 * (2 * 80) + 3 * 80 + 80
-    assert macs == dense - 3 * 6 * 5
+    assert macs == dense == 3 * (2 * 10 * 5) + 3 * 80 + 80  # 10 of 16 pairs are not masked
 
 
 def test_a_layer_called_twice_by_name_or_with_keywords_counts_each_time():

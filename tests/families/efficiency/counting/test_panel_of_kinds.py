@@ -147,11 +147,11 @@ class Attention(Kind):
         q, k, v = (x @ a.in_proj_weight.T + a.in_proj_bias).detach().split(8, 1)
         mixed = []
         for head in (slice(0, 4), slice(4, 8)):
-            found.two(q[:, head], k[:, head].T)
+            found.two(q[:, head], k[:3, head].T)  # masked pairs are not computed
             scores = q[:, head] @ k[:, head].T / 2
             scores[:, 3:] = -torch.inf
             shares = scores.softmax(1)
-            found.two(shares, v[:, head])
+            found.two(shares[:, :3], v[:3, head])
             mixed.append(shares @ v[:, head])
         found.rows("out", torch.cat(mixed, 1), a.out_proj.weight.detach())
 

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from neuroledger.spec import registry
+from neuroledger.stats.facts import Fact
 
 __all__ = [
     "ALL", "Energy", "Layer", "Memory", "Mode", "Need", "Reading", "Timing", "Trace", "Uncounted",
-    "Weights", "cost_metric", "failed", "needs_of",
+    "Weights", "cost_metric", "failed", "needs_of", "spike_based",
 ]  # fmt: skip
 
 Mode = Literal["strict", "neurobench-2.3"]
@@ -121,6 +122,10 @@ class Trace:
         Picojoules of all samples by component, by the model of Lemaire et al., and classes of layers it leaves out.
     solving
         For a solver, by problem: seconds and joules until a solution was within a share of the best known cost.
+    facts
+        What the counts depend on and the file of a network may not state: the time step of its neurons, and their reset.
+    silent
+        Spiking layers without one spike in all batches.
     failures
         Needs that could not be met at all, with the reason.
     beyond
@@ -146,6 +151,8 @@ class Trace:
     lemaire: Mapping[str, float] | None = None
     omitted: tuple[str, ...] = ()
     solving: Mapping[str, Mapping[str, float]] | None = None
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    silent: tuple[str, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
     beyond: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -180,6 +187,25 @@ class Reading(NamedTuple):
     parts_are: str = "layer"
     n: Mapping[str, float] = NOTHING
     notes: tuple[str, ...] = ()
+
+
+def spike_based(trace: Trace, reading: Reading) -> Reading:
+    """Return a reading that depends on spikes, partial if a spiking layer is silent, with the facts that decide on spikes.
+
+    The time step in seconds is one of the counts; facts that were assumed are notes.
+    """
+    n = dict(reading.n)
+    if "time_step" in trace.facts:
+        n["seconds_per_step"] = float(trace.facts["time_step"].value)
+    notes = (*reading.notes, *(f"{name.replace('_', ' ')}: {fact}" for name, fact in trace.facts.items()))
+    reading = reading._replace(n=n, notes=notes)
+    if not trace.silent or trace.mode != "strict" or reading.status == "failed":
+        return reading
+    assumed = [name.replace("_", " ") for name, fact in trace.facts.items() if fact.origin == "assumed"]
+    why = f"no spike in any batch: {', '.join(trace.silent)}"
+    if assumed:
+        why += f"; {' and '.join(assumed)} are assumed: state them"
+    return reading._replace(status="partial", reason="; ".join(filter(None, (reading.reason, why))))
 
 
 def failed(reason: str) -> Reading:

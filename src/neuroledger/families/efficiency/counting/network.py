@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import sys
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from neuroledger.models.devices import left_to_right
 
 __all__ = [
     "Network", "run_forward", "call", "copy_inputs", "evaluation", "first_sample", "hooks_of", "inputs_of",
-    "has_loops", "may_step", "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "uncompiled",
+    "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "tensors_of", "uncompiled",
     "find_meta_tensor", "was_written",
 ]  # fmt: skip
 
@@ -76,7 +75,7 @@ class Network:
     def take_state(self) -> State:
         """Take a snapshot of the state from which each batch starts."""
         with self.lock:
-            return State(self.module, [part for _, part in self.parts])
+            return State([part for _, part in self.parts])
 
 
 def _parts(prefix: str, module: nn.Module, visited: set[int]) -> list[tuple[str, nn.Module]]:
@@ -102,7 +101,7 @@ def shape_of(inputs: Any) -> tuple[int, ...]:
     RequestError
         The batch has no tensor, or its tensor has no dimensions.
     """
-    first = inputs if isinstance(inputs, torch.Tensor) else next(iter(_tensors(inputs)), None)
+    first = inputs if isinstance(inputs, torch.Tensor) else next(iter(tensors_of(inputs)), None)
     if first is None or first.dim() == 0:
         raise RequestError(
             f"the input of a batch is {type(inputs).__name__}: pass a tensor (sample, …), a pair (input, target), or a "
@@ -145,7 +144,7 @@ def copy_inputs(inputs: Any) -> Any:
 
 def was_written(copy: Any) -> bool:
     """Return whether a fresh copy of inputs was written to."""
-    return any(tensor.is_inference() or tensor._version > 0 for tensor in _tensors(copy))
+    return any(tensor.is_inference() or tensor._version > 0 for tensor in tensors_of(copy))
 
 
 def find_meta_tensor(network: Network, inputs: Any) -> str | None:
@@ -154,7 +153,7 @@ def find_meta_tensor(network: Network, inputs: Any) -> str | None:
         for name, x in part._parameters.items():
             if x is not None and x.is_meta:
                 return f"{prefix}.{name}".lstrip(".")
-    return "the input" if any(x.is_meta for x in _tensors(inputs)) else None
+    return "the input" if any(x.is_meta for x in tensors_of(inputs)) else None
 
 
 def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -169,15 +168,16 @@ def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return inputs
 
 
-def _tensors(inputs: Any) -> Iterator[Tensor]:
+def tensors_of(inputs: Any) -> Iterator[Tensor]:
+    """Yield the tensors among inputs or outputs of a network, in nested tuples, lists and mappings."""
     if isinstance(inputs, torch.Tensor):
         yield inputs
     elif isinstance(inputs, Mapping):
         for value in inputs.values():
-            yield from _tensors(value)
+            yield from tensors_of(value)
     elif isinstance(inputs, (tuple, list)):
         for value in inputs:
-            yield from _tensors(value)
+            yield from tensors_of(value)
 
 
 def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
@@ -275,34 +275,6 @@ def uncompiled() -> AbstractContextManager[Any]:
     return stance
 
 
-def may_step(network: Network, inputs: Any) -> bool:
-    """Return whether the network may take one time step per call, which needs a test."""
-    return bool(network.spiking) and isinstance(inputs, torch.Tensor) and inputs.dim() > 2
-
-
-def has_loops(network: Network) -> bool:
-    """Return whether code around the spiking layers has a loop, which is likely one over time steps."""
-    own = {id(layer.module) for layer in network.spiking.values()}
-    return any(
-        _has_loop(type(part).forward) for _, part in network.parts if id(part) not in own and is_custom(part)
-    )
-
-
-@lru_cache(maxsize=1024)
-def _has_loop(function: Callable[..., Any]) -> bool:
-    pending = [getattr(function, "__code__", None)]
-    while pending:
-        code = pending.pop()
-        if isinstance(code, CodeType):
-            if any(
-                step.opname == "FOR_ITER" or "JUMP_BACKWARD" in step.opname
-                for step in dis.get_instructions(code)
-            ):
-                return True
-            pending += code.co_consts
-    return False
-
-
 def steps_through_time(network: Network, inputs: Any) -> int | None:
     """Return the axis of time if the module is a spiking network that takes one step per call, else None.
 
@@ -311,7 +283,7 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
     along axis 1.
     """
     layers, module = network.spiking, network.module
-    if not may_step(network, inputs):
+    if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
         return None
     axis = 0 if network.sample_axis else 1
     sample = inputs.narrow(network.sample_axis, 0, 1).clone()  # a network may write into its input
@@ -357,7 +329,7 @@ def run_forward(network: Network, inputs: Any, time_axis: int | None) -> Any:
     try:
         return call(network.module, inputs, time_axis)
     except CALL_ERRORS as error:
-        shapes = ", ".join(str(tuple(x.shape)) for x in _tensors(inputs))
+        shapes = ", ".join(str(tuple(x.shape)) for x in tensors_of(inputs))
         raise ModelError(
             f"the forward pass of {type(network.module).__name__} failed on inputs {shapes}: {type(error).__name__}: {error}"
         ) from error

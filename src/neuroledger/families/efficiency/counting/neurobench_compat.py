@@ -17,11 +17,12 @@ from torch.utils.hooks import RemovableHandle
 
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.counting.counts import Need, Weights
-from neuroledger.families.efficiency.counting.layer_counts import Tally
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.recurrent import ones
+from neuroledger.families.efficiency.counting.rows import as_values, signs_only
 from neuroledger.families.efficiency.counting.spiking import spikes
 from neuroledger.families.efficiency.counting.static import count_weights
+from neuroledger.families.efficiency.counting.tally import Tally
 
 __all__ = ["NeuroBenchPass", "neurobench_weights"]
 
@@ -86,11 +87,6 @@ class NeuroBenchPass:
         self._thread: int | None = None
         self._hooks: list[RemovableHandle] = []
 
-    def __enter__(self) -> NeuroBenchPass:
-        with hooks_of(self.network):
-            self._register()
-        return self
-
     def _register(self) -> None:
         if "operations" in self.needs:
             for name, child in matching_below(self.module, lambda m: isinstance(m, CONNECTIONS)):
@@ -101,23 +97,23 @@ class NeuroBenchPass:
         ):
             self._hooks.append(child.register_forward_hook(self._activation(name)))
 
-    def __exit__(self, *_: object) -> None:
+    def begin(self, size: int, shape: tuple[int, ...], inputs: Any) -> None:
+        """Start counting in this thread, for a batch of ``size`` samples."""
+        self.tally.begin(size, shape)
+        self._thread = threading.get_ident()
+        with hooks_of(self.network):
+            self._register()
+
+    def end(self) -> None:
+        """Stop counting."""
         with hooks_of(self.network):
             for hook in self._hooks:
                 hook.remove()
         self._hooks.clear()
-
-    def begin(self, size: int, shape: tuple[int, ...] = ()) -> None:
-        """Start counting in this thread, for a batch of ``size`` samples."""
-        self.tally.begin(size, shape)
-        self._thread = threading.get_ident()
-
-    def end(self) -> None:
-        """Stop counting."""
         self._thread = None
         self._past.clear()
 
-    def settle(self) -> None:
+    def settle(self, answer: Any) -> None:
         """Complete the counts of the batch."""
         zeros = float(sum(float(zero) for zero, _ in self._zeros))
         elements = sum(count for _, count in self._zeros)
@@ -127,7 +123,6 @@ class NeuroBenchPass:
 
     def finish(self) -> None:
         """Complete the counts of the pass."""
-        self.tally.settle(last=True)
 
     def _connection(self, name: str) -> Callable[..., None]:
         def enter(layer: nn.Module, args: Any, kwargs: Any) -> None:
@@ -150,17 +145,18 @@ class NeuroBenchPass:
             silent = (fired == 0).sum()
             self._zeros.append((silent, fired.numel()))
             counts.elements += fired.numel()
-            self.tally.add(counts, "zeros", silent)
+            counts.zeros += int(silent)
             neuron = self._layers.get(id(layer))
             potential = None if neuron is None else neuron.membrane(output)
             if neuron is not None:
-                self.tally.note_spiking_call(name, fired, potential)
+                self.tally.axes.note_steps(name, fired)
+                self.tally.axes.note_sequence(name, fired, potential)
             if neuron is not None and potential is not None:
                 past = self._past.get(layer)
                 counts.membranes += potential.numel()
                 counts.neuron, counts.per_update = type(layer).__name__, neuron.operations_per_update()
                 changed = torch.ones_like(potential) if past is None else potential.ne(past)
-                self.tally.add(counts, "updates", changed.sum())
+                counts.updates += int(changed.sum())
                 self._past[layer] = potential.clone()
 
         return end
@@ -198,9 +194,11 @@ def count_as_neurobench(tally: Tally, name: str, layer: nn.Module, args: tuple[A
         dense = _convolved(layer, all_ones, torch.ones_like(layer.weight, dtype=torch.float64))
         dense = dense * (len(x) if x.dim() == layer.weight.dim() else 1)
     counts = tally.layer(name)
-    ternary = tally.scratch.ternary(x.reshape(1, -1))
-    tally.add(counts, "acs" if bool(ternary) else "macs", effective)
-    tally.add(counts, "dense", dense)
+    if bool(signs_only(as_values(x).reshape(1, -1))):
+        counts.acs += float(effective)
+    else:
+        counts.macs += float(effective)
+    counts.dense += float(dense)
     for weight in layer.parameters(recurse=False):
         tally.reach(weight, name)
 

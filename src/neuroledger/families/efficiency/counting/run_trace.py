@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
-from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace
-from neuroledger.families.efficiency.counting.layer_counts import Tally
+from neuroledger.families.efficiency.counting.counter import LEFT
+from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace, Weights
 from neuroledger.families.efficiency.counting.lemaire import Lemaire
 from neuroledger.families.efficiency.counting.measured import measure_energy, measure_memory, measure_time
 from neuroledger.families.efficiency.counting.network import (
@@ -21,9 +21,7 @@ from neuroledger.families.efficiency.counting.network import (
     copy_inputs,
     evaluation,
     find_meta_tensor,
-    has_loops,
     inputs_of,
-    may_step,
     may_write,
     run_forward,
     samples_of,
@@ -36,12 +34,14 @@ from neuroledger.families.efficiency.counting.network import (
 from neuroledger.families.efficiency.counting.neurobench_compat import NeuroBenchPass, neurobench_weights
 from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
-from neuroledger.families.efficiency.counting.strict import LEFT, FunctionWatch, StrictPass
+from neuroledger.families.efficiency.counting.strict import StrictPass
+from neuroledger.stats.facts import Fact
 
 __all__ = ["check_repeats", "trace", "trace_functions"]
 
 TimeAxis = int | Literal["auto"] | None
 Receive = Callable[[Any, Any], None]
+Pass = StrictPass | NeuroBenchPass
 
 MEASURED: Final = frozenset({"timing", "memory", "energy"})
 
@@ -91,52 +91,66 @@ def trace(
         batches = (batches,)
     if not isinstance(batches, Iterable):
         raise RequestError(f"`batches` must be a list or another iterable, not {type(batches).__name__}")
-    failures: dict[str, str] = {}
-    full: dict[int, tuple[torch.Tensor, int]] = {}
-    weights = _count_weights(network, mode, failures, full) if "weights" in requested else None
+    state = _Progress(carry_state, [])
+    weights = _count_weights(network, mode, state.failures) if "weights" in requested else None
     running = requested - {"weights"}
     counting = running & {"operations", "activations", "membranes"}
-    run = StrictPass(network, counting) if mode == "strict" else NeuroBenchPass(network, counting)
-    run.tally.full = full
-    state = _Progress(carry_state)
-    state.notes += getattr(module, "cost_notes", ())
+    run: Pass = StrictPass(network, counting) if mode == "strict" else NeuroBenchPass(network, counting)
     if running or receive is not None:
-        try:
-            with _preserving_state(network), uncompiled():
-                for batch in batches:
-                    run = _run_and_count(network, run, batch, time_axis, running, receive, state)
-        except ModelError as error:
-            if receive is not None:
-                raise
-            failures.update(dict.fromkeys(running, str(error)))
-        if not state.samples:
-            failures.update({need: failures.get(need, "there were no batches to run") for need in running})
-        run.finish()
-    if "weights" in failures and state.batches:  # layers that took their shape from the first batch
-        del failures["weights"]
-        weights = _count_weights(network, mode, failures, {})
-    failures.update(state.failures)
-    if isinstance(run, NeuroBenchPass):
-        failures.update({str(need): why for need, why in run.failures.items()})
-    if network.spiking and isinstance(run, StrictPass) and not run.called:
-        why = f"no spiking layer was called as a module: {', '.join(network.spiking)} cannot be observed"
-        failures.update({need: failures.get(need, why) for need in running & {"membranes", "activations"}})
-    if run.tally.unreadable_membranes and "membranes" in running:
-        blind = ", ".join(sorted(run.tally.unreadable_membranes))
+        _run_batches(network, run, batches, time_axis, running, receive, state)
+    if "weights" in state.failures and state.batches:  # layers that took their shape from the first batch
+        del state.failures["weights"]
+        weights = _count_weights(network, mode, state.failures)
+    return _trace_of(run, mode, requested, weights, state)
+
+
+def _run_batches(
+    network: Network,
+    run: Pass,
+    batches: Iterable[Any],
+    time_axis: TimeAxis,
+    needs: frozenset[Need],
+    receive: Receive | None,
+    state: _Progress,
+) -> None:
+    """Run and count all batches; failures are added to ``state``."""
+    try:
+        with _preserving_state(network), uncompiled():
+            for batch in batches:
+                _run_and_count(network, run, batch, time_axis, needs, receive, state)
+    except ModelError as error:
+        if receive is not None:
+            raise
+        state.failures.update(dict.fromkeys(needs, str(error)))
+    if not state.samples:
+        state.failures.update(
+            {need: state.failures.get(need, "there were no batches to run") for need in needs}
+        )
+    run.finish()
+
+
+def _trace_of(
+    run: Pass, mode: Mode, requested: frozenset[Need], weights: Weights | None, state: _Progress
+) -> Trace:
+    """Return the counts of a pass that has ended."""
+    failures, tally = dict(state.failures), run.tally
+    failures |= {need: failures.get(need, why) for need, why in run.failures.items() if need in requested}
+    if tally.unreadable_membranes and "membranes" in requested:
+        blind = ", ".join(sorted(tally.unreadable_membranes))
         failures.setdefault(
             "membranes", f"the membrane potentials of {blind} cannot be read after each time step"
         )
-    connecting, reached, unreached = run.tally.coverage() if "operations" in running else (0, 0, ())
+    connecting, reached, unreached = tally.coverage() if "operations" in requested else (0, 0, ())
     return Trace(
         mode=mode,
         needs=requested,
         samples=state.samples,
         batches=state.batches,
-        steps=state.steps if state.time_axis is not None else run.tally.steps,
-        layers=run.tally.layers,
+        steps=state.steps if state.time_axis is not None else tally.axes.steps,
+        layers=tally.layers,
         batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
-        spiking_layers=len(network.spiking),
-        uncounted=tuple(run.tally.uncounted.values()),
+        spiking_layers=len(run.network.spiking),
+        uncounted=tuple(tally.uncounted.values()),
         weights_met=connecting,
         weights_reached=reached,
         unreached=unreached,
@@ -146,10 +160,20 @@ def trace(
         energy=state.energy,
         lemaire=state.lemaire.picojoules if state.lemaire else None,
         omitted=tuple(state.lemaire.omitted) if state.lemaire else (),
+        facts=_facts_of(run.network),
+        silent=tuple(name for name, fired in tally.fired.items() if not fired),
         failures=failures,
-        beyond=tuple(sorted(network.state.beyond)) if network.state else (),
+        beyond=tuple(sorted(run.network.state.beyond)) if run.network.state else (),
         notes=tuple(state.notes),
     )
+
+
+def _facts_of(network: Network) -> dict[str, Fact]:
+    """Return the facts on which the answers of a network's parts depend."""
+    facts: dict[str, Fact] = {}
+    for _, part in network.parts:
+        facts |= vars(part).get("facts", {})
+    return {name: fact for name, fact in facts.items() if isinstance(fact, Fact)}
 
 
 def check_repeats(
@@ -191,8 +215,8 @@ def check_repeats(
 class _Progress:
     """Progress of a pass between two batches."""
 
-    def __init__(self, carry: bool) -> None:
-        self.carry = carry
+    def __init__(self, carry: bool, notes: list[str]) -> None:
+        self.carry, self.notes = carry, notes
         self.samples = self.batches = 0
         self.steps = 1
         self.sparsity = 0.0
@@ -203,49 +227,26 @@ class _Progress:
         self.energy: Energy | None = None
         self.lemaire: Lemaire | None = None
         self.failures: dict[str, str] = {}
-        self.notes: list[str] = []
 
 
 def _run_and_count(
     network: Network,
-    run: StrictPass | NeuroBenchPass,
+    run: Pass,
     batch: Any,
     time_axis: TimeAxis,
     needs: frozenset[Need],
     receive: Receive | None,
     state: _Progress,
-) -> StrictPass | NeuroBenchPass:
-    """Run and count one batch; return the pass to continue with, which may count operators after the first batch."""
+) -> None:
+    """Run and count one batch."""
     inputs = inputs_of(batch)
     size = size_of(inputs, network.sample_axis)
     if size == 0:
-        return run
-    looped: tuple[Any, Any] | None = None
+        return
     if state.batches == 0:
-        empty = find_meta_tensor(network, inputs)
-        if empty is not None:
-            raise ModelError(
-                f"{empty} is on the meta device, without values: load the weights first (module.to_empty)"
-            )
-        state.writes = may_write(network)
-        if time_axis == "auto" and isinstance(run, StrictPass) and not state.carry and not needs & MEASURED:
-            looped, run = _run_looping_network(network, run, inputs, size, state)
-        if looped is None:
-            state.time_axis = _time_axis(network, inputs) if time_axis == "auto" else time_axis
-        if state.time_axis is not None:
-            state.steps = _time_steps(inputs, state.time_axis, network.sample_axis)
-            if time_axis == "auto":
-                state.notes.append(
-                    f"the network takes single steps: it was stepped {state.steps} times along axis {state.time_axis}"
-                )
-        if needs & MEASURED:
-            _measure(network, copy_inputs(inputs), needs, state)
-    model_inputs, answer = looped or _run_batch(network, run, inputs, size, state)
-    if state.batches == 0 and isinstance(run, StrictPass) and not state.carry:
-        uncounted = run.hidden()
-        if uncounted is not None:
-            run = _fresh_pass(run, uncounted)
-            model_inputs, answer = _run_batch(network, run, inputs, size, state)
+        _prepare(network, inputs, time_axis, needs, state)
+    model_inputs = copy_inputs(inputs) if state.writes else inputs
+    answer = _answer(network, run, model_inputs, size, state)
     if "lemaire" in needs:
         state.lemaire = state.lemaire or Lemaire(network)
         with evaluation(network, carry=state.carry), state.lemaire:
@@ -257,44 +258,36 @@ def _run_and_count(
     state.writes = state.writes and was_written(model_inputs)
     state.samples += size
     state.batches += 1
-    return run
 
 
-def _run_looping_network(
-    network: Network, run: StrictPass, inputs: Any, size: int, state: _Progress
-) -> tuple[tuple[Any, Any] | None, StrictPass]:
-    """Run the first batch of a network that steps its spiking layers itself; return input and output.
+def _prepare(
+    network: Network, inputs: Any, time_axis: TimeAxis, needs: frozenset[Need], state: _Progress
+) -> None:
+    """Find the axis of time with the first batch, and measure what is asked for.
 
-    Such a network takes whole sequences, and need not be tested with a single step. For any other network, including
-    those with loops of another kind, return None and a pass without counts.
+    Raises
+    ------
+    ModelError
+        The network or its input has no values.
     """
-    if not (may_step(network, inputs) and has_loops(network)):
-        return None, run
-    try:
-        run_result = _run_batch(network, run, inputs, size, state)
-    except ModelError:
-        return None, _fresh_pass(run)
-    return (run_result, run) if run.tally.has_repeated_calls() else (None, _fresh_pass(run))
+    empty = find_meta_tensor(network, inputs)
+    if empty is not None:
+        raise ModelError(
+            f"{empty} is on the meta device, without values: load the weights first (module.to_empty)"
+        )
+    state.writes = may_write(network)
+    state.time_axis = steps_through_time(network, inputs) if time_axis == "auto" else time_axis
+    if state.time_axis is not None:
+        state.steps = _time_steps(inputs, state.time_axis, network.sample_axis)
+        if time_axis == "auto":
+            state.notes.append(
+                f"the network takes single steps: it was stepped {state.steps} times along axis {state.time_axis}"
+            )
+    if needs & MEASURED:
+        _measure(network, copy_inputs(inputs), needs, state)
 
 
-def _fresh_pass(run: StrictPass, uncounted: frozenset[str] | None = None) -> StrictPass:
-    """Return a new pass over the same network, without counts."""
-    fresh = StrictPass(run.network, run.needs, uncounted)
-    fresh.tally.full = run.tally.full
-    return fresh
-
-
-def _run_batch(
-    network: Network, run: StrictPass | NeuroBenchPass, inputs: Any, size: int, state: _Progress
-) -> tuple[Any, Any]:
-    """Run one batch; return the input, which may be a copy, and the output."""
-    model_inputs = copy_inputs(inputs) if state.writes else inputs
-    return model_inputs, _answer(network, run, model_inputs, size, state)
-
-
-def _answer(
-    network: Network, run: StrictPass | NeuroBenchPass, inputs: Any, size: int, state: _Progress
-) -> Any:
+def _answer(network: Network, run: Pass, inputs: Any, size: int, state: _Progress) -> Any:
     """Run one batch, count it, and return the network's output.
 
     Raises
@@ -303,19 +296,19 @@ def _answer(
         The forward pass fails, or the network takes the axis of samples for time.
     """
     shape = () if network.axis_stated or state.time_axis is not None else shape_of(inputs)
-    with evaluation(network, carry=state.carry), run:
-        run.begin(size, shape)
+    with evaluation(network, carry=state.carry):
+        run.begin(size, shape, inputs)
         try:
             answer = run_forward(network, inputs, state.time_axis)
         finally:
             run.end()
-        run.settle()
+        run.settle(answer)
     first = spikes(answer) if not isinstance(answer, Mapping) else None
     if isinstance(first, torch.Tensor):
-        run.tally.check_output_shape(tuple(first.shape))
-    if run.tally.clash:
+        run.tally.axes.note_output(tuple(first.shape))
+    if run.tally.axes.clash:
         raise ModelError(
-            f"{run.tally.clash}, so that axis 0 of inputs {shape} is taken for time: state the axis of the samples, "
+            f"{run.tally.axes.clash}, so that axis 0 of inputs {shape} is taken for time: state the axis of the samples, "
             "`sample_axis=1` (or `sample_axis=0` if it is axis 0)"
         )
     return answer
@@ -329,7 +322,7 @@ def _preserving_state(network: Network) -> Iterator[None]:
         yield
     finally:
         with network.lock:
-            network.state.restore(thorough=True)
+            network.state.restore()
             network.state.streams.restore(network.state.streams.start)
 
 
@@ -345,35 +338,20 @@ def _time_steps(inputs: Any, axis: Any, sample_axis: int) -> int:
     return int(shape[axis])
 
 
-def _time_axis(network: Network, inputs: Any) -> int | None:
-    return steps_through_time(network, inputs) if network.spiking else None
-
-
 def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
     """Measure time, memory and energy with the first batch, before counting."""
-    if "timing" in needs:
-        try:
-            state.timing = measure_time(network, inputs, state.time_axis)
-        except NeuroLedgerError as error:
-            state.failures["timing"] = str(error)
-    if "memory" in needs:
-        try:
-            state.memory = measure_memory(network, inputs, state.time_axis)
-        except NeuroLedgerError as error:
-            state.failures["memory"] = str(error)
-    if "energy" in needs:
-        try:
-            state.energy = measure_energy(network, inputs, state.time_axis)
-        except NeuroLedgerError as error:
-            state.failures["energy"] = str(error)
+    for need, measure in (("timing", measure_time), ("memory", measure_memory), ("energy", measure_energy)):
+        if need in needs:
+            try:
+                setattr(state, need, measure(network, inputs, state.time_axis))
+            except NeuroLedgerError as error:
+                state.failures[need] = str(error)
 
 
-def _count_weights(
-    network: Network, mode: Mode, failures: dict[str, str], full: dict[int, tuple[torch.Tensor, int]]
-) -> Any:
+def _count_weights(network: Network, mode: Mode, failures: dict[str, str]) -> Weights | None:
     try:
         if mode == "strict":
-            return count_weights(network.module, network.parts, full)
+            return count_weights(network.module, network.parts)
         return neurobench_weights(network.module)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         failures["weights"] = f"the weights cannot be read: {error}"
@@ -381,18 +359,20 @@ def _count_weights(
 
 
 def trace_functions(run: Callable[[], int]) -> Trace:
-    """Count the operations of the torch functions that ``run`` calls; ``run`` returns the number of samples.
+    """Count the operations of torch in ``run``, which returns the number of samples.
 
     This is for models that are not a single module: their parts are unknown, so counts are listed by function name, and
-    operations outside of torch are not counted. Recorded activations always leave torch; here this is not reported as
-    uncounted. If nothing was computed in torch, every count fails.
+    operations outside of torch are not counted. If nothing was computed in torch, every count fails.
     """
-    network = Network.of(nn.Module())
-    tally = Tally(network)
-    tally.begin(0)
-    with torch.no_grad(), FunctionWatch(tally, operations=True, activations=True):
-        samples = run()
-    tally.settle(last=True)
+    counting = StrictPass(Network.of(nn.Module()), frozenset({"operations", "activations"}))
+    counting.begin(0, (), ())
+    with torch.no_grad():
+        try:
+            samples = run()
+        finally:
+            counting.end()
+    tally = counting.tally
+    tally.settle()
     uncounted = tuple(part for part in tally.uncounted.values() if part.why != LEFT)
     why = ""
     if not samples:

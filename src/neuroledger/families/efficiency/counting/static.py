@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from neuroledger.families.efficiency.counting.counts import Weights
-from neuroledger.families.efficiency.counting.known_zeros import LARGE, zeros_of
-from neuroledger.families.efficiency.counting.rows import count_nonzero
+from neuroledger.families.efficiency.counting.rows import as_values
 from neuroledger.families.efficiency.counting.spiking import states_of
 
 __all__ = ["CONNECTIONS", "connection_weights", "count_weights", "nonzero", "packed", "packed_weights"]
@@ -167,12 +166,8 @@ def _effective_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def count_weights(
     module: nn.Module,
     parts: Iterable[tuple[str, nn.Module]] | None = None,
-    full: dict[int, tuple[Tensor, int]] | None = None,
 ) -> Weights:
-    """Count parameters, bytes and zeros of the module; see :class:`Weights`.
-
-    ``parts`` are its parts by name, if known. Weights without zeros are added to ``full``, by identity, with their version.
-    """
+    """Count parameters, bytes and zeros of the module, whose parts by name may be known; see :class:`Weights`."""
     numbers = size = constant = state = mask = zeros = connections = 0
     counted: set[int] = set()
     connections_seen: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
@@ -203,14 +198,8 @@ def count_weights(
         for _, tensor in _connections_of(prefix, child):
             if id(tensor) not in connections_seen:
                 connections_seen[id(tensor)] = tensor
-                zero_indices = zeros_of(tensor) if tensor.numel() >= LARGE else None
-                zero_count = (
-                    tensor.numel() - count_nonzero(tensor) if zero_indices is None else zero_indices.size
-                )
-                zeros += zero_count
+                zeros += tensor.numel() - int(torch.count_nonzero(as_values(tensor)))
                 connections += tensor.numel()
-                if full is not None and not zero_count and not tensor.is_inference():
-                    full[id(tensor)] = (tensor, tensor._version)
     return Weights(
         parameters=numbers,
         parameter_bytes=size,

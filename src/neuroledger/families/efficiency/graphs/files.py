@@ -12,16 +12,18 @@ from neuroledger.families.efficiency.graphs.onnx_graph import from_onnx
 
 __all__ = ["module_from"]
 
-READERS: Final[Mapping[str, Callable[[Any], Any]]] = {"nir": from_nir, "onnx": from_onnx}
+READERS: Final[Mapping[str, Callable[..., Any]]] = {"nir": from_nir, "onnx": from_onnx}
 
 
-def module_from(source: Any) -> Any:
+def module_from(source: Any, **dynamics: Any) -> Any:
     """Return the torch module of a graph; anything that is not a graph is returned unchanged.
+
+    ``dynamics`` are the time step and reset of a NIR graph.
 
     Raises
     ------
     RequestError
-        A file has a suffix other than ``.nir`` or ``.onnx``.
+        A file has a suffix other than ``.nir`` or ``.onnx``, or ``dynamics`` are given for anything but a NIR graph.
     ModelError
         The graph cannot be read, or one of its nodes is not supported.
     """
@@ -29,6 +31,11 @@ def module_from(source: Any) -> Any:
         kind = Path(source).suffix[1:]
         if kind not in READERS:
             raise RequestError(f"{source} is not a graph file: graph files end in .nir or .onnx")
-        return READERS[kind](source)
-    package = type(source).__module__.partition(".")[0]
-    return READERS[package](source) if package in READERS else source
+    else:
+        kind = type(source).__module__.partition(".")[0]
+    given = {name: value for name, value in dynamics.items() if value is not None}
+    if given and kind != "nir":
+        raise RequestError(
+            f"{', '.join(given)}: only neurons of a NIR graph take these from the caller; a torch module has its own"
+        )
+    return READERS[kind](source, **given) if kind in READERS else source

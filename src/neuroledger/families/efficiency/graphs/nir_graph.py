@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import torch
@@ -14,15 +15,23 @@ from neuroledger.data.hdf5 import opened
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.torch_module import require
+from neuroledger.stats.facts import Fact
 
-__all__ = ["TIME_STEP", "NirNetwork", "from_nir"]
+__all__ = ["TIME_STEP", "NirNetwork", "Reset", "from_nir"]
 
 TIME_STEP: Final = 1e-4
-"""Default time step in seconds: that of the examples published with NIR, and of snntorch's import."""
+"""Assumed time step in seconds: that of the examples published with NIR, and of snntorch's import."""
+
+Reset = Literal["value", "subtract"]
+"""What a spike does to a membrane potential: it is set to ``v_reset``, or the threshold is subtracted."""
 
 
-def from_nir(source: Any, *, time_step: float = TIME_STEP) -> NirNetwork:
+def from_nir(source: Any, *, time_step: float | None = None, reset: Reset | None = None) -> NirNetwork:
     """Return the network of a NIR graph or file; equations are solved with Euler steps of ``time_step`` seconds.
+
+    A NIR graph states equations, and neither the time step nor how the framework that wrote it resets a membrane. Without
+    arguments, a time step in the graph's metadata (``dt`` or ``time_step``) is used; if there is none, steps of 0.1 ms and
+    a reset to ``v_reset`` are assumed, and ``facts`` of the network say so.
 
     Raises
     ------
@@ -32,8 +41,10 @@ def from_nir(source: Any, *, time_step: float = TIME_STEP) -> NirNetwork:
         The time step is not positive.
     """
     nir = require("nir", "nir")
-    if not time_step > 0:
+    if time_step is not None and not time_step > 0:
         raise RequestError(f"`time_step` must be a positive number of seconds, not {time_step!r}")
+    if reset not in (None, "value", "subtract"):
+        raise RequestError(f"`reset` must be 'value' or 'subtract', not {reset!r}")
     if isinstance(source, (str, Path)):
         path = Path(source)
         try:
@@ -44,15 +55,34 @@ def from_nir(source: Any, *, time_step: float = TIME_STEP) -> NirNetwork:
             ) from error
     if type(source).__name__ != "NIRGraph":
         source = nir.NIRGraph.from_list(source)
-    return NirNetwork(source, time_step)
+    return NirNetwork(source, _time_step(source, time_step), _reset(reset))
+
+
+def _time_step(graph: Any, wanted: float | None) -> Fact:
+    """Return the time step in seconds: declared by the caller, stated in the graph's metadata, or assumed."""
+    if wanted is not None:
+        return Fact(float(wanted), "declared")
+    metadata = getattr(graph, "metadata", None) or {}
+    for name in ("dt", "time_step"):
+        value = metadata.get(name)
+        if isinstance(value, (int, float, np.number)) and value > 0:
+            return Fact(float(value), "stated")
+    return Fact(TIME_STEP, "assumed")
+
+
+def _reset(wanted: Reset | None) -> Fact:
+    return Fact("value", "assumed") if wanted is None else Fact(wanted, "declared")
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    """Return the content of the file by node and field, after a test that nir can make a graph of it."""
+    """Return the content of the file by node and field, after a test that nir can make a graph of it.
+
+    Declared shapes are not checked here but edge by edge (:class:`Graph`), whose message names the nodes.
+    """
     import nir
 
     with opened(path) as file:
-        content = nir.serialization.hdf2dict(file["node"]) | {"type_check": True}
+        content = nir.serialization.hdf2dict(file["node"]) | {"type_check": False}
     nir.dict2NIRNode(_plain_text(content))  # a test, with a copy: nir empties its argument
     fields: dict[str, Any] = _plain_text(content)
     return fields
@@ -73,9 +103,10 @@ class Neuron(nn.Module):  # type: ignore[misc]
     without a threshold return v.
     """
 
-    def __init__(self, node: Any, time_step: float) -> None:
+    def __init__(self, node: Any, time_step: float, reset: str = "value") -> None:
         super().__init__()
         kind = type(node).__name__
+        self.subtracts = reset == "subtract"
         self.fires = kind in ("IF", "LIF", "CubaLIF")
         for name in ("r", "v_threshold", "v_reset", "v_leak", "w_in"):
             value = getattr(node, name, None)
@@ -110,7 +141,8 @@ class Neuron(nn.Module):  # type: ignore[misc]
             self.v = v
             return v
         fired = v > self.v_threshold
-        self.v = torch.where(fired, self.v_reset, v)
+        after = v - self.v_threshold if self.subtracts else self.v_reset
+        self.v = torch.where(fired, after, v)
         return fired.to(x.dtype)
 
 
@@ -218,7 +250,7 @@ NEURONS: Mapping[str, type[Neuron]] = {
 class Graph(nn.Module):  # type: ignore[misc]
     """One step of a NIR graph. An edge that closes a cycle passes the value of the previous step; none at the first step."""
 
-    def __init__(self, graph: Any, time_step: float) -> None:
+    def __init__(self, graph: Any, time_step: float, reset: str = "value") -> None:
         super().__init__()
         for edge in graph.edges:
             for name in edge:
@@ -228,7 +260,11 @@ class Graph(nn.Module):  # type: ignore[misc]
                 _declared_shape(graph.nodes[name], side)
                 for name, side in zip(edge, ("output", "input"), strict=True)
             )
-            if output_shape and input_shape and output_shape != input_shape:
+            is_end = (
+                type(graph.nodes[edge[1]]).__name__ == "Output"
+            )  # does nothing: only the number of values matters
+            agrees = prod(output_shape) == prod(input_shape) if is_end else output_shape == input_shape
+            if output_shape and input_shape and not agrees:
                 raise ModelError(
                     f"the NIR graph passes values of shape {output_shape} from {edge[0]!r} to {edge[1]!r}, which takes "
                     f"{input_shape}"
@@ -257,9 +293,9 @@ class Graph(nn.Module):  # type: ignore[misc]
             node = graph.nodes[name]
             if name not in (self.input, self.output):
                 module = (
-                    Graph(node, time_step)
+                    Graph(node, time_step, reset)
                     if type(node).__name__ == "NIRGraph"
-                    else module_of(name, node, time_step)
+                    else module_of(name, node, time_step, reset)
                 )
                 self.children_of[name] = module
                 attribute = name.replace(".", "_")
@@ -303,10 +339,13 @@ class Graph(nn.Module):  # type: ignore[misc]
 class NirNetwork(Graph):
     """A NIR graph that maps ``(sample, time, …)`` to the same, from rest; ``(sample, …)`` without neurons and delays."""
 
-    def __init__(self, graph: Any, time_step: float) -> None:
-        super().__init__(graph, time_step)
-        self.temporal = any(isinstance(part, (Neuron, Delay)) for part in self.modules())
-        self.cost_notes = (f"NIR graph with time steps of {time_step:g} s (Euler)",) if self.temporal else ()
+    def __init__(self, graph: Any, time_step: Fact, reset: Fact) -> None:
+        super().__init__(graph, float(time_step.value), str(reset.value))
+        neurons = [part for part in self.modules() if isinstance(part, Neuron)]
+        self.temporal = bool(neurons) or any(isinstance(part, Delay) for part in self.modules())
+        self.facts: dict[str, Fact] = {"time_step": time_step} if self.temporal else {}
+        if any(neuron.fires for neuron in neurons):
+            self.facts["reset"] = reset
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output at every time step.
@@ -328,7 +367,7 @@ class NirNetwork(Graph):
         return torch.stack([self.step(now) for now in x.unbind(1)], 1)
 
 
-def module_of(name: str, node: Any, time_step: float) -> nn.Module:
+def module_of(name: str, node: Any, time_step: float, reset: str = "value") -> nn.Module:
     """Return the module of one node.
 
     Raises
@@ -344,10 +383,10 @@ def module_of(name: str, node: Any, time_step: float) -> nn.Module:
             raise ModelError(
                 f"NIR node {name!r} ({kind}): {field} is {np.min(value):g} s, shorter than the time step of "
                 f"{time_step:g} s, with which its equation has no stable solution: pass a shorter step, "
-                "from_nir(…, time_step=…)"
+                "time_step=…"
             )
     if kind in NEURONS:
-        return NEURONS[kind](node, time_step)
+        return NEURONS[kind](node, time_step, reset)
     if kind in ("Affine", "Linear") and node.weight.ndim == 2:
         linear: nn.Module = nn.Linear(node.weight.shape[1], node.weight.shape[0], bias=kind == "Affine")
         return _with_weights(linear, node)

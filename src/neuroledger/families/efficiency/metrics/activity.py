@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import (
+    Layer,
+    Reading,
+    Trace,
+    cost_metric,
+    failed,
+    spike_based,
+)
 
 __all__ = [
     "activation_sparsity",
@@ -22,7 +29,7 @@ NONE: Final = (
 )
 
 
-@cost_metric("activation_sparsity", version=2, needs=("activations",))
+@cost_metric("activation_sparsity", version=3, needs=("activations",))
 def activation_sparsity(trace: Trace) -> Reading:
     """Share of zeros among the outputs of activation functions and spiking layers, over samples and time [yik2025].
 
@@ -39,9 +46,8 @@ def activation_sparsity(trace: Trace) -> Reading:
     elements = sum(layer.elements for layer in layers.values())
     if not elements:
         return failed("not applicable: no activation function or spiking layer was called")
-    return Reading(
-        sum(layer.zeros for layer in layers.values()) / elements, parts=parts, n=n, notes=trace.notes
-    )
+    share = sum(layer.zeros for layer in layers.values()) / elements
+    return spike_based(trace, Reading(share, parts=parts, n=n, notes=trace.notes))
 
 
 @cost_metric("membrane_updates", version=4, needs=("membranes",))
@@ -83,7 +89,8 @@ def spikes(trace: Trace) -> Reading:
     if not layers:
         return failed(NONE)
     parts = {name: (layer.elements - layer.zeros) / trace.samples for name, layer in layers.items()}
-    return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
+    reading = Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
+    return spike_based(trace, reading)
 
 
 def _of_neurons(trace: Trace, count: Callable[[Layer], int]) -> Reading:

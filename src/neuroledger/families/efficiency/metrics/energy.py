@@ -135,7 +135,7 @@ def _width(layer: Layer) -> int:
     return BYTES.get(layer.data_type, 4)
 
 
-@cost_metric("memory_traffic", version=2, needs=("operations", "activations", "membranes"))
+@cost_metric("memory_traffic", version=3, needs=("operations", "activations", "membranes"))
 def memory_traffic(
     trace: Trace,
     *,
@@ -158,7 +158,7 @@ def memory_traffic(
     return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
 
 
-@cost_metric("energy", version=4, needs=("operations", "activations", "membranes"))
+@cost_metric("energy", version=5, needs=("operations", "activations", "membranes"))
 def energy(
     trace: Trace,
     *,

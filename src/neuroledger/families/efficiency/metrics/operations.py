@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import (
+    Layer,
+    Reading,
+    Trace,
+    cost_metric,
+    failed,
+    spike_based,
+)
 
 __all__ = [
     "dense_operations",
@@ -16,35 +23,40 @@ __all__ = [
 ]
 
 
-@cost_metric("effective_macs", version=4, needs=("operations",))
+@cost_metric("effective_macs", version=5, needs=("operations",))
 def effective_macs(trace: Trace) -> Reading:
     """Multiply-accumulates per sample with no zero factor, for inputs that are not all -1, 0 or 1.
 
     Whether a layer's inputs need multiplying is decided for each sample over all time steps. NeuroBench decides for
     the whole batch at each call, so its figure depends on the batch size [yik2025].
     """
-    return operations_per_sample(trace, lambda layer: layer.macs)
+    return spike_based(trace, operations_per_sample(trace, lambda layer: layer.macs))
 
 
-@cost_metric("effective_acs", version=4, needs=("operations",))
+@cost_metric("effective_acs", version=5, needs=("operations",))
 def effective_acs(trace: Trace) -> Reading:
     """Accumulates per sample: operations of non-zero weights with non-zero inputs in -1, 0, 1 (spikes)."""
-    return operations_per_sample(trace, lambda layer: layer.acs)
+    return spike_based(trace, operations_per_sample(trace, lambda layer: layer.acs))
 
 
-@cost_metric("synaptic_operations", version=4, needs=("operations",))
+@cost_metric("synaptic_operations", version=5, needs=("operations",))
 def synaptic_operations(trace: Trace) -> Reading:
     """Effective operations per sample, multiply-accumulates and accumulates together."""
-    return operations_per_sample(trace, lambda layer: layer.macs + layer.acs)
+    return spike_based(trace, operations_per_sample(trace, lambda layer: layer.macs + layer.acs))
 
 
-@cost_metric("dense_operations", version=4, needs=("operations",))
+@cost_metric("dense_operations", version=5, needs=("operations",))
 def dense_operations(trace: Trace) -> Reading:
     """Operations per sample of a machine that skips no zeros: outputs of each layer times the products summed in each.
 
     Padded positions of a convolution count, because they are multiplied; NeuroBench leaves them out.
     """
     return operations_per_sample(trace, lambda layer: layer.dense)
+
+
+def _names_of(weight: str) -> tuple[str, str]:
+    """Return the names of a weight and of its module."""
+    return weight, weight.rpartition(".")[0]
 
 
 COMPLETE: Final = 0.99
@@ -71,7 +83,7 @@ def operations_per_sample(trace: Trace, count: Callable[[Layer], float]) -> Read
         return Reading(total, parts=parts, n=n, notes=trace.notes)
     reported = {part.name for part in trace.uncounted}
     unreached = (
-        () if complete else (part for part in trace.unreached if part.name.rpartition(".")[0] not in reported)
+        () if complete else (part for part in trace.unreached if reported.isdisjoint(_names_of(part.name)))
     )
     missing = [*trace.uncounted, *unreached]
     names = "; ".join(f"{part.name or 'the network'} ({part.why})" for part in missing[:8])

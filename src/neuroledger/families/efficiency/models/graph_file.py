@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -25,16 +25,21 @@ Positive = Annotated[int, Field(gt=0)]
 def nir(
     *,
     id: str,
-    time_step: Annotated[float, Field(gt=0)] = 1e-4,
+    time_step: Annotated[float, Field(gt=0)] | None = None,
+    reset: Literal["value", "subtract"] | None = None,
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
 ) -> Learner:
-    """A NIR graph, whose file ``weights`` name. A time bin is a step of ``time_step`` seconds; outputs are summed."""
+    """A NIR graph, whose file ``weights`` name. A time bin is a step of ``time_step`` seconds; outputs are summed.
+
+    A spike sets a membrane to its reset value, or subtracts the threshold (``reset``). What is not declared and not stated
+    by the file is assumed: 0.1 ms, and a reset to a value.
+    """
     require("nir", "nir")
     from neuroledger.families.efficiency.graphs.nir_graph import from_nir
 
     def make(path: Path) -> tuple[nn.Module, tuple[int, ...]]:
-        module = from_nir(path, time_step=time_step)
+        module = from_nir(path, time_step=time_step, reset=reset)
         return module, module.shape
 
     return _learner(id, weights, device, make)

@@ -1,4 +1,4 @@
-"""Rows of spikes are counted without copying: whatever follows them, counts equal those of a loop over all values."""
+"""Rows of spikes: whatever follows them, counts equal those of a loop over all values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from neuroledger.families.efficiency.counting.rows import IN_PLACE, PIECE
 from tests.families.efficiency.counting.counting import counted
 
 SAMPLES, WIDTH, STEPS = 64, 200, 5
@@ -82,7 +81,6 @@ CASES = {
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_rows_of_spikes_equal_a_loop_whatever_follows(case, pruned):
-    assert IN_PLACE <= SAMPLES * WIDTH <= PIECE
     x = CASES[case]()
     weight = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(1)).to(x.dtype)
     if pruned:

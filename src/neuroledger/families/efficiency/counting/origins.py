@@ -1,0 +1,306 @@
+"""Where a tensor comes from: from weights alone, from samples, or from outside of the observed operators.
+
+A tensor of the network, or computed from such tensors alone, is a :class:`Weight`. A tensor that depends on a sample, or
+is made anew in the pass (a state of zeros, random numbers), is a :class:`Sample`. Any other tensor is a constant of the
+code, or was computed where no operator of torch is called, for example in NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils.weak import WeakTensorKeyDictionary
+
+__all__ = ["Origins", "Piece", "Sample", "Weight", "distinct_values", "is_matrix", "tensors_in"]
+
+Piece = tuple[int, object, int]
+"""The identity of a weight of the network, the part of its values (None: all), and their number."""
+
+# Operators that fill memory, or repeat weights for each sample: their results are not weights.
+FRESH = frozenset(
+    {
+        "expand", "repeat", "new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like",
+        "full_like", "rand_like", "randn_like", "randint_like", "new_empty_strided",
+    }
+)  # fmt: skip
+# Operators that keep the order of all values.
+RESHAPES = frozenset(
+    {
+        "view",
+        "_unsafe_view",
+        "_reshape_alias",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "squeeze_",
+        "unsqueeze_",
+        "flatten",
+    }
+)
+# Operators whose results only repeat or rearrange values.
+COPIES = RESHAPES | {
+    "repeat", "expand", "clone", "_to_copy", "permute", "transpose", "t", "index_select", "index", "gather", "take", "stack",
+    "cat", "unfold", "im2col", "select", "slice", "repeat_interleave", "broadcast_in_dim", "alias", "detach",
+    "_unsafe_index",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor of the network, or computed from those alone: the module's name, and the weights it is made from.
+
+    ``state``: a buffer, or made from one, which may hold a row for each sample.
+    """
+
+    name: str
+    pieces: frozenset[Piece]
+    state: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A tensor that depends on samples: ``period`` successive values belong to one sample, then follows the next.
+
+    ``period`` is None if no axis is known to be that of the samples; ``distinct`` is the number of values without
+    repetitions; ``shared`` is the matrix that the tensor repeats for each sample, if it does.
+    """
+
+    period: int | None
+    distinct: int
+    shared: Weight | None = None
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
+    """Yield the tensors among values and in nested lists."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
+def is_matrix(tensor: Tensor) -> bool:
+    """Return whether a tensor has more than one value along at least two dimensions."""
+    return bool(sum(size > 1 for size in tensor.shape) > 1)
+
+
+def distinct_values(tensor: Tensor) -> int:
+    """Return the number of values of a tensor, without those repeated along broadcast axes."""
+    if tensor.layout != torch.strided:
+        return int(tensor.numel())
+    own: Iterator[int] = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    return math.prod(own)
+
+
+OUTSIDE = Weight("a matrix outside of modules", frozenset())
+REPEATS = frozenset({"expand", "repeat"})
+
+
+class Origins:
+    """The origins of tensors during one batch; ``own`` are the tensors of the network by the name of their module."""
+
+    def __init__(self, own: Sequence[tuple[str, Tensor]]) -> None:
+        self.samples = 0
+        self._own: dict[int, Weight] = {}
+        self._storages: dict[int, Weight] = {}
+        # Holding the storages keeps their identities unique, even if the network replaces a tensor's memory.
+        self._held = [tensor.detach() for _, tensor in own if not is_lazy(tensor)]
+        for name, tensor in own:
+            self._add_own(name, tensor)
+        self._known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+    def _add_own(self, name: str, tensor: Tensor) -> None:
+        size = 0 if is_lazy(tensor) else tensor.numel()
+        weight = Weight(name, frozenset({(id(tensor), None, size)}), not isinstance(tensor, nn.Parameter))
+        self._own.setdefault(id(tensor), weight)
+        storage = _storage(tensor)
+        if storage is not None:
+            self._storages.setdefault(storage, weight)
+
+    def begin(self, samples: int) -> None:
+        """Start a batch."""
+        self.samples = samples
+        self._known.clear()
+
+    def of(self, tensor: Tensor) -> Weight | Sample | None:
+        """Return the origin of a tensor; None if it is a constant, or was not made by an observed operator."""
+        known: Weight | Sample | None = self._known.get(tensor)
+        if known is not None:
+            return known
+        own = self._own.get(id(tensor))
+        if own is not None:
+            return own
+        storage = _storage(tensor)
+        return self._storages.get(storage) if storage is not None else None
+
+    def weight(self, tensor: Tensor) -> Weight | None:
+        """Return the origin of a tensor that is a weight or made from weights alone."""
+        origin = self.of(tensor)
+        return origin if isinstance(origin, Weight) else None
+
+    def is_state(self, tensor: Tensor) -> bool:
+        """Return whether a buffer has one row per sample, or one for all: a product treats it as a state."""
+        weight = self.weight(tensor)
+        return weight is not None and weight.state and tensor.dim() > 1 and len(tensor) in (1, self.samples)
+
+    def adopt(self, tensor: Tensor, like: Tensor) -> None:
+        """Record that a tensor has the values of another one in another order."""
+        origin = self.of(like)
+        if origin is not None:
+            self._known[tensor] = origin
+
+    def shared(self, tensor: Tensor) -> Weight | None:
+        """Return the matrix that a tensor repeats for each sample."""
+        origin = self.of(tensor)
+        return origin.shared if isinstance(origin, Sample) else None
+
+    def add_sample(self, tensor: Tensor, period: int | None = None) -> None:
+        """Record a tensor that depends on samples; without ``period``, its axis of samples is found by its shape."""
+        found = self.period_by_shape(tensor.shape) if period is None else period
+        self._known[tensor] = Sample(found, distinct_values(tensor))
+
+    def period_by_shape(self, shape: Sequence[int]) -> int | None:
+        """Return the number of successive values of a sample: axis 0, or axis 1 if only that has the batch's length."""
+        for axis in range(min(2, len(shape))):
+            if shape[axis] == self.samples:
+                return math.prod(shape[axis + 1 :])
+        return None
+
+    def inner_rows(self, tensor: Tensor, width: int) -> int | None:
+        """Return how many successive rows of ``width`` values belong to one sample; None if this is unknown."""
+        rows = tensor.numel() // max(1, width)
+        if self.samples < 2:
+            return rows if self.samples else None
+        origin = self.of(tensor)
+        period = origin.period if isinstance(origin, Sample) else self.period_by_shape(tensor.shape)
+        if not period or period % width or rows % (self.samples * (period // width)):
+            return None
+        return period // width
+
+    def follow(self, name: str, args: Sequence[Any], result: Any, *, has_rule: bool = False) -> None:
+        """Record the origins of an operator's results; a rule counts what is not a weight as a value of samples."""
+        sources = list(tensors_in(args))
+        origins = [self.of(tensor) for tensor in sources]
+        results = list(tensors_in((result,)))
+        depends = any(isinstance(origin, Sample) for origin in origins) or (has_rule and None in origins)
+        if sources and (name in FRESH or depends):
+            for number, tensor in enumerate(results):
+                self._known[tensor] = self._sample(name, args, sources, origins, tensor, number)
+            return
+        weights = [origin for origin in origins if isinstance(origin, Weight)]
+        for tensor in results if weights else ():
+            if not any(tensor is source for source in sources):
+                self._known[tensor] = self._derived(sources, origins, weights, tensor)
+
+    def _derived(
+        self, sources: list[Tensor], origins: list[Any], weights: list[Weight], result: Tensor
+    ) -> Weight:
+        pieces = frozenset(piece for weight in weights for piece in weight.pieces)
+        storage = _storage(result)
+        is_view = len(sources) > 0 and storage is not None and storage == _storage(sources[0])
+        if is_view and result.numel() < sources[0].numel():
+            which = (result.storage_offset(), tuple(result.shape), result.stride())
+            pieces = frozenset((root, which, int(result.numel())) for root, _, _ in pieces)
+        keeps_rows = any(
+            isinstance(origin, Weight)
+            and origin.state
+            and source.dim() > 1
+            and source.shape[:1] == result.shape[:1]
+            for source, origin in zip(sources, origins, strict=True)
+        )
+        return Weight(weights[0].name, pieces, keeps_rows)
+
+    def _sample(
+        self,
+        name: str,
+        args: Sequence[Any],
+        sources: list[Tensor],
+        origins: list[Any],
+        result: Tensor,
+        number: int,
+    ) -> Sample:
+        period = None
+        for source, origin in zip(sources, origins, strict=True):
+            if isinstance(origin, Sample) and period is None:
+                period = self._next_period(name, args, source, origin.period, result, number)
+        if period is None:
+            period = self.period_by_shape(result.shape)
+        distinct = distinct_values(result)
+        if name in COPIES:
+            known = {
+                id(x): o.distinct for x, o in zip(sources, origins, strict=True) if isinstance(o, Sample)
+            }
+            distinct = min(distinct, sum(known.values()) or distinct)
+        return Sample(period, distinct, _shared(name, sources, origins))
+
+    def _next_period(
+        self, name: str, args: Sequence[Any], source: Tensor, period: int | None, result: Tensor, number: int
+    ) -> int | None:
+        """Return the period of a result from that of a source; None if the axis of samples is lost."""
+        if period is None or self.samples == 1:
+            return None
+        if name in RESHAPES:
+            return period if result.numel() == source.numel() else None
+        place = _axis_of(period, source.shape, self.samples)
+        if place is None:
+            return None
+        axis, inner = place
+        moved = _moved_axis(name, args, axis, source, result)
+        if moved is None or not 0 <= moved < result.dim() or result.shape[moved] != source.shape[axis]:
+            return None
+        after: int = math.prod(result.shape[moved + 1 :])
+        return inner * after
+
+
+def _shared(name: str, sources: list[Tensor], origins: list[Any]) -> Weight | None:
+    """Return the matrix that the result of an operator repeats for each sample."""
+    if name not in COPIES or len(sources) != 1:
+        return None
+    if isinstance(origins[0], Sample):
+        return origins[0].shared
+    return origins[0] or OUTSIDE if name in REPEATS else None
+
+
+def _axis_of(period: int, shape: Sequence[int], samples: int) -> tuple[int, int] | None:
+    """Return the axis that contains the samples, and how many of its successive entries belong to one of them."""
+    after = 1
+    for axis in range(len(shape) - 1, -1, -1):
+        if period >= after and period % after == 0 and (period // after) * samples <= shape[axis]:
+            return axis, period // after
+        after *= shape[axis]
+    return None
+
+
+def _moved_axis(name: str, args: Sequence[Any], axis: int, source: Tensor, result: Tensor) -> int | None:
+    """Return where an operator moves an axis of its source."""
+    rank: int = source.dim()
+    if name in ("t", "t_", "numpy_T"):
+        return rank - 1 - axis
+    if name in ("transpose", "transpose_"):
+        first, second = int(args[1]) % rank, int(args[2]) % rank
+        return {first: second, second: first}.get(axis, axis)
+    if name == "permute":
+        return [dim % rank for dim in args[1]].index(axis)
+    if name in ("select", "unbind"):
+        removed = int(args[1] if len(args) > 1 else 0) % rank
+        return None if removed == axis else axis - (removed < axis)
+    if name == "stack":
+        added = int(args[1] if len(args) > 1 else 0) % int(result.dim())
+        return axis + (added <= axis)
+    return axis + int(result.dim()) - rank if name == "expand" or result.dim() >= rank else None
+
+
+def _storage(tensor: Tensor) -> int | None:
+    """Return the identity of a tensor's memory; None if it has no values yet or has a layout of its own."""
+    if is_lazy(tensor) or tensor.layout != torch.strided:
+        return None
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
