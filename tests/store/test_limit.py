@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuroledger.errors import RequestError
+from neuroledger.errors import RequestError, StorageError
 from neuroledger.models.activation_store import DiskStore
 from neuroledger.store import files
 from neuroledger.store import store as store_module
@@ -118,7 +118,7 @@ def test_an_entry_that_another_process_has_open_is_not_removed(tmp_path: Path, o
 
 def test_a_pass_larger_than_the_limit_is_refused_before_it_starts(tmp_path: Path) -> None:
     counting = Counting()
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(StorageError) as caught:
         present_to(DiskStore(tmp_path, limit=1000), "large", counting)
     for part in ("60 layers", "limit", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
         assert part in str(caught.value)
