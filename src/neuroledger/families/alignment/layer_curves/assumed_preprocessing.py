@@ -38,7 +38,11 @@ def assumed_preprocessing(module: torch.nn.Module) -> tuple[Preprocessing, str]:
 
     first = next((part for part in module.modules() if isinstance(part, Conv2d)), None)
     if first is None or first.in_channels != 3:
-        takes = "it has no convolution" if first is None else f"its first convolution takes {first.in_channels} channels"
+        takes = (
+            "it has no convolution"
+            if first is None
+            else f"its first convolution takes {first.in_channels} channels"
+        )
         raise RequestError(
             f"{type(module).__name__} comes without preprocessing, and {takes}, so that none can be assumed: give "
             "preprocessing={'resize': …, 'colour': …, 'mean': …, 'std': …} or a function of an image"
