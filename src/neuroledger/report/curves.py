@@ -18,10 +18,10 @@ from neuroledger.spec.document import json_object
 __all__ = ["CAPTION", "Curve", "curves_in", "figures"]
 
 CAPTION: Final = (
-    "Score of each layer of {model} by its depth, with 95 % intervals; grey: untrained. Ring: the layer chosen for the "
-    "board, on other stimuli than those that are scored."
+    "Score of each layer of {model} by its depth, with 95 % intervals; grey: untrained. Ring: the layer that half of the "
+    "stimuli chose."
 )
-NESTED: Final = " Diamond: the score of that choice on the stimuli that did not choose it."
+NESTED: Final = " Diamond: its score on the other half, which did not choose it."
 MAX_LAYERS: Final = 2000
 MAX_BYTES: Final = 2_000_000
 
