@@ -161,7 +161,7 @@ def _normalised(
 def _same_padding(kernel: int, stride: int) -> torch.nn.Module:
     from torch import nn
 
-    class SamePadding(nn.Module):
+    class SamePadding(nn.Module):  # type: ignore[misc]
         """Zeros around an image, so that a convolution gives ⌈side / stride⌉ values; an odd number adds one at the end."""
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -197,7 +197,7 @@ def _block(before: int, after: int, kernel: int, stride: int, expansion: int) ->
         ("project", _normalised(wide, after, rectified=False)),
     ]
 
-    class Residual(nn.Sequential):
+    class Residual(nn.Sequential):  # type: ignore[misc]
         """The sum of the input and of what the block computes from it."""
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
