@@ -73,6 +73,17 @@ def test_a_layer_scores_as_if_the_region_were_committed_to_it(lab: Lab) -> None:
     assert {"conv1", "conv2", "conv3", "hidden", "logits"} <= set(every)
 
 
+@pytest.mark.parametrize("span", [{"screen": "as_is"}, {"visual_degrees": 8}])
+def test_the_benchmark_says_how_large_the_images_are_of_which_the_layers_are_listed(
+    lab: Lab, span: dict[str, Any]
+) -> None:
+    network(lab, regions={"V4": "conv1"}, visual_degrees=8)
+    session = opened(lab, paradigm={"name": "recording", "region": "V4", **span})
+    benchmark, model = session.catalog.benchmark("lab.V4-ridge"), model_of(session, "net")
+    assert isinstance(model, LayeredModel)
+    assert list(layers_by_depth(session, benchmark, model)) == ["conv1", "logits"]
+
+
 def test_layers_that_do_not_exist_and_benchmarks_without_regions_are_refused(lab: Lab) -> None:
     network(lab)
     session = opened(lab)

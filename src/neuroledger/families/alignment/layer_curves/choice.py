@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.normalise_input import as_text
-from neuroledger.data.screen import place
+from neuroledger.data.screen import place, spanning
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.evaluate import dummy_of, headline_of
 from neuroledger.engine.measurement import Measurement, part_of
@@ -103,10 +103,14 @@ def layers_by_depth(
             if layer not in model.layers:
                 raise RequestError(f"no {unknown('layer', layer, model.layers)}")
         return {layer: number / len(names) for number, layer in enumerate(names, 1)}
-    data = resolve(session, benchmark, _committed(model, model.layers[0], benchmark), headline_of).data
-    if data.stimuli is None:
-        raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
-    shown = place(data.stimuli.select(data.stimuli.ids[:PROBE]), model.visual_degrees)
+    job = resolve(session, benchmark, _committed(model, model.layers[0], benchmark), headline_of)
+    if job.data.stimuli is None:
+        raise DataError(f"data set {job.data.id!r} has no stimuli to show to a model")
+    first = job.data.stimuli.select(job.data.stimuli.ids[:PROBE])
+    presented = spanning(
+        first, job.parameters.get("visual_degrees"), job.parameters.get("screen", "visual_degrees")
+    )
+    shown = place(presented, model.visual_degrees)
     runs = model.extract.trace(shown, shown.ids)
     known = [run.name for run in recordable(runs)]
     if layers == ALL:
