@@ -21,7 +21,7 @@ def executed(path: Path) -> nbformat.NotebookNode:
     """The notebook after its execution in the repository's folder; a cell that raises is an error."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}
     )
     client.execute()
     return notebook
