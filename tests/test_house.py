@@ -26,6 +26,10 @@ OTHER_MEANINGS = {
     ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
     ("engine/check.py", "properties"): "a key of JSON Schema",
     ("report/opening.py", "decoding"): "a group of benchmarks",
+    ("errors.py", "spiking"): "an extra of the package",
+    ("errors.py", "onnx"): "an extra of the package",
+    ("errors.py", "nir"): "an extra of the package",
+    ("report/pareto.py", "synaptic_operations"): "the default axis",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

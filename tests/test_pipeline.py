@@ -44,7 +44,7 @@ def test_the_default_suite_needs_nothing_but_the_clone(repository: Path) -> None
             spec = catalog.dataset(catalog.benchmark(item.id).dataset)
             assert spec.unavailable is None and all(pin.dvc for pin in spec.files.values()), spec.id
         for id in suite.models:
-            assert all(pin.dvc for pin in catalog.model(id).weights.values()), id
+            assert all(pin.dvc or pin.package for pin in catalog.model(id).weights.values()), id
 
 
 def test_what_dvc_tracks_is_what_the_specs_pin(repository: Path) -> None:

@@ -250,7 +250,7 @@ class PendingError(NeuroLedgerError):
     message
         What is missing. If no command is given, it also says what to do.
     command
-        The command that mends it, which is appended to the message.
+        The command that fixes it, which is appended to the message.
     """
 
     def __init__(self, message: str, command: str = "") -> None:

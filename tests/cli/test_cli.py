@@ -288,7 +288,7 @@ def test_check_refuses_a_benchmark_whose_controls_failed(run, lab: Lab) -> None:
     run("validate", "lab")
     assert run("run")[0] == 1
     code, out, _ = run("check")
-    assert code == 1 and "positive control 'noise' reaches" in out
+    assert code == 1 and "positive control 'noise': " in out and "must be at least 0.8" in out
 
 
 def test_a_limit_prints_a_partial_card(run) -> None:

@@ -213,7 +213,7 @@ def test_others_bring_the_files_by_hand_through_their_own_folder(
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
     pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
     shutil.rmtree(place / "data")
-    assert main(["fetch", "Rest"]) == 1
+    assert main(["fetch", "Rest"]) == 4
     assert "has no address: follow the data set's access_steps" in capsys.readouterr().err
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tree))
     assert main(["fetch", "Rest"]) == 0
@@ -439,6 +439,6 @@ def test_scoring_missing_data_says_how_to_fetch_them(
     shutil.rmtree(place / "data")
     assert main(["check", "--write-schemas"]) == 0
     assert main(["validate"]) == 0
-    assert main(["run", "dummy", "--benchmark", "Rest-group"]) == 1
+    assert main(["run", "dummy", "--benchmark", "Rest-group"]) == 4
     assert "data set 'Rest': 18 of 18 files are missing" in (said := "".join(capsys.readouterr()))
     assert "`neuroledger fetch Rest`" in said

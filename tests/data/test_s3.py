@@ -357,7 +357,7 @@ def test_private_data_are_unavailable_without_credentials_and_scored_with_them(
     stated(lab, "closed")
     before = (lab.root / "specs" / "datasets" / "lab.yaml").read_text()
     assert main(["fetch", "lab"]) == 1 and "403" in capsys.readouterr().err
-    assert main(["import", "brainscore", "lab.V4-ridge"]) == 1
+    assert main(["import", "brainscore", "lab.V4-ridge"]) == 4
     assert (lab.root / "specs" / "datasets" / "lab.yaml").read_text() == before and not list(
         lab.data.iterdir()
     )
@@ -411,7 +411,7 @@ def test_a_publishers_wrong_sha1_leaves_nothing_behind(
     monkeypatch.chdir(lab.root)
     stated(lab, "open")
     Service.objects["open/stimuli.csv"] = b"stimulus_id,filename\n"
-    assert main(["import", "brainscore", "lab"]) == 1
+    assert main(["import", "brainscore", "lab"]) == 4
     assert "SHA-1" in capsys.readouterr().err
     assert not list(lab.data.iterdir()) and open_catalog(lab.root).dataset("lab").files == {}
     text = (lab.root / "specs" / "datasets" / "lab.yaml").read_text()

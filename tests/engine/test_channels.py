@@ -126,7 +126,7 @@ def test_a_paradigm_of_a_plugin_keeps_its_controls(plugins: Lab) -> None:
     catalog = plugins.open()
     validate(catalog, "lab")
     done = evaluate(Session(catalog), catalog.benchmark("lab.watched"), "pixels4")
-    assert set(done.controls) == {"noise", "itself", "permuted"}
+    assert set(done.controls) >= {"noise", "itself", "permuted"}
     own = evaluate(Session(catalog), catalog.benchmark("lab.V4-ridge"), "pixels4")
     assert done.headline.value == pytest.approx(own.headline.value, rel=1e-9)
 

@@ -66,6 +66,7 @@ def test_default_arguments_of_score(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
         return SimpleNamespace(headline=0.25)
 
     monkeypatch.setattr(public, "evaluate", asked)
+    monkeypatch.setattr(public, "require_device", lambda name: None)
     result: object = public.score("pixels4", RIDGE)
     assert result == 0.25
     public.score("pixels4", RIDGE, seed=3, limit=40, device="cuda")

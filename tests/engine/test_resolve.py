@@ -72,7 +72,7 @@ def test_a_model_is_built_once_per_session(valid: Lab) -> None:
 
 
 def test_data_that_were_not_validated_are_refused(lab: Lab) -> None:
-    with pytest.raises(NeuroLedgerError, match="it has not been validated; run `neuroledger validate lab`"):
+    with pytest.raises(NeuroLedgerError, match="it has not been validated: run `neuroledger validate lab`"):
         resolved(lab)
 
 
@@ -223,5 +223,5 @@ def test_a_builder_gets_only_what_it_asks_for_and_nothing_is_read_without_weight
 
 
 def test_the_reason_for_refused_data_contains_place_and_fix(lab: Lab) -> None:
-    with pytest.raises(DataError, match=r"^.*lab.*: .*; run `neuroledger validate lab`"):
+    with pytest.raises(DataError, match=r"^.*lab.*: .*: run `neuroledger validate lab`"):
         resolved(lab)

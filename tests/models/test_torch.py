@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 import neuroledger as nl  # noqa: E402
 from neuroledger.data.screen import shown  # noqa: E402
 from neuroledger.data.stimuli import StimulusSet  # noqa: E402
-from neuroledger.errors import ModelError, UnavailableError  # noqa: E402
+from neuroledger.errors import LimitError, ModelError, UnavailableError  # noqa: E402
 from neuroledger.families.alignment.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
 from neuroledger.models.devices import _deterministic, left_to_right  # noqa: E402
@@ -277,7 +277,7 @@ def test_batches_that_the_device_cannot_hold_are_halved() -> None:
         def forward(self, images: Any) -> Any:
             raise torch.OutOfMemoryError("too much")
 
-    with pytest.raises(ModelError, match="out of memory on cpu with one stimulus"):
+    with pytest.raises(LimitError, match="out of memory on cpu with one stimulus"):
         nl.models.torch(Hopeless(), id="g", layers=["unit"], preprocessing=PLAIN).record(stimuli, "V1")
 
 

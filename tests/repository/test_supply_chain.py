@@ -30,5 +30,5 @@ def test_actions_are_pinned_by_commit(repository: Path) -> None:
 def test_the_review_of_a_proposal_runs_before_its_code(repository: Path) -> None:
     text = (repository / ".github" / "workflows" / "proposal.yml").read_text(encoding="utf-8")
     assert "pull_request_target" not in text and "permissions: {contents: read}" in text
-    assert "needs: review" in text and "trusted/.venv/bin/neuroledger check --since" in text
+    assert "needs: review" in text and "trusted/.ci/review" in text
     assert "verify --recompute" in (repository / ".ci" / "recompute").read_text(encoding="utf-8")

@@ -50,7 +50,7 @@ class Evaluated(Mapping[str, Score]):
     skipped: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     pending: Mapping[str, Pending] = field(default_factory=dict)
-    """Benchmarks for which this machine lacks something now, with the command that mends it."""
+    """Benchmarks for which this machine lacks something now, with the command that fixes it."""
 
     def __getitem__(self, benchmark: str) -> Score:
         return self.scores[benchmark]
@@ -120,7 +120,7 @@ def evaluate(
     """Score a model on every benchmark of a suite; nothing is recorded.
 
     Benchmarks that need an output that the model does not have are skipped; those for which this machine lacks
-    something, such as data, are pending, and say which command mends it.
+    something, such as data, are pending, and say which command fixes it.
 
     Parameters
     ----------

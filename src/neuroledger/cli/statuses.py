@@ -18,14 +18,14 @@ WRONG: Final = 2
 REFUSED: Final = 3
 """A review refuses the proposal."""
 PENDING: Final = 4
-"""Something is missing on this machine or at this moment; each line says what, and the command that mends it."""
+"""Something is missing on this machine or at this moment; each line says what, and the command that fixes it."""
 INTERRUPTED: Final = 130
 
 
 TABLE: Final = (
     "exit status: 0 success; 1 something failed, is undefined or contradicted; 2 the request or a spec that it names is "
     "wrong; 3 a review refuses the proposal; 4 pending: something is missing on this machine, each line names the command "
-    "that mends it, and the same command then works; 130 interrupted"
+    "that fixes it, and the same command then works; 130 interrupted"
 )
 
 

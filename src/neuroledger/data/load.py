@@ -36,7 +36,7 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
     Raises
     ------
     MissingError, StorageError, IntegrityError
-        A file is missing, cannot be read or differs; the message gives the command that mends it.
+        A file is missing, cannot be read or differs; the message gives the command that fixes it.
     UnavailableError
         A file's package is not installed as pinned; the message gives the command that installs it.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
@@ -52,8 +52,9 @@ def packaged_problem(
     if not _same_version(distribution.version, package.version):
         what = f"package {package.name} is installed in version {distribution.version}; {package.version} is pinned"
         return finding(what, install)
-    listed = {PurePosixPath(file) for file in distribution.files or ()}
-    if PurePosixPath(package.file) not in listed:
+    # The list itself: depending on the version of Python's library, `files` leaves out what is listed and missing.
+    listed = distribution.read_text("RECORD") or ""
+    if package.file not in (line.split(",")[0].strip('"') for line in listed.splitlines()):
         return finding(
             f"package {package.name} {package.version} does not list the file {package.file}", repair
         )

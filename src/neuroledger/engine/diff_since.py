@@ -562,13 +562,15 @@ class Proposal:
         stated = _input_field(record, "dataset", "id")
         named = benchmark.dataset if isinstance(benchmark, BenchmarkSpec) else stated
         data, model = self.spec("datasets", named), self.spec("models", record.model)
+        if isinstance(data, DatasetSpec) and data.access == "private":
+            return "its data are private"
         pins = data.files if isinstance(data, DatasetSpec) else {}
         weights = model.weights if isinstance(model, ModelSpec) else {}
         for kind, files in (("data", pins), ("weights", weights)):
             by_hand = sorted(name for name, pin in files.items() if pin.by_hand)
             if by_hand:
                 return f"its {kind} have no address ({some(by_hand)})"
-        return "its data are private" if isinstance(data, DatasetSpec) and data.access == "private" else ""
+        return ""
 
     def _stale(self, path: str, record: Record) -> Iterator[Finding]:
         """Yield differences between the specs of a record and of the proposal; shipped models are not in the proposal."""

@@ -1,7 +1,7 @@
 """The outcome of a job: a record, or what is pending.
 
 A record says something about the pair of model and benchmark: its score, or why it is undefined on any machine. What this
-machine lacks at this moment is pending: it is never written or ranked, and names the command that mends it.
+machine lacks at this moment is pending: it is never written or ranked, and names the command that fixes it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Pending:
     reason
         What is missing, in one line.
     command
-        The exact command that mends it.
+        The exact command that fixes it.
     code
         A key of ``neuroledger.errors.CODES``.
     findings
@@ -74,8 +74,8 @@ class Pending:
 
 Outcome = Record | Pending
 
-# The code of each kind of error that is not about the pair, and the command that mends it, which is empty if only the same
-# command again can show that it is mended; the first that matches counts.
+# The code of each kind of error that is not about the pair, and the command that fixes it, which is empty if only the same
+# command again can show that it is fixed; the first that matches counts.
 _KINDS: tuple[tuple[type[BaseException], str, str], ...] = (
     (SpecError, "spec.value", "neuroledger check"),
     (UnknownError, "spec.reference", "neuroledger check"),

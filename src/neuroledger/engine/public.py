@@ -83,7 +83,7 @@ def score(
     Raises
     ------
     PendingError
-        Something is missing here: data, a package, a device, memory; the message and ``command`` say what mends it, and
+        Something is missing here: data, a package, a device, memory; the message and ``command`` say what fixes it, and
         then the same call works.
     NeuroLedgerError
         The model cannot be scored; the message states the reason.
@@ -118,7 +118,7 @@ def run(
 
     Incompatible pairs are skipped; one line states the reason. A pair for which this machine lacks something, such as
     data, a package or memory, gives a :class:`~neuroledger.engine.outcome.Pending`, with the reason and the command that
-    mends it; nothing is written for it.
+    fixes it; nothing is written for it.
 
     Parameters
     ----------

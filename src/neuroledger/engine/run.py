@@ -60,7 +60,7 @@ class Done:
         Raises
         ------
         PendingError
-            There is none yet; the message says what is missing, and the command that mends it.
+            There is none yet; the message says what is missing, and the command that fixes it.
         """
         if isinstance(self.outcome, Pending):
             raise self.outcome.error()
@@ -131,7 +131,7 @@ def run(
     Each record is written as soon as its job ends, so an interruption loses only the jobs in progress. Jobs are grouped
     by data set and then by model. A job for which this machine lacks something (files, validation, packages, memory, a
     worker) or whose specs are invalid is pending: nothing is written, an existing record is not changed, and one line
-    states the reason and the command that mends it.
+    states the reason and the command that fixes it.
 
     ``retry_failed`` also computes jobs with a failed record, ``force`` all jobs. Without ``write`` no record is written.
     For ``executor`` see :func:`neuroledger.engine.executors.execute`.

@@ -150,7 +150,7 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             ax.plot([row["cost"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1)
         ax.scatter([row["cost"]], [row["score"]], s=36, color=colour, zorder=3)
     best = table[table["front"]].sort_values("cost")
-    # Between two networks of the front, the cheaper one is the best that can be had: a staircase.
+    # Between two networks of the front, the cheaper one is the best: a staircase.
     ax.step(best["cost"], best["score"], where="post", color=ACCENT, linewidth=1.2, zorder=2)
     positive = table["cost"][table["cost"] > 0]
     if len(positive) == len(table):

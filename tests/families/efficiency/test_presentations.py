@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, LimitError
 from neuroledger.families.efficiency.models.prototypes import prototypes
 from neuroledger.families.efficiency.networks import trainable_model
 from neuroledger.families.efficiency.networks.trainable_model import (
@@ -91,7 +91,7 @@ def test_uneven_time_bins_cannot_be_prepared(sound):
 def test_an_array_that_does_not_fit_into_memory_is_refused(sound, monkeypatch):
     view = Presentations(sound, np.arange(60))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
-    with pytest.raises(RequestError, match="use a model that learns in batches"):
+    with pytest.raises(LimitError, match="use a model that learns in batches"):
         np.asarray(view)
     assert view[:2].shape == (2, 1, 50)
 

@@ -105,7 +105,7 @@ def test_the_content_hash_is_in_the_report_the_card_and_the_score(place, capsys)
     output = capsys.readouterr().out
     assert f"prepared content: sha256 {expected}" in output
     assert "prepared: 80 presentations × 3 channels × 16 samples, float64" in output
-    assert main(["score", "shrinkage_lda", "Waves-b"]) == 0
+    assert main(["score", "shrinkage_lda", "Waves-b", "--record"]) == 0
     assert note(place) == f"prepared signals, sha256 {expected[:12]}"
     assert (place / ".cache" / "neuroledger" / "windows").is_dir()
     loaded = load_dataset(open_catalog(place), "Waves")

@@ -1028,7 +1028,12 @@ def a_record_in_the_place_of_another(lab: Lab) -> None:
 
 @proposal("refused", "spec.control")
 def a_record_whose_control_failed(lab: Lab) -> None:
-    rerecord(lab, lambda plain: next(iter(plain["controls"].values())).update(passed=False))
+    rerecord(
+        lab,
+        lambda plain: next(iter(plain["controls"].values())).update(
+            low=1.5, high=2.5, value=2.0, bound=0.1, role="negative", verdict="failed"
+        ),
+    )
 
 
 @proposal("refused", "data.report-edited")

@@ -201,7 +201,7 @@ def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -
     Raises
     ------
     MissingError, IntegrityError, StorageError
-        The first problem, with the number of others and the command that mends it.
+        The first problem, with the number of others and the command that fixes it.
     """
     missing = absent(catalog, "datasets", spec.id)
     if missing is not None:

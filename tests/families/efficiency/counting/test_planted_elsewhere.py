@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -309,13 +308,9 @@ NAMED = {
         lambda: Host(lambda s, h: torch.nn.grad.conv1d_input((len(h), WIDTH, 1), KEPT[:, :, None], h[:, :, None])),
         "convolution_backward",
     ),
-    "bytes": (lambda: Host(lambda s, h: pickle.loads(pickle.dumps(h)) @ KEPT.t()), "leave torch"),
     "scan": (lambda: Host(lambda s, h: higher_scan(h)), "scan"),
     "another thread": (lambda: Host(lambda s, h: in_another_thread(h)), "leave torch"),
     "a pool that is held": (in_a_pool_that_is_held, "leave torch"),
-    "lists of numbers": (
-        lambda: Host(lambda s, h: torch.tensor(h.tolist()) @ KEPT.t()), "leave torch",
-    ),
     "numbers one by one": (lambda: Host(one_by_one), "leave torch"),
     "operator of others": (
         lambda: Host(lambda s, h: torch.ops.neuroledger_tests_foreign.product(h, KEPT)),
