@@ -441,4 +441,4 @@ def test_scoring_missing_data_says_how_to_fetch_them(
     assert main(["validate"]) == 0
     assert main(["run", "dummy", "--benchmark", "Rest-group"]) == 4
     assert "data set 'Rest': 18 of 18 files are missing" in (said := "".join(capsys.readouterr()))
-    assert "`neuroledger fetch Rest`" in said
+    assert "`neuroledger fetch Rest && " in said
