@@ -334,6 +334,6 @@ def test_layer_curves_are_shown_where_they_were_measured_and_others_are_left_out
     build_site(lab.open(), "lab", tmp_path / "site")
     for page in ("index.html", f"benchmarks/{RIDGE}.html"):
         text = (tmp_path / "site" / page).read_text()
-        assert "conv2: 0.200 [0.100, 0.300]" in text and "other stimuli than those that are scored" in text
+        assert "conv2: 0.200 [0.100, 0.300]" in text and "chosen on other stimuli than these" in text
     assert "other stimuli" not in (tmp_path / "site" / f"benchmarks/{PLS}.html").read_text()
     assert list(curves_in(tmp_path / "nowhere")) == []
