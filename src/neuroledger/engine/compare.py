@@ -190,7 +190,7 @@ class _Scorer:
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
-            if record is not None and score.spread is None and score.low == score.low
+            if record is not None and score.uncertainty is None
         ]
         if unpaired:
             self.tell(

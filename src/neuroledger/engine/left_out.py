@@ -127,5 +127,6 @@ def _reduced(
         if array.sizes[dim] == len(rows):
             array = array.isel({dim: rows})
         elif "stimulus" in names:
-            array = array.isel({dim: np.isin(_stimuli(array), list(names["stimulus"]))})
+            own = _stimuli(array)
+            array = array if own is None else array.isel({dim: np.isin(own, list(names["stimulus"]))})
     return array

@@ -288,10 +288,10 @@ def _mean(
     if missing:
         return Cell("partial", reason=f"without {', '.join(missing)}"), None
     joint = joint_mean([(share, scores[id]) for id, share in shares.items()])
-    if joint.spread is None:
+    if joint.uncertainty is None:
         return Cell("scored", joint.value), joint
-    low, high = joint.spread.interval(joint.value)
-    if len(shares) == 1:  # a mean of one score has its skewed interval
+    low, high = joint.uncertainty.interval(joint.value)
+    if len(shares) == 1:  # a mean of one score has its interval, on its natural scale
         (score,) = (scores[id] for id in shares)
         low, high = score.low, score.high
     return Cell("scored", joint.value, low, high), joint
@@ -325,7 +325,7 @@ def _is_scored(entry: _Entry, index: int, column: Column) -> bool:
 def _tops(joints: Mapping[str, Joint], column: Column) -> set[str]:
     """Return the models that no other is clearly better than; values without intervals are compared exactly."""
     higher = column.direction == "higher"
-    if not column.counts and all(joint.spread is None for joint in joints.values()):
+    if not column.counts and all(joint.uncertainty is None for joint in joints.values()):
         best = (max if higher else min)((joint.value for joint in joints.values()), default=0.0)
         return {model for model, joint in joints.items() if joint.value == best}
     better = clearly_better(list(joints.values()), higher=higher)

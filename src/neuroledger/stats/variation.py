@@ -165,7 +165,7 @@ def _left_out(
     nested = dict(variation.nested)
     if factors is not None:
         names = [name for name in names if name in factors]
-    chosen = {name: list(map(str, variation.items[name])) for name in names}
+    chosen: dict[str, Sequence[str]] = {name: list(map(str, variation.items[name])) for name in names}
     for larger, (_, owners) in nested.items():
         if factors is not None and larger in factors:
             chosen[larger] = list(map(str, owners))
