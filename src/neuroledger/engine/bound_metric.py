@@ -242,7 +242,7 @@ class _Bound:
                     return xr.full_like(whole, np.nan, dtype=np.float64)
 
             halves = self.spec.splits is not None and self.spec.splits.unique
-            variation = general(arrays, splits, compute, halves=halves)
+            variation = general(arrays, splits, compute, whole, halves=halves)
         limits = samples.limits or LIMITS.get(self.spec.scale, NOWHERE)
         steps = [(step.over, step.with_) for step in self.spec.aggregate]
         scale = natural_scale(self.spec.scale, limits)

@@ -13,7 +13,7 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.stats.groups import names_of
 from neuroledger.stats.samples import Keep, Variation
 from neuroledger.stats.splits import Split
-from neuroledger.stats.variation import inflation
+from neuroledger.stats.variation import held_out_deviation, inflation
 
 __all__ = ["general"]
 
@@ -24,7 +24,12 @@ Compute = Callable[[Sequence[xr.DataArray], Sequence[Split] | None], xr.DataArra
 
 
 def general(
-    arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None, compute: Compute, *, halves: bool
+    arrays: Sequence[xr.DataArray],
+    splits: Sequence[Split] | None,
+    compute: Compute,
+    whole: xr.DataArray,
+    *,
+    halves: bool,
 ) -> Variation | None:
     """Return how the result of ``compute`` changes without items of the last assembly, or None if it has no items.
 
@@ -38,6 +43,8 @@ def general(
         the splits are ``halves`` of repetitions, which lose their rows on both sides.
     compute
         Returns the samples of some of the assemblies' rows.
+    whole
+        The samples of all rows.
     """
     main = arrays[-1]
     items: dict[str, Strings] = {}
@@ -59,7 +66,8 @@ def general(
         rows = _rows(main, names)
         if tested and splits is not None:
             fewer = [Split(split.train, split.test[rows[split.test]]) for split in splits]
-            return compute([_columns(each, main, names) for each in arrays], fewer)
+            left = compute([_columns(each, main, names) for each in arrays], fewer)
+            return _moved(whole, left, splits, fewer)
         place = np.cumsum(rows) - 1
         halved = splits and [Split(*(place[part[rows[part]]] for part in split)) for split in splits]
         return compute([_reduced(each, main, names, rows) for each in arrays], halved)
@@ -71,6 +79,17 @@ def general(
         if owners.dims == ("neuroid",) and len(np.unique(owners.values)) > 1:
             nested["subject"] = ("neuroid", as_text(owners.values))
     return Variation(items, without, inflation=factor, nested=nested)
+
+
+def _moved(
+    whole: xr.DataArray, left: xr.DataArray, splits: Sequence[Split], fewer: Sequence[Split]
+) -> xr.DataArray:
+    """Return the samples of each split moved by the items that it no longer tests."""
+    if "split" not in whole.dims or left.shape != whole.shape:
+        return left
+    share = [1 - len(rest.test) / len(split.test) for split, rest in zip(splits, fewer, strict=True)]
+    of_split = np.reshape(share, [-1 if dim == "split" else 1 for dim in whole.dims])
+    return whole.copy(data=held_out_deviation(whole.values, left.transpose(*whole.dims).values, of_split))
 
 
 def _stimuli(assembly: xr.DataArray) -> Strings | None:

@@ -11,9 +11,19 @@ import numpy as np
 import xarray as xr
 from scipy.special import log_ndtr, ndtri
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Floats, Indices, Strings
 
-__all__ = ["COARSE", "DRAWS", "MOST_GROUPS", "Grouping", "exponentials", "grouped", "names_of", "normals"]
+__all__ = [
+    "COARSE",
+    "DRAWS",
+    "MOST_GROUPS",
+    "Grouping",
+    "exponentials",
+    "grouped",
+    "names_of",
+    "normals",
+    "stimulus_names",
+]
 
 # A variance estimated from 60 groups has an error of 9 %: more groups would change a Student's interval by 1 %.
 MOST_GROUPS: Final = 60
@@ -61,6 +71,13 @@ def names_of(samples: xr.DataArray, dim: str, *, once: bool = True) -> Array:
             if len(set(names.tolist())) == len(names) or (key == "stimulus_id" and not once):
                 return names
     return np.arange(samples.sizes[dim]).astype(str)
+
+
+def stimulus_names(assembly: xr.DataArray, count: int) -> Strings:
+    """Return the stimulus of each of ``count`` rows: its id, or its number in an assembly without ids."""
+    if "stimulus_id" in assembly.coords:
+        return np.asarray(assembly["stimulus_id"].values).astype(str)
+    return np.arange(count).astype(str)
 
 
 def normals(population: str, factor: str, keys: Sequence[str]) -> Floats:

@@ -47,8 +47,8 @@ def held_out_deviation(whole: Floats, left: Floats, share: Floats) -> Floats:
     leaving it out makes. Leading dimensions of ``left`` are groups; ``share`` broadcasts with it. A split whose value is
     undefined without the group does not move.
     """
-    moved = (1 - share) * (whole - left)
-    return np.asarray(whole - np.where(np.isfinite(moved), moved, 0.0))
+    moved = np.nan_to_num((1 - np.asarray(share)) * (np.asarray(whole) - np.asarray(left)))
+    return np.asarray(whole - moved)
 
 
 def one_by_one(variation: Variation, factor: str, codes: Indices, count: int) -> Floats:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -13,14 +11,6 @@ from numpy.typing import NDArray
 
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import Gram, complete_neuroids, patterns, relative_gram
-from neuroledger.families.alignment.similarity.influence import (
-    beyond_each,
-    influence_of,
-    pair_influence,
-    rdm_neuroids,
-    without_each_neuroid,
-    without_each_stimulus,
-)
 from neuroledger.families.alignment.similarity.rdm import (
     Comparison,
     Distance,
@@ -32,9 +22,9 @@ from neuroledger.families.alignment.similarity.rdm import (
 )
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence, from_left_out
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rdm", "rdm_subsets"]
@@ -112,10 +102,14 @@ class _Pair(NamedTuple):
         if len(rows) == len(self.usable):
             (a,) = self.source.prepared(self.distance, comparison)
             others = self.target.prepared(self.distance, comparison)
-        else:
-            (entries,) = self.source.condensed(rows, self.distance)
-            a = prepared(entries, comparison)
-            others = [prepared(b, comparison) for b in self.target.condensed(rows, self.distance)]
+            return np.array([agreement(a, b, comparison) for b in others])
+        return self.among(rows, comparison)
+
+    def among(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
+        """Agreement over the pairs of ``rows`` for each subject, shape (subject,), computed afresh."""
+        (entries,) = self.source.condensed(rows, self.distance)
+        a = prepared(entries, comparison)
+        others = [prepared(b, comparison) for b in self.target.condensed(rows, self.distance)]
         return np.array([agreement(a, b, comparison) for b in others])
 
 
@@ -128,7 +122,7 @@ def rdm(
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
     ties: Ties = "exact",
-) -> xr.DataArray:
+) -> Samples:
     """Agreement of the dissimilarities of all pairs of stimuli [kriegeskorte2008].
 
     Parameters
@@ -142,9 +136,8 @@ def rdm(
 
     Returns
     -------
-    xr.DataArray
-        One number, or one per ``subject``. ``attrs["influence"]`` (with subjects: ``cells``) returns the influence of
-        stimuli and neuroids on it.
+    Samples
+        One number, or one per ``subject``.
 
     Raises
     ------
@@ -153,12 +146,14 @@ def rdm(
     """
     pair = _pair(source, target, distance, workspace, ties)
     values = pair.compared(np.flatnonzero(pair.usable), comparison)
-    notes = {"notes": pair.notes}
-    if not pair.subjects:
-        influence = {"influence": lambda: _influence(pair, target, comparison)}
-        return xr.DataArray(values[0], attrs=notes | influence)
-    cells = {"cells": lambda: _cells(pair, target, comparison)}
-    return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=notes | cells)
+    samples = (
+        xr.DataArray(values, dims="subject", coords={"subject": pair.subjects})
+        if pair.subjects
+        else xr.DataArray(values[0])
+    )
+    # Dissimilarities ranked as the peer computes them are those of whole assemblies: the general route.
+    variation = None if ties == "rounding" else _variation(pair, target, comparison, samples)
+    return Samples(samples, variation, notes=pair.notes)
 
 
 @metric("rdm_subsets", version=6, together=_fits)
@@ -171,11 +166,8 @@ def rdm_subsets(
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
     ties: Ties = "exact",
-) -> xr.DataArray:
-    """Agreement of dissimilarities over the test presentations of each split, computed as :func:`rdm`: ``(split,)``.
-
-    ``attrs["influence"]`` is computed for the agreement over all tested stimuli, an approximation to the mean over splits.
-    """
+) -> Samples:
+    """Agreement of dissimilarities over the test presentations of each split, computed as :func:`rdm`: ``(split,)``."""
     pair = _pair(source, target, distance, workspace, ties)
     if pair.subjects:
         raise MetricError(
@@ -187,12 +179,8 @@ def rdm_subsets(
             f"a split compares {min(map(len, parts))} stimuli; at least {FEWEST_STIMULI} are needed: use larger test parts"
         )
     values = [pair.compared(part, comparison)[0] for part in parts]
-    tested = np.isin(np.arange(len(pair.usable)), np.concatenate(parts))
-    attrs = {
-        "notes": pair.notes,
-        "influence": lambda: _influence(pair._replace(usable=tested), target, comparison),
-    }
-    return xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))}, attrs=attrs)
+    samples = xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))})
+    return Samples(samples, notes=pair.notes)
 
 
 def _pair(
@@ -280,45 +268,24 @@ def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     return source.isel(presentation=rows)
 
 
-def _matrices(pair: _Pair) -> tuple[Floats, list[Floats]]:
-    """Square dissimilarity matrices over the usable stimuli: the source's, and one per subject of the target."""
-    from scipy.spatial.distance import squareform
+def _variation(pair: _Pair, target: xr.DataArray, comparison: Comparison, like: xr.DataArray) -> Variation:
+    """Return how the agreement changes without stimuli, and without neuroids if the target contains responses."""
+    ids = stimulus_names(target, len(pair.usable))
+    names, Y = (
+        complete_neuroids(target) if "neuroid" in target.dims else (np.empty(0, dtype=str), np.empty(0))
+    )
 
-    rows = np.flatnonzero(pair.usable)
-    sides = (pair.source.condensed(rows, pair.distance), pair.target.condensed(rows, pair.distance))
-    (a,), others = ([cast(Floats, squareform(entries, checks=False)) for entries in side] for side in sides)
-    return a, others
+    def without(keep: Keep) -> xr.DataArray:
+        rows = np.flatnonzero(pair.usable & keep.get("stimulus", True))
+        if len(rows) < FEWEST_STIMULI:
+            return xr.full_like(like, np.nan)
+        chosen = pair
+        if "neuroid" in keep:
+            fewer = Y[:, keep["neuroid"]]
+            side = _Side(relative_gram(fewer, pair.source.workspace), None, "", pair.source.workspace)
+            chosen = pair._replace(target=side)
+            rows = rows[side.usable(pair.distance)[rows]]
+        return like.copy(data=chosen.among(rows, comparison).reshape(like.shape))
 
-
-def _ids(target: xr.DataArray, rows: NDArray[np.bool_]) -> NDArray[np.str_]:
-    ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(len(rows))
-    return np.asarray(ids).astype(str)[rows]
-
-
-def _influence(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Influence:
-    """Influence on the similarity of stimuli and, if the target contains responses, of neuroids."""
-    a, (b,) = _matrices(pair)
-    ids, left = _ids(target, pair.usable), without_each_stimulus(a, b, comparison)
-    pairs = pair_influence(a, b, comparison)
-    if "neuroid" not in target.dims:
-        return influence_of(ids, left, pairs)
-    names, Y = complete_neuroids(target)
-    Y = Y[pair.usable]
-    cells = rdm_neuroids(a, Y, pair.distance, comparison)
-    each = partial(without_each_neuroid, a, Y, pair.distance, comparison)
-    influence = influence_of(ids, left, pairs, names, cells, each())
-    if "neuroid" not in influence.factors:
-        return influence
-    # Groups are numbered in the order of the items, which is that of their names.
-    place = np.argsort(np.argsort(names))
-    items = replace(influence.factors["neuroid"], without=lambda groups: each(groups[place]))
-    return replace(influence, factors={**influence.factors, "neuroid": items})
-
-
-def _cells(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Cells:
-    """Influence of stimuli on the similarity with each subject."""
-    a, others = _matrices(pair)
-    left = np.stack([without_each_stimulus(a, b, comparison) for b in others], axis=1)
-    ids = _ids(target, pair.usable)
-    beyond = np.mean([beyond_each(ids, pair_influence(a, b, comparison)) for b in others], axis=0)
-    return Cells(ids, [(np.arange(len(left)), from_left_out(left))], pairs=beyond)
+    factors = {"stimulus": ids, "neuroid": names} if len(names) else {"stimulus": ids}
+    return Variation(factors, without)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
-from neuroledger.stats.resampling import names_of
+from neuroledger.stats.groups import names_of
 from neuroledger.stats.workspace import Array, Workspace
 from neuroledger.store.store import Written
 
