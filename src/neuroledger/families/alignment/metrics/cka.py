@@ -65,8 +65,9 @@ def cka(
     if np.isnan(value):
         raise MetricError("an assembly does not vary over the stimuli; its alignment is undefined")
     # The general route computes the constant of ``regularisation``, which has the target's units, from the assembly.
-    variation = None if regularisation else _variation(K, target, unbiased, regularisation)
-    return Samples(xr.DataArray(value), variation, notes=notes)
+    samples = xr.DataArray(value)
+    variation = None if regularisation else _variation(K, target, unbiased, like=samples)
+    return Samples(samples, variation, notes=notes)
 
 
 @metric("cka_subsets", version=6)
@@ -86,7 +87,11 @@ def cka_subsets(
     parts = [np.ix_(split.test, split.test) for split in splits]
     values = [_alignment(K[part], L[part], unbiased, regularisation) for part in parts]
     samples = xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))})
-    return Samples(samples, notes=notes)
+    tested = np.unique(np.concatenate([split.test for split in splits]))
+    among = target.isel(presentation=tested)
+    # Nothing is trained: the mean over subsets varies as the alignment over all of their stimuli.
+    variation = _variation(K[np.ix_(tested, tested)], among, unbiased, like=samples)
+    return Samples(samples, variation, notes=notes)
 
 
 def _grams(
@@ -137,7 +142,7 @@ def _unbiased(K: Floats, L: Floats) -> float:
     return float(shifted / (n * (n - 3)))
 
 
-def _variation(K: Floats, target: xr.DataArray, unbiased: bool, regularisation: float) -> Variation:
+def _variation(K: Floats, target: xr.DataArray, unbiased: bool, *, like: xr.DataArray) -> Variation:
     """Return how the alignment changes without stimuli of both sides and without neuroids of the target."""
     ids = stimulus_names(target, len(K))
     names, Y = complete_neuroids(target)
@@ -146,7 +151,7 @@ def _variation(K: Floats, target: xr.DataArray, unbiased: bool, regularisation: 
         rows = keep.get("stimulus", np.ones(len(K), dtype=bool))
         columns = keep.get("neuroid", np.ones(len(names), dtype=bool))
         responses = Y[np.ix_(rows, columns)]
-        L = responses @ responses.T
-        return xr.DataArray(_alignment(K[np.ix_(rows, rows)], L, unbiased, regularisation))
+        value = _alignment(K[np.ix_(rows, rows)], responses @ responses.T, unbiased)
+        return like.copy(data=np.full(like.shape, value))
 
     return Variation({"stimulus": ids, "neuroid": names}, without)

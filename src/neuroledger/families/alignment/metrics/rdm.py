@@ -180,7 +180,9 @@ def rdm_subsets(
         )
     values = [pair.compared(part, comparison)[0] for part in parts]
     samples = xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))})
-    return Samples(samples, notes=pair.notes)
+    # Nothing is trained: the mean over subsets varies as the agreement over all of their stimuli.
+    tested = pair._replace(usable=np.isin(np.arange(len(pair.usable)), np.concatenate(parts)))
+    return Samples(samples, _variation(tested, target, comparison, samples), notes=pair.notes)
 
 
 def _pair(
@@ -285,7 +287,10 @@ def _variation(pair: _Pair, target: xr.DataArray, comparison: Comparison, like: 
             side = _Side(relative_gram(fewer, pair.source.workspace), None, "", pair.source.workspace)
             chosen = pair._replace(target=side)
             rows = rows[side.usable(pair.distance)[rows]]
-        return like.copy(data=chosen.among(rows, comparison).reshape(like.shape))
+        values = chosen.among(rows, comparison)
+        return like.copy(
+            data=values.reshape(like.shape) if values.size == like.size else np.full(like.shape, values)
+        )
 
     factors = {"stimulus": ids, "neuroid": names} if len(names) else {"stimulus": ids}
     return Variation(factors, without)
