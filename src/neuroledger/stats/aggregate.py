@@ -17,7 +17,9 @@ __all__ = ["FIXED", "Step", "aggregate", "error_of", "holm", "reduced"]
 Step = tuple[str, str]
 
 # Dimensions with fixed entries, over which an interval does not generalise.
-FIXED: Final = frozenset({"split", "seed", "time_bin", "condition", "region", "draw", "class", "overlap"})
+FIXED: Final = frozenset(
+    {"split", "seed", "time_bin", "condition", "region", "draw", "class", "overlap", "pair", "domain"}
+)
 
 
 def _absolute_mean(values: Floats, axis: int) -> Floats:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -51,12 +51,13 @@ def held_out_deviation(whole: Floats, left: Floats, share: Floats) -> Floats:
     return np.asarray(whole - moved)
 
 
-def one_by_one(variation: Variation, factor: str, codes: Indices, count: int) -> Floats:
-    """Return the samples without each group of one factor in turn, (group, samples)."""
+def one_by_one(variation: Variation, factor: str, codes: Indices, count: int) -> list[Floats]:
+    """Return the samples without each group of one factor in turn, [group]."""
+    inner = variation.nested[factor][0] if factor in variation.nested else factor
     if variation.each is not None:
-        return np.asarray(variation.each(factor, codes), dtype=np.float64)
-    parts = [variation.without({factor: codes != group}).values for group in range(count)]
-    return np.asarray(parts, dtype=np.float64)
+        return list(np.asarray(variation.each(inner, codes), dtype=np.float64))
+    parts = [variation.without({inner: codes != group}).values for group in range(count)]
+    return [np.asarray(part, dtype=np.float64) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ class _Found:
     def add(self, over: tuple[str, ...], keys: Sequence[str], values: Floats, freedom: float) -> None:
         self.parts.append(Part("", over, tuple(keys), np.asarray(values, dtype=np.float64), freedom))
 
+    def drop_constant(self) -> None:
+        """Drop factors on which the score does not depend; if it depends on none, keep the first."""
+        varying = [part for part in self.parts if part.values.any()]
+        self.parts = varying or self.parts[:1]
+
 
 def uncertainty_of(
     samples: Samples,
@@ -126,33 +132,53 @@ def uncertainty_of(
     """
     whole = _Aggregate(tuple(map(str, samples.values.dims)), tuple(steps))
     values = np.asarray(samples.values.values, dtype=np.float64)
-    inside = [dim for dim in whole.random if samples.values.sizes[dim] > 1]
-    outside = _left_out(variation, inside, factors)
+    inside = _inside(samples.values, whole, factors)
+    outside = _left_out(variation, whole.random, factors)
     if factors is not None:
         _require_known(factors, [*inside, *outside], variation)
-        inside = [dim for dim in inside if dim in factors]
-    groups = {dim: grouped(names_of(samples.values, dim)) for dim in inside}
-    found, left = _Found(), dict[str, Floats]()
-    for name, ids in outside.items():
-        groups[name] = grouped(ids)
-        if len(groups[name].keys) < 2:
-            continue
-        left[name] = _without_each(variation, name, groups[name], factors)
-        inflated = math.sqrt(1.0 if variation is None else variation.inflation.get(name, 1.0))
-        deviations = _deviations(
-            whole.of(values), whole.of(left[name], lead=1), groups[name], weigh=_weighs(variation, name)
-        )
-        found.add((name,), groups[name].keys, inflated * deviations, len(deviations) - 1)
-        found.items[name] = int(groups[name].sizes.sum())
-    for dim in inside:
-        _add_dimension(found, whole, values, dim, groups[dim])
-    for pair in _pairs(list(left), inside):
-        _add_interaction(found, whole, values, left, variation, groups, pair)
+    groups = {name: grouped(entries.names) for name, entries in inside.items()}
+    groups |= {name: grouped(ids) for name, ids in outside.items()}
+    found, left = _Found(), dict[str, list[Floats]]()
+    for name in outside:
+        if variation is not None and len(groups[name].keys) > 1:
+            left[name] = one_by_one(variation, name, groups[name].codes, len(groups[name].keys))
+            _add_left_out(found, whole, values, left[name], name, groups[name], variation)
+    for name, entries in inside.items():
+        _add_dimension(found, whole, values, name, entries.dim, groups[name])
+    found.drop_constant()
+    present = {part.over[0] for part in found.parts}
+    crossed = [name for name in left if name in present], [name for name in inside if name in present]
+    for pair in _pairs(*crossed):
+        _add_interaction(found, whole, values, left, variation, inside, groups, pair)
     if not found.parts:
         return None
     least = math.sqrt(2) * samples.outcome if all(not part.values.any() for part in found.parts) else 0.0
     method: Method = "held-out" if variation is not None and variation.inflation else "jackknife"
     return Uncertainty(tuple(found.parts), found.items, scale, samples.outcome, least, method)
+
+
+class _Entries(NamedTuple):
+    """A dimension of the samples, and the item to which each of its entries belongs."""
+
+    dim: str
+    names: Sequence[str]
+
+
+def _inside(samples: xr.DataArray, whole: _Aggregate, factors: Sequence[str] | None) -> dict[str, _Entries]:
+    """Return the random dimensions of the samples; in place of neuroids, their subjects where these are asked for."""
+    found = {}
+    for dim in whole.random:
+        if samples.sizes[dim] < 2:
+            continue
+        owners = samples.coords.get("subject")
+        if factors is not None and "subject" in factors and owners is not None and owners.dims == (dim,):
+            names = owners.values.astype(str).tolist()
+            if len(set(names)) < 2:
+                raise MetricError(f"the score cannot generalise over subject: all {dim}s are of one subject")
+            found["subject"] = _Entries(dim, names)
+        elif factors is None or dim in factors:
+            found[dim] = _Entries(dim, names_of(samples, dim).tolist())
+    return found
 
 
 def _left_out(
@@ -182,15 +208,6 @@ def _require_known(factors: Sequence[str], known: Sequence[str], variation: Vari
         )
 
 
-def _without_each(
-    variation: Variation | None, name: str, groups: Grouping, factors: Sequence[str] | None
-) -> Floats:
-    """Return the samples without each group of a factor, (group, samples)."""
-    assert variation is not None
-    inner = variation.nested[name][0] if name in variation.nested else name
-    return one_by_one(variation, inner, groups.codes, len(groups.keys))
-
-
 def _weighs(variation: Variation | None, factor: str) -> bool:
     """Whether groups are weighted by their size here: of held-out scores, each split has weighted them already."""
     return variation is None or factor not in variation.inflation
@@ -208,32 +225,52 @@ def _deviations(whole: Floats, left: Floats, groups: Grouping, *, weigh: bool = 
     return np.asarray(math.sqrt(count / (count - 1)) * (moved - share * moved.sum(axis=0)))
 
 
-def _add_dimension(found: _Found, whole: _Aggregate, values: Floats, dim: str, groups: Grouping) -> None:
+def _add_left_out(
+    found: _Found,
+    whole: _Aggregate,
+    values: Floats,
+    left: Sequence[Floats],
+    name: str,
+    groups: Grouping,
+    variation: Variation,
+) -> None:
+    """Add the items of a factor that are left out."""
+    scores = np.array([whole.of(each) for each in left])
+    inflated = math.sqrt(variation.inflation.get(name, 1.0))
+    deviations = _deviations(whole.of(values), scores, groups, weigh=_weighs(variation, name))
+    found.add((name,), groups.keys, inflated * deviations, len(scores) - 1)
+    found.items[name] = int(groups.sizes.sum())
+
+
+def _add_dimension(
+    found: _Found, whole: _Aggregate, values: Floats, name: str, dim: str, groups: Grouping
+) -> None:
     """Add the items of a dimension of the samples."""
-    axis, count = whole.dims.index(dim), values.shape[whole.dims.index(dim)]
-    found.items[dim] = count
+    axis, count = whole.dims.index(dim), len(groups.keys)
+    found.items[name] = int(groups.sizes.sum())
     if whole.how(dim) == "median":
-        draws = _reweighted(whole, values, dim, groups, count)
-        found.add((dim,), NUMBERS, draws / math.sqrt(DRAWS), count - 1)
+        draws = _reweighted(whole, values, name, dim, groups)
+        found.add((name,), NUMBERS, draws / math.sqrt(DRAWS), count - 1)
         return
-    chosen = [np.compress(groups.codes != group, values, axis=axis) for group in range(len(groups.keys))]
+    chosen = [np.compress(groups.codes != group, values, axis=axis) for group in range(count)]
     left = np.array([whole.of(each, smooth=False) for each in chosen])
-    found.add((dim,), groups.keys, _deviations(whole.of(values, smooth=False), left, groups), len(left) - 1)
+    found.add((name,), groups.keys, _deviations(whole.of(values, smooth=False), left, groups), count - 1)
 
 
-def _reweighted(whole: _Aggregate, values: Floats, dim: str, groups: Grouping, count: int) -> Floats:
+def _reweighted(whole: _Aggregate, values: Floats, name: str, dim: str, groups: Grouping) -> Floats:
     """Return deviations ``(draw,)`` of a median over items with random weights, which depend on the items' names.
 
     The variance of a mean under such weights is (n − 1)/(n + 1) times that of the mean (Rubin 1981).
     """
-    weights = exponentials("", dim, groups.keys)[:, groups.codes]
+    weights = exponentials("", name, groups.keys)[:, groups.codes]
     values = np.moveaxis(values, whole.dims.index(dim), -1)
-    dims = [name for name in whole.dims if name != dim]
+    dims = [other for other in whole.dims if other != dim]
     draws = _weighted_medians(values, weights)
     for over, how in whole.steps:
         if over in dims:
             draws = reduced(draws, 1 + dims.index(over), how)
             dims.remove(over)
+    count = len(groups.keys)
     excess = math.sqrt((count + 1) / (count - 1))
     return np.asarray(excess * np.nan_to_num(draws - np.nanmean(draws)))
 
@@ -276,32 +313,43 @@ def _add_interaction(
     found: _Found,
     whole: _Aggregate,
     values: Floats,
-    left: Mapping[str, Floats],
+    left: Mapping[str, Sequence[Floats]],
     variation: Variation | None,
+    inside: Mapping[str, _Entries],
     groups: Mapping[str, Grouping],
     pair: tuple[str, str],
 ) -> None:
     """Add the interaction of two factors, between about as many pairs of groups as a factor has groups."""
     first, second = pair
-    if second in left:
-        assert variation is not None
+    if variation is not None and second in left:
         cells, keys = _crossed(whole, values, variation, pair)
-    elif first in left:
-        by_item = _deviations(
-            whole.of(values, keep=second),
-            whole.of(left[first], keep=second, lead=1),
-            groups[first],
-            weigh=_weighs(variation, first),
+    elif variation is not None and first in left:
+        dim = inside[second].dim
+        by_item = np.array([whole.of(each, keep=dim) for each in left[first]])
+        moved = _deviations(
+            whole.of(values, keep=dim), by_item, groups[first], weigh=_weighs(variation, first)
         )
-        cells = by_item / by_item.shape[1]
-        cells, keys = _coarse(cells, groups[first].keys, names_for(groups[second]))
-        inflated = 1.0 if variation is None else variation.inflation.get(first, 1.0)
-        cells = cells * math.sqrt(inflated * _ratio(found, whole, values, second))
+        cells, keys = _coarse(moved / moved.shape[1], groups[first].keys, names_for(groups[second]))
+        scale = variation.inflation.get(first, 1.0) * _ratio(found, whole, values, second, dim)
+        cells = cells * math.sqrt(scale)
     else:
-        table = _table(whole, values, pair)
-        cells = (table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()) / table.size
-        cells, keys = _coarse(cells, names_for(groups[first]), names_for(groups[second]))
+        table = _table(whole, values, (inside[first].dim, inside[second].dim))
+        cells, keys = _coarse(
+            _centred(table) / table.size, names_for(groups[first]), names_for(groups[second])
+        )
     found.add(pair, keys, cells.ravel(), cells.size - 1)
+
+
+def _centred(table: Floats) -> Floats:
+    """Return a table without the means of its rows and columns."""
+    return np.asarray(table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean())
+
+
+def _unbiased(table: Floats) -> Floats:
+    """Return a table without the means of its rows and columns, whose sum of squares is an unbiased variance."""
+    G, H = table.shape
+    scale = math.sqrt(G / (G - 1) * H / (H - 1)) if min(G, H) > 1 else 0.0
+    return scale * _centred(table)
 
 
 def names_for(groups: Grouping) -> tuple[str, ...]:
@@ -314,10 +362,7 @@ def _coarse(cells: Floats, rows: Sequence[str], columns: Sequence[str]) -> tuple
     first, second = grouped(rows, COARSE), grouped(columns, COARSE)
     sums = np.zeros((len(first.keys), len(second.keys)))
     np.add.at(sums, (first.codes[:, None], second.codes), cells)
-    G, H = sums.shape
-    centred = sums - sums.mean(axis=0) - sums.mean(axis=1, keepdims=True) + sums.mean()
-    scale = math.sqrt(G / (G - 1) * H / (H - 1)) if min(G, H) > 1 else 0.0
-    return scale * centred, [f"{a}{PAIR}{b}" for a in first.keys for b in second.keys]
+    return _unbiased(sums), [f"{a}{PAIR}{b}" for a in first.keys for b in second.keys]
 
 
 def _crossed(
@@ -345,19 +390,17 @@ def _crossed(
     moved = np.nan_to_num(
         weight * (float(whole.of(values)) - np.array(row)[:, None] - np.array(column) + both)
     )
-    centred = moved - moved.mean(axis=0) - moved.mean(axis=1, keepdims=True) + moved.mean()
-    scale = math.sqrt(G / (G - 1) * H / (H - 1)) if min(G, H) > 1 else 0.0
-    return scale * centred, [f"{a}{PAIR}{b}" for a in rows.keys for b in columns.keys]
+    return _unbiased(moved), [f"{a}{PAIR}{b}" for a in rows.keys for b in columns.keys]
 
 
-def _ratio(found: _Found, whole: _Aggregate, values: Floats, dim: str) -> float:
+def _ratio(found: _Found, whole: _Aggregate, values: Floats, name: str, dim: str) -> float:
     """Return the variance of the aggregate over a dimension relative to that of a mean: not 1 for a median."""
     if whole.how(dim) != "median":
         return 1.0
     per_item = whole.of(values, keep=dim)
     known = per_item[np.isfinite(per_item)]
     of_mean = float(known.var(ddof=1)) / len(known) if len(known) > 1 else 0.0
-    part = next(part for part in found.parts if part.over == (dim,))
+    part = next(part for part in found.parts if part.over == (name,))
     return part.variance / of_mean if of_mean > 0 else 1.0
 
 
