@@ -16,6 +16,7 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
+import xarray as xr
 
 from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import MetricError
