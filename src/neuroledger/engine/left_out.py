@@ -151,10 +151,11 @@ def _reduced(
         if dim not in array.dims:
             continue
         own, stimuli = _stimuli(array), _stimuli(main)
-        if array.sizes[dim] == len(rows) and (
-            "stimulus_id" not in array.coords or np.array_equal(own, stimuli)
-        ):
+        if own is None or stimuli is None:
+            continue
+        same = "stimulus_id" not in array.coords or np.array_equal(own, stimuli)
+        if array.sizes[dim] == len(rows) and same:
             array = array.isel({dim: rows})
-        elif "stimulus" in names and own is not None and stimuli is not None:
+        elif "stimulus" in names:
             array = array.isel({dim: ~np.isin(own, list(set(stimuli.tolist()) - names["stimulus"]))})
     return array

@@ -168,7 +168,7 @@ def test_intervals_hold_where_errors_are_rare():
     values = np.array([each.value for each in found])
     truth = values.mean()
     assert np.mean([each.low <= truth <= each.high for each in found]) >= 0.9
-    claimed = np.sqrt(np.mean([each.spread.variance for each in found]))
+    claimed = np.sqrt(np.mean([each.uncertainty.variance for each in found]))
     assert claimed / values.std() == pytest.approx(1.0, abs=0.15)
 
 

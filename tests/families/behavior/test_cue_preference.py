@@ -45,8 +45,7 @@ def test_the_interval_of_a_preference_is_that_of_the_proportion_of_decisions():
     ids = [f"s{i}" for i in range(50)]
     target = presentations(["a"] * 50, stimulus_id=ids, truth=["a"] * 50, texture=["b"] * 50)
     score = bind.metric("shape_bias")(presentations(list("aabax") * 10, stimulus_id=ids), target)
-    assert score.spread.error == pytest.approx((0.75 * 0.25 / 39) ** 0.5, rel=1e-3)
-    assert score.spread.freedom == pytest.approx(39, abs=0.5)
+    assert score.uncertainty.error == pytest.approx((0.75 * 0.25 / 39) ** 0.5, rel=0.01)
 
 
 def test_refusals():

@@ -14,7 +14,7 @@ from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.accuracies import over_conditions
 from neuroledger.families.behavior.agreement.error_agreement import choices, correctness, same
-from neuroledger.families.behavior.agreement.trial_items import TrialItems
+from neuroledger.families.behavior.agreement.trial_items import Ids, TrialItems
 
 __all__ = [
     "Drops",
@@ -166,7 +166,7 @@ def means_of_halves(drops: Floats, halves: Sequence[Booleans]) -> Floats:
 
 def trials_of(people: Drops, model: Drops | None = None) -> TrialItems:
     """Return the people and, if every side names them, the stimuli of the trials of people and of the model."""
-    sides = [(people.stimulus, people.names[people.cell // 2])]
+    sides: list[Ids] = [(people.stimulus, people.names[people.cell // 2])]
     if model is not None:
         sides.append((model.stimulus, None))
     return TrialItems.of(sides, [len(side.cell) for side in (people, model) if side is not None])

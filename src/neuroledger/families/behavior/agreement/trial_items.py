@@ -12,7 +12,7 @@ from neuroledger.data.arrays import Array, Booleans, Indices, Strings
 from neuroledger.data.factorize import coordinate
 from neuroledger.stats.samples import Keep
 
-__all__ = ["TrialItems", "ids_of"]
+__all__ = ["Ids", "TrialItems", "ids_of"]
 
 # Stimulus and subject of each trial, (trial,), where they are named.
 Ids = tuple[Array | None, Array | None]
