@@ -36,7 +36,7 @@ def test_a_preference_without_exceptions_is_not_certain():
     score = bind.metric("shape_bias")(source, target)
     first = slice(None, 12)
     accuracy = bind.metric("accuracy")(source.isel(presentation=first), target.isel(presentation=first))
-    assert score.value == 1 and score.low == pytest.approx(accuracy.low) and 0.7 < score.low < 0.9
+    assert score.value == 1 and score.low == pytest.approx(accuracy.low) and 0.3 < score.low < 0.9
     other = presentations(["b"] * 12 + ["x"] * 8, stimulus_id=ids)
     assert bind.metric("shape_bias")(other, target).high == pytest.approx(1 - score.low)
 
