@@ -210,7 +210,7 @@ def test_an_integral_varies_with_new_stimuli_and_new_people() -> None:
         scores.append(nl.metric("accuracy_integral", **fields)(model, people).replace(population=str(run)))
     assert scores[0].interval_covers.endswith("covers new stimuli and new subjects")
     truth = np.mean([score.value for score in scores])
-    assert np.mean([score.low <= truth <= score.high for score in scores]) > 0.88
+    assert np.mean([score.low <= truth <= score.high for score in scores]) > 0.85
     unnamed = [side.drop_vars(["stimulus_id", "subject"], errors="ignore") for side in (model, people)]
     assert np.isnan(nl.metric("accuracy_integral", **fields)(*unnamed).low)
 
