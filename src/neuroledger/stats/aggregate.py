@@ -29,7 +29,20 @@ FIXED: Final = frozenset(
         "overlap",
         "pair",
         "domain",
-        "session",
+        {
+            "split",
+            "seed",
+            "time_bin",
+            "condition",
+            "region",
+            "draw",
+            "class",
+            "overlap",
+            "pair",
+            "domain",
+            "session",
+            "formula",
+        },
     }
 )
 
