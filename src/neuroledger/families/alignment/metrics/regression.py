@@ -113,7 +113,7 @@ def regression(
             count,
             facts,
         )
-    samples = _labelled(values, target, time)
+    samples = _labelled(values, target, time).assign_attrs(facts.attrs)
     rows = target.sizes["presentation"]
     ids = as_text(target["stimulus_id"].values) if "stimulus_id" in target.coords else np.arange(rows).astype(str)
     places = _places(len(splits), samples.sizes.get("time_bin", 1), time)
