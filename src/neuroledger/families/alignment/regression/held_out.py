@@ -51,7 +51,8 @@ class _Usable(NamedTuple):
 class HeldOutPart(NamedTuple):
     """Predictions and responses (row, target) of one split and time bin; for rank correlations, their ranks.
 
-    ``rows`` are numbers of rows of the target, ``columns`` the usable targets, and ``r`` their correlations.
+    ``rows`` are numbers of rows of the target, ``columns`` the usable targets, ``r`` their correlations, and ``ranked``
+    whether ``predicted`` and ``measured`` are ranks.
     """
 
     rows: NDArray[np.intp]
@@ -59,6 +60,7 @@ class HeldOutPart(NamedTuple):
     measured: NDArray[np.float64]
     r: NDArray[np.float64]
     columns: NDArray[np.bool_]
+    ranked: bool
 
 
 class Facts(NamedTuple):
@@ -139,6 +141,7 @@ def correlations(
                     workspace.take(b),
                     result[at, t, usable.columns],
                     usable.columns,
+                    correlation == "spearman",
                 )
             )
     if alphas:
