@@ -128,6 +128,6 @@ def test_intervals_contain_the_similarity_for_new_stimuli_and_neuroids() -> None
         for run in range(60)
     ]
     truth = np.mean([score.value for score in scores])
-    stimuli = [score.generalised(("stimulus",)) for score in scores]
+    stimuli = [score.replace(generalise=("stimulus",)) for score in scores]
     assert np.mean([score.low <= truth <= score.high for score in scores]) > 0.9
     assert np.mean([score.low <= truth <= score.high for score in stimuli]) < 0.85
