@@ -165,7 +165,7 @@ lock:
 		--no-annotate --output-file requirements.txt .cache/lock/requirements.in
 	rm -rf build
 
-# Update the leaderboard in the README from the records.
+# Update the sentence, the picture and the leaderboard in the README from the records.
 .PHONY: readme
 readme: $(READY)
 	python -m tests.docs.test_documents

@@ -260,13 +260,21 @@ def of_suites(runs: range) -> Iterator[Row]:
         for run in runs:
             models, target = world.experiment(run)
             owners = target["subject"].values
-            scores.append([
-                mean_of({
-                    str(name): nl.metric("rdm")(model, target[:, owners == name]).replace(population=str(run))
-                    for name in np.unique(owners)
-                }, "subject", ("stimulus", "neuroid"))
-                for model in models
-            ])  # fmt: skip
+            scores.append(
+                [
+                    mean_of(
+                        {
+                            str(name): nl.metric("rdm")(model, target[:, owners == name]).replace(
+                                population=str(run)
+                            )
+                            for name in np.unique(owners)
+                        },
+                        "subject",
+                        ("stimulus", "neuroid"),
+                    )
+                    for model in models
+                ]
+            )
         kept = f"{size[0]} stimuli, {size[1]} subjects with {size[2]} neuroids, {size[3]} features"
         yield summary(("rdm, mean over subjects", kept, "stimuli, neuroids"), scores)
 
@@ -731,9 +739,13 @@ def subjects() -> dict[str, Callable[[range], Iterator[Row]]]:
             label, nl.metric(label), runs, ((World, ((80, 30, 40),), ""),)
         )
     for label in (
-        "error_consistency", "accuracy", "accuracy_difference", "accuracy_distance", "kato_accuracy_distance",
+        "error_consistency",
+        "accuracy",
+        "accuracy_difference",
+        "accuracy_distance",
+        "kato_accuracy_distance",
         "condition_accuracy",
-    ):  # fmt: skip
+    ):
         known[label] = lambda runs, label=label: (  # type: ignore[misc]
             of_answers(label, *size, runs)
             for size in ((4, 80, 1.0), (10, 160, 0.3), (6, 40, 0.0))

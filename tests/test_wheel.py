@@ -47,8 +47,11 @@ def test_a_wheel_holds_the_definitions_that_need_no_repository(repository: Path,
     source = tmp_path / "source"
     names = subprocess.run(
         ["git", "ls-files", "src", "specs", "*.toml", "*.in", "setup.py", "README.md", "LICENSE"],
-        cwd=repository, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     for name in names:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((repository / name).read_bytes())

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from neuroledger.data.stimuli import StimulusSet
     from neuroledger.engine.bound_metric import ceiling, metric
     from neuroledger.engine.compare import compare
-    from neuroledger.engine.public import find, layers, load, records, run, score
+    from neuroledger.engine.public import find, load, records, run, score
     from neuroledger.engine.record import Record
+    from neuroledger.families.alignment.layer_curves.curve import layers
     from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.efficiency.cost import cost
@@ -44,7 +45,7 @@ _PUBLIC = {
     "errors": ("neuroledger.errors", None),
     "evaluate": ("neuroledger.cli.own_models", "evaluate"),
     "find": ("neuroledger.engine.public", "find"),
-    "layers": ("neuroledger.engine.public", "layers"),
+    "layers": ("neuroledger.families.alignment.layer_curves.curve", "layers"),
     "leaderboard": ("neuroledger.report.table", "leaderboard"),
     "load": ("neuroledger.engine.public", "load"),
     "metric": ("neuroledger.engine.bound_metric", "metric"),
@@ -67,8 +68,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'neuroledger' has no attribute {name!r}")
+    from neuroledger.errors import naming_extras
+
     module_name, attribute = _PUBLIC[name]
-    module = importlib.import_module(module_name)
+    with naming_extras():
+        module = importlib.import_module(module_name)
     return module if attribute is None else getattr(module, attribute)
 
 

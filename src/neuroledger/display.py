@@ -15,7 +15,7 @@ from typing import Any, Protocol, TextIO
 
 __all__ = [
     "Display", "NoDisplay", "PlainDisplay", "RichDisplay", "card", "choose", "hidden", "say", "say_json", "say_table",
-    "visible",
+    "say_problem", "some", "visible",
 ]  # fmt: skip
 
 
@@ -39,9 +39,19 @@ def visible(text: str) -> str:
     )
 
 
+def some(names: Sequence[str]) -> str:
+    """Return the first three names and the number of others."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def say(text: str = "") -> None:
     """Write one line to standard output."""
     sys.stdout.write(visible(text) + "\n")
+
+
+def say_problem(text: str) -> None:
+    """Write one line to standard error."""
+    sys.stderr.write(visible(text) + "\n")
 
 
 def say_json(value: Any) -> None:

@@ -7,28 +7,41 @@
     ├── RequestError         the request names something unknown or combines incompatible things (exit code 2)
     │   ├── UnknownError     the requested id or name does not exist
     │   └── CircleError      definitions refer to each other in a circle
-    ├── DataError            data are missing, corrupted or differ from their declaration
-    │   ├── IntegrityError   bytes differ from the pinned SHA-256 or size
+    ├── DataError            data contradict their declaration
     │   └── AssemblyError    an assembly or stimulus set violates the conventions
     ├── ModelError           a model cannot be built, or its output is invalid
-    │   └── UntrustedError   a spec names code that is not trusted
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
-    └── UnavailableError     data or software is not available on this machine
+    └── PendingError         something is missing on this machine or at this moment (exit code 4)
+        ├── UnavailableError   data, software or a device is not available here
+        ├── StorageError       a file or folder cannot be read or written (also a DataError)
+        │   ├── MissingError     a file is missing
+        │   └── IntegrityError   bytes differ from the pinned SHA-256 or size
+        ├── UncheckedError     data are not validated here (also a DataError)
+        ├── LimitError         memory or time ran out (also a DataError)
+        └── UntrustedError     a spec names code that is not trusted (also a ModelError)
+
+Only some errors say something about the pair of model and benchmark, and give a failed record: :func:`about_pair`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, Literal
 
 __all__ = [
-    "CODES", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError",
-    "MetricError", "ModelError", "NeuroLedgerError", "RequestError", "SpecError", "UnavailableError",
-    "UnknownError", "UntrustedError",
+    "CODES", "EXTRAS", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError",
+    "LimitError",
+    "MetricError", "MissingError", "ModelError", "NeuroLedgerError", "PendingError", "RequestError", "SpecError",
+    "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UntrustedError", "about_pair",
+    "absent_package", "causes_of", "error_named", "is_about_machine", "naming_extras", "package_missing", "require_package",
 ]  # fmt: skip
 
 
@@ -68,6 +81,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.private": "Private data would be stored in the remote of the repository.",
         "spec.pointer": "A pinned file that DVC provides has no pointer.",
         "spec.layer": "A region, the readout or the logits name a layer that is not declared.",
+        "spec.untrained": "The untrained twin of a model has weights or another builder.",
         "spec.commitment": "The rule that commits regions to layers is invalid.",
         "spec.normalisation": "No formula normalises this score by this ceiling.",
         "spec.suite": "The versions or the hierarchy of a suite do not match its benchmarks.",
@@ -76,6 +90,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "trust.untrusted": "A spec names code, or an argument of it, that is not trusted.",
         "spec.chance": "The bound of negative controls is below the chance level of the metric.",
         "spec.control": "A recorded control of the benchmark failed.",
+        "spec.control-undecided": "The interval of a recorded control of the benchmark contains its bound.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or its result violates the conventions of assemblies and stimulus sets.",
         "data.left-out": "The reader left out data or could not resolve an ambiguity.",
@@ -92,8 +107,9 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.current": "The inputs of the record are current; its numbers were not recomputed.",
         "record.reproduced": "Recomputing the record gave the same numbers.",
         "record.failed": "The job of the record failed.",
-        "record.data-missing": "The data or weights of the record are not on this machine.",
-        "record.data-changed": "A file of the data or weights of the record differs from its pin.",
+        "record.data-missing": "The data or weights of the record are not on this machine, so it was not checked.",
+        "record.data-changed": "A local file of the data or weights differs from its pin, so it was not checked.",
+        "record.not-checked": "This machine lacks something else to check the record, or a spec is invalid.",
         "record.unreadable": "The file is not a record.",
         "record.edited": "The content of the record does not match its own hash.",
         "record.misplaced": "The file contains the record of another model or benchmark.",
@@ -101,7 +117,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.not-reproduced": "Recomputing the record gave other numbers.",
         "review.version": "A change can alter scores, but the version of the spec is unchanged.",
         "review.spec": "A spec, one of its list files or the bibliography changed.",
-        "review.record": "A record changed; its numbers are self-reported.",
+        "review.record": "A record changed; its numbers are self-reported, and were not checked.",
+        "review.not-checkable": "A record changed whose data nobody can fetch, so its numbers cannot be checked.",
         "review.record-moved": "A record has different numbers for the same inputs.",
         "review.report": "A validation report changed; its content is self-reported.",
         "review.pointer": "A DVC pointer changed, and it agrees with the pin of its spec.",
@@ -130,6 +147,9 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.signature": "The signature of a record is not that of an allowed signer over these numbers.",
         "record.calibration": "The file is not a calibration of the benchmark as declared, or contradicts its own counts.",
         "review.signature": "The signature of a record changed.",
+        "machine.memory": "Memory or time ran out, or the process was killed.",
+        "machine.worker": "A worker, a scheduler or its connection was lost.",
+        "machine.crash": "The program failed unexpectedly; this says nothing about the pair. Please report it.",
         "machine.python": "The version of Python.",
         "machine.package": "A required or optional package.",
         "machine.device": "Processors and graphics cards.",
@@ -222,23 +242,58 @@ class CircleError(RequestError):
     """Definitions refer to each other in a circle."""
 
 
+class PendingError(NeuroLedgerError):
+    """Something is missing on this machine or at this moment; says nothing about the model or the benchmark.
+
+    Parameters
+    ----------
+    message
+        What is missing. If no command is given, it also says what to do.
+    command
+        The command that mends it, which is appended to the message.
+    """
+
+    def __init__(self, message: str, command: str = "") -> None:
+        self.message, self.command = message, command
+        super().__init__(f"{message}: run `{command}`" if command else message)
+
+    def __reduce__(self) -> tuple[type[PendingError], tuple[str, str]]:
+        return type(self), (self.message, self.command)
+
+
 class DataError(NeuroLedgerError):
-    """Data are missing, corrupted or differ from their declaration."""
-
-
-class IntegrityError(DataError):
-    """A file's bytes differ from the SHA-256 or size pinned in its spec."""
+    """Data contradict their declaration."""
 
 
 class AssemblyError(DataError):
     """An assembly or stimulus set violates the conventions."""
 
 
+class StorageError(PendingError, DataError):
+    """A file or folder cannot be read or written: permissions, a full or failing disk, an absent mount."""
+
+
+class MissingError(StorageError):
+    """A file is not on this machine."""
+
+
+class IntegrityError(StorageError):
+    """A file's bytes differ from the SHA-256 or size pinned in its spec."""
+
+
+class UncheckedError(PendingError, DataError):
+    """Data are not validated on this machine, or their validation report is stale or edited."""
+
+
+class LimitError(PendingError, DataError):
+    """A process ran out of memory or time, or was killed."""
+
+
 class ModelError(NeuroLedgerError):
     """A model cannot be built, or its output is invalid."""
 
 
-class UntrustedError(ModelError):
+class UntrustedError(PendingError, ModelError):
     """A spec names code that the owner of this machine does not trust; anyone can write a spec."""
 
 
@@ -250,5 +305,100 @@ class CeilingError(MetricError):
     """The data do not support this ceiling."""
 
 
-class UnavailableError(NeuroLedgerError):
-    """Data or software is not available on this machine; the message says why and how to get it."""
+class UnavailableError(PendingError):
+    """Data, software or a device is not available on this machine; the message says why and how to get it."""
+
+
+def error_named(name: str) -> type[NeuroLedgerError] | None:
+    """Return the class of this name, as it is recorded or sent by another process; None for any other exception."""
+    found = globals().get(name) if name in __all__ else None
+    return found if isinstance(found, type) and issubclass(found, NeuroLedgerError) else None
+
+
+def about_pair(error: BaseException) -> bool:
+    """Whether an error says something about the pair of model and benchmark, on any machine.
+
+    Everything else is about the machine or the moment: a :class:`PendingError`, an invalid spec, and any exception that
+    is no error of NeuroLedger, since a crash is not a statement about the pair. An error that was raised from one of the
+    machine's, such as a full disk or exhausted memory, is about the machine too. Decided by types alone.
+    """
+    if not isinstance(error, NeuroLedgerError) or isinstance(error, (SpecError, UnknownError, CircleError)):
+        return False
+    return not any(is_about_machine(each) for each in causes_of(error))
+
+
+def is_about_machine(error: BaseException) -> bool:
+    """Whether this exception itself reports a state of the machine: files, memory, packages, or a :class:`PendingError`.
+
+    Libraries also raise ``OSError`` for contents that they cannot parse; only one with the number of an error of the
+    operating system is about the machine. An invalid argument is a position outside of a damaged file.
+    """
+    if isinstance(error, OSError):
+        return error.errno in errno.errorcode and error.errno != errno.EINVAL
+    return isinstance(error, (PendingError, MemoryError, ImportError, *_out_of_memory()))
+
+
+def _out_of_memory() -> tuple[type[BaseException], ...]:
+    """The exception of torch for exhausted memory, if torch is imported."""
+    kind = getattr(sys.modules.get("torch"), "OutOfMemoryError", None)
+    return (kind,) if isinstance(kind, type) else ()
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it was raised from."""
+    current: BaseException | None = error
+    seen = set[int]()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
+
+
+# Optional packages, by the name under which they are imported, and the extra of this package that installs them.
+EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "av": "film", "braindecode": "braindecode", "dask": "cluster", "distributed": "cluster", "dvc": "pipeline",
+        "great_expectations": "pipeline", "h5py": "recordings", "lz4": "events", "matplotlib": "plots", "mne": "eeg",
+        "mne_bids": "bids", "neo": "neo", "nibabel": "fmri", "nilearn": "fmri", "nir": "nir", "onnx": "onnx",
+        "openpyxl": "sheets", "pyarrow": "parquet", "pynwb": "nwb", "pyriemann": "eeg", "pyxdf": "xdf",
+        "safetensors": "torch", "snntorch": "spiking", "soundfile": "sound", "spacy": "words", "timm": "vision",
+        "torch": "torch", "torchvision": "vision", "transformers": "language", "zstandard": "events",
+    }
+)  # fmt: skip
+
+
+def package_missing(package: str, extra: str = "") -> UnavailableError:
+    """Return the error for an optional package that is not installed, with the exact command that installs it."""
+    extra = extra or EXTRAS[package]
+    return UnavailableError(f"the package {package} is not installed", f"pip install 'neuroledger[{extra}]'")
+
+
+def absent_package(error: ImportError) -> UnavailableError | None:
+    """Return the error that names the extra of the package that could not be imported; None if it is in no extra."""
+    package = (error.name or "").partition(".")[0]
+    return package_missing(package) if isinstance(error, ModuleNotFoundError) and package in EXTRAS else None
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Turn the failed import of an optional package into one error with the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        found = absent_package(error)
+        if found is None:
+            raise
+        raise found from error
+
+
+def require_package(package: str) -> None:
+    """Require an optional package that another process imports.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise package_missing(package)

@@ -157,9 +157,13 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
 
     def labram(about):
         decoder = braindecode_decoder(
-            id="labram", architecture="Labram", weights={"model.safetensors": tmp_path / "model.safetensors"},
-            fresh=tuple(told["fresh"]), contract=contract, recipe=NeuralBench(scale="none", clamp=0.0),
-        )  # fmt: skip
+            id="labram",
+            architecture="Labram",
+            weights={"model.safetensors": tmp_path / "model.safetensors"},
+            fresh=tuple(told["fresh"]),
+            contract=contract,
+            recipe=NeuralBench(scale="none", clamp=0.0),
+        )
         return decoder.make(about).make(about)
 
     microvolts = signature()._replace(units="uV")

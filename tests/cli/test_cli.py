@@ -70,11 +70,14 @@ def test_a_requested_benchmark_without_data_is_reported_with_the_reason(run, lab
     assert code == 0 and "unavailable: lab.V4-ridge: the lab is closed" in out
 
 
-def test_a_failed_job_exits_1_and_a_wrong_request_2(run) -> None:
+def test_what_is_pending_exits_4_and_a_wrong_request_2(run) -> None:
     code, _, err = run("run")
-    assert code == 1 and "unavailable: lab.V4-ridge: data set 'lab': it has not been validated" in err
+    assert (
+        code == 4
+        and "pixels4: data set 'lab': it has not been validated: run `neuroledger validate lab`" in err
+    )
     code, _, err = run("score", "pixels4", "lab.V4-ridge")
-    assert code == 1 and "run `neuroledger validate lab`" in err
+    assert code == 4 and "run `neuroledger validate lab`" in err
     code, _, err = run("score", "pixel4", "lab.V4-ridge")
     assert code == 2 and "did you mean 'pixels4'" in err
     assert run("score", "pixels4")[0] == 2
@@ -93,7 +96,7 @@ def test_score_retries_a_failed_pair(run, monkeypatch: pytest.MonkeyPatch) -> No
     run("validate", "lab")
     with monkeypatch.context() as patched:
         patched.setattr(running, "evaluate", broken)
-        assert run("score", "pixels4", "lab.V4-ridge")[0] == 1
+        assert run("score", "pixels4", "lab.V4-ridge", "--record")[0] == 1
     code, out, _ = run("run", "pixels4")
     assert (
         code == 1
@@ -121,7 +124,7 @@ def test_an_invalid_request_does_not_change_records(run, lab: Lab) -> None:
     record = lab.root / "results" / "records" / "lab.V4-ridge" / "pixels4.json"
     before = record.read_bytes()
     code, _, err = run("score", "pixels4", "lab.V4-ridge", "--device", "cuda:7")
-    assert code == 1 and "device 'cuda:7' is not available here" in err
+    assert code == 4 and "device 'cuda:7' is not available here" in err
     code, _, err = run("score", "pixels4", "lab.V4-ridge", "--seed", "-1")
     assert code == 2 and "choose a seed of 0 or more" in err
     assert record.read_bytes() == before

@@ -1,26 +1,111 @@
-"""Tests of the workflows, step by step, in a small repository with a bare remote: honest, forged and hostile proposals."""
+"""Tests of the scripts in .ci that the workflows run, and of what the workflows may do."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from neuroledger.engine.diff_since import review
-from tests.contributing.actions import PINNED, JobResult, path_of, read
 from tests.contributing.repository import Remote, remote, scored
 from tests.engine.lab import Lab
-from tests.hostile.proposals.corpus import RIDGE, git, system_as_an_estimator, write
+from tests.hostile.proposals.corpus import git, system_as_an_estimator, write
 
 PLS = "lab.V4-pls"
 RECORD = f"results/records/{PLS}/pixels4.json"
-CANARY = "touch $HOME/CANARY"
+OTHER_REMOTE = "[core]\n    remote = evil\n['remote \"evil\"']\n    url = ssh://example.org/x\n"
+
+# What workflows may do
+
+WORKFLOWS = sorted((Path(__file__).parents[2] / ".github" / "workflows").glob("*.yml"))
+PINNED = re.compile(r"actions/[\w-]+@[0-9a-f]{40}")
+
+
+def read(name: str) -> dict[str, Any]:
+    """A workflow; ``on`` is a key, not YAML 1.1's true."""
+    plain = yaml.safe_load((WORKFLOWS[0].parent / name).read_text(encoding="utf-8"))
+    plain["on"] = plain.pop(True)
+    return dict(plain)
+
+
+def steps_of(workflow: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each step with the name of its job."""
+    for name, job in workflow["jobs"].items():
+        for step in job["steps"]:
+            yield name, step
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_and_no_expression_is_inserted_into_a_script(path: Path) -> None:
+    workflow = read(path.name)
+    assert "pull_request_target" not in workflow["on"] and "secrets." not in path.read_text()
+    assert all(job["timeout-minutes"] <= 60 for job in workflow["jobs"].values())
+    for _, step in steps_of(workflow):
+        assert ("uses" in step) != ("run" in step)
+        assert "uses" not in step or PINNED.fullmatch(step["uses"]), step
+        assert "${{" not in step.get("run", ""), "values reach scripts through the environment"
+        if "checkout" in step.get("uses", ""):
+            assert step["with"]["persist-credentials"] is False
+
+
+def test_only_the_comment_and_the_pages_may_write() -> None:
+    writers = {
+        (path.stem, name)
+        for path in WORKFLOWS
+        for name, job in read(path.name)["jobs"].items()
+        if "write" in {**read(path.name)["permissions"], **job.get("permissions", {})}.values()
+    }
+    assert writers == {("summary", "comment"), ("pages", "deploy")}
+    assert read("proposal.yml")["permissions"] == {"contents": "read"}
+    assert read("summary.yml")["permissions"] == {}
+    tokens = [name for path in WORKFLOWS for name, step in steps_of(read(path.name)) if "token" in str(step)]
+    assert tokens == ["comment"]
+
+
+def test_jobs_with_write_permission_run_no_code_of_a_proposal() -> None:
+    workflow = read("summary.yml")
+    assert set(workflow["on"]) == {"workflow_run"}
+    for name, step in steps_of(workflow):
+        assert not step.get("with", {}).get("ref") or name == "summarise"
+        assert re.match(r"(make -C trusted|trusted/|python3 trusted/)", step.get("run", "trusted/"))
+
+
+def test_code_of_a_proposal_runs_after_its_review_and_only_if_that_did_not_refuse() -> None:
+    jobs = read("proposal.yml")["jobs"]
+    assert jobs["proposal"]["needs"] == "review" and "if" not in jobs["proposal"]
+    commands = [step["run"] for step in jobs["review"]["steps"] if "run" in step]
+    assert all(re.match(r"(make -C trusted|trusted/)", command) for command in commands)
+    # Nothing of the base and of the proposal is in one folder, and a step after a failed one runs only if it says so.
+    folders = [step["with"] for step in jobs["review"]["steps"] if "checkout" in step.get("uses", "")]
+    assert [(one["path"], "ref" in one) for one in folders] == [("trusted", True), ("proposal", False)]
+    place = {
+        word: i for i, command in enumerate(commands) for word in ("review", "recompute") if word in command
+    }
+    assert place["review"] < place["recompute"]
+    assert jobs["audit"]["steps"][-1]["run"].endswith("--requirement requirements.txt")
+    conditions = [(step["name"], step["if"]) for step in jobs["review"]["steps"] if "if" in step]
+    assert [name.split()[0] for name, _ in conditions] == ["Summary"]
+
+
+def test_every_script_that_a_workflow_runs_exists(repository: Path) -> None:
+    commands = [step["run"] for path in WORKFLOWS for _, step in steps_of(read(path.name)) if "run" in step]
+    scripts = set(re.findall(r"(?:trusted/)?(\.ci/[\w.]+)", "\n".join(commands)))
+    assert scripts == {".ci/review", ".ci/recompute", ".ci/run", ".ci/comment.py"}
+    for script in scripts:
+        assert (repository / script).is_file()
+        assert os.access(repository / script, os.X_OK) or script.endswith(".py")
+    shell = [str(repository / script) for script in scripts if not script.endswith(".py")]
+    assert all(subprocess.run(["bash", "-n", script], check=False).returncode == 0 for script in shell)
+
+
+# Proposals: the scripts run in a checkout of the base, with a checkout of the proposal beside it
 
 
 @pytest.fixture(scope="module")
@@ -38,61 +123,38 @@ def honest(small: Remote, tmp_path_factory: pytest.TempPathFactory) -> str:
         lab.benchmark(PLS, metric="pls")
         scored(lab, "pixels4", "--benchmark", PLS)
 
-    place = tmp_path_factory.mktemp("honest") / "clone"
-    return small.propose(place, "honest", change)
+    return small.propose(tmp_path_factory.mktemp("honest") / "clone", "honest", change)
 
 
-@pytest.fixture
-def programs(tmp_path: Path) -> Path:
-    """Stubs of programs that need a network: a pip that installs nothing, and a pip-audit that records its arguments."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    for name, text in {
-        "python": f'[ "$1 $2" = \'-m pip\' ] && exit 0\nexec {sys.executable} "$@"',
-        "pip-audit": 'echo "$@" > "$HOME/audited"\nfor last; do :; done\ntest -f "$last"',
-    }.items():
-        (folder / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
-        (folder / name).chmod(0o755)
-    return folder
-
-
-def texts(done: JobResult) -> str:
-    return "\n".join(f"[{step.code}] {step.name}\n{step.text}" for step in done.steps)
+def run(small: Remote, place: Path, script: str, branch: str) -> tuple[int, str, str]:
+    """Exit code and output of a script of the base for a branch, and what it told GitHub."""
+    for name, ref in (("trusted", "main"), ("proposal", branch)):
+        if not (place / name).exists():
+            small.clone(place / name, ref)
+    told = place / "output"
+    told.write_text("")
+    env = os.environ | {
+        "GITHUB_OUTPUT": str(told),
+        "HOME": str(place),
+        "DVC_SITE_CACHE_DIR": str(place / "dvc"),
+    }
+    words = [str(place / "trusted" / ".ci" / script), "origin/main", "proposal"]
+    done = subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=600)
+    return done.returncode, done.stdout + done.stderr, told.read_text()
 
 
 @pytest.mark.slow
-def test_an_honest_proposal_is_clean_recomputed_and_summarised(
-    small: Remote, honest: str, programs: Path, tmp_path: Path
+def test_an_honest_proposal_is_clean_and_recomputed(small: Remote, honest: str, tmp_path: Path) -> None:
+    code, output, told = run(small, tmp_path, "review", "honest")
+    assert (code, told) == (0, "verdict=clean\n"), output
+    code, output, _ = run(small, tmp_path, "recompute", "honest")
+    assert code == 0 and re.search(rf"{PLS}/pixels4\.json: recomputed: (same|within 1e-08)", output), output
+
+
+@pytest.mark.slow
+def test_a_forged_record_passes_the_review_and_fails_the_recomputation(
+    small: Remote, honest: str, tmp_path: Path
 ) -> None:
-    run = small.runner("proposal.yml", tmp_path / "run", "honest", programs)
-    done = run.run("review", "audit")
-    reviewed = done["review"]
-    assert reviewed.ok, texts(reviewed)
-    assert reviewed.outputs == {"verdict": "clean"}
-    assert reviewed.step("Review").text.endswith("verdict: clean\n")
-    assert re.search(
-        rf"{PLS}/pixels4\.json: recomputed: (same|within 1e-08)", reviewed.step("recompute").text
-    ), texts(reviewed)
-    value = json.loads(git_show(small, honest, RECORD))["score"]
-    (row,) = [line for line in reviewed.summary.splitlines() if "pixels4" in line and "added" in line]
-    assert (
-        f"| {value['value']:.4g} | {value['low']:.4g} to {value['high']:.4g} |" in row
-        and "3 of 3 passed" in row
-    )
-    assert "## Proposal: clean" in reviewed.summary and "CC0&#45;1.0" not in reviewed.summary
-    assert done["audit"].ok
-    assert (tmp_path / "run" / "audited").read_text().split()[-1] == "requirements.txt"
-
-
-def git_show(small: Remote, commit: str, path: str) -> str:
-    words = ["git", "show", f"{commit}:{path}"]
-    return subprocess.run(words, cwd=small.bare, capture_output=True, text=True, check=True).stdout
-
-
-@pytest.fixture(scope="module")
-def forged(small: Remote, honest: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The branch of the same proposal with a higher score and matching hashes."""
-
     def change(lab: Lab) -> None:
         from neuroledger.engine.record import Record
 
@@ -102,108 +164,48 @@ def forged(small: Remote, honest: str, tmp_path_factory: pytest.TempPathFactory)
         plain["payload_sha256"] = Record.model_construct(**plain).payload()
         (lab.root / RECORD).write_text(json.dumps(plain))
 
-    small.propose(tmp_path_factory.mktemp("forged") / "clone", "forged", change, start=honest)
-    return "forged"
-
-
-@pytest.mark.slow
-def test_a_forged_record_passes_the_review_and_fails_the_recomputation(
-    small: Remote, forged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "dvc"))
-    code, output = recomputed(small, tmp_path, forged)
-    assert review(tmp_path / "proposal", "origin/main").verdict == "clean"
+    small.propose(tmp_path / "clone", "forged", change, start=honest)
+    code, output, told = run(small, tmp_path, "review", "forged")
+    assert (code, told) == (0, "verdict=clean\n"), output
+    code, output, _ = run(small, tmp_path, "recompute", "forged")
     assert code == 1 and re.search(rf"✗ {RECORD}: .*value", output), output
-    assert f"✓ results/records/{PLS}/noise.json" not in output, (
-        "records that were not touched are not recomputed"
-    )
+    assert f"✓ results/records/{PLS}/noise.json" not in output, "untouched records are not recomputed"
 
 
-@pytest.mark.slow
-def test_code_of_a_proposal_with_a_forged_record_is_not_run(
-    small: Remote, forged: str, programs: Path, tmp_path: Path
-) -> None:
-    run = small.runner("proposal.yml", tmp_path / "run", forged, programs)
-    reviewed = run.run("review", "proposal")["review"]
-    assert (reviewed.outputs, reviewed.step("recompute").code) == ({"verdict": "clean"}, 1)
-    assert "0.99" in reviewed.summary and "counts only after it is recomputed" in reviewed.summary
-    assert "proposal" not in run.done
-
-
-def test_an_attack_is_refused_before_any_of_its_code_runs(
-    small: Remote, programs: Path, tmp_path: Path
-) -> None:
+def test_an_attack_is_refused_and_none_of_its_code_runs(small: Remote, tmp_path: Path) -> None:
     def change(lab: Lab) -> None:
         system_as_an_estimator(lab)
-        makefile = lab.root / "Makefile"
-        makefile.write_text(
-            f"X := $(shell {CANARY})\n" + makefile.read_text().replace("@dvc", f"@{CANARY}; dvc")
-        )
-        for name in ("run", "recompute", "comment.py"):
-            write(lab, f".ci/{name}", f"#!/bin/sh\n{CANARY}\n")
+        for name in ("review", "recompute"):
+            write(lab, f".ci/{name}", "#!/bin/sh\ntouch $HOME/CANARY\n")
         for name in ("sitecustomize", "yaml", "neuroledger", "conftest"):
-            write(
-                lab, f"{name}.py", "import os, pathlib; pathlib.Path(os.environ['HOME'], 'CANARY').touch()\n"
-            )
-        write(
-            lab,
-            ".dvc/config",
-            "[core]\n    remote = evil\n['remote \"evil\"']\n    url = ssh://example.org/x\n",
-        )
+            text = "import os, pathlib; pathlib.Path(os.environ['HOME'], 'CANARY').touch()\n"
+            write(lab, f"{name}.py", text)
+        write(lab, ".dvc/config", OTHER_REMOTE)
 
     small.propose(tmp_path / "clone", "attack", change)
-    run = small.runner("proposal.yml", tmp_path / "run", "attack", programs)
-    reviewed = run.run("review", "proposal")["review"]
-    assert (reviewed.outputs, reviewed.step("Review").code) == ({"verdict": "refused"}, 1)
-    assert reviewed.step("recompute").code is None, "skipped"
-    assert "## Proposal: refused" in reviewed.summary and "trust&#46;" not in reviewed.summary
-    assert "trust.untrusted" in reviewed.summary
-    assert "proposal" not in run.done and not (tmp_path / "run" / "CANARY").exists()
+    code, output, told = run(small, tmp_path, "review", "attack")
+    assert (code, told) == (1, "verdict=refused\n"), output
+    assert "trust.untrusted" in output and not (tmp_path / "CANARY").exists()
 
 
 def test_changed_settings_of_dvc_are_not_used(small: Remote, tmp_path: Path) -> None:
     def change(lab: Lab) -> None:
-        write(
-            lab,
-            ".dvc/config",
-            "[core]\n    remote = evil\n['remote \"evil\"']\n    url = ssh://example.org/x\n",
-        )
+        write(lab, ".dvc/config", OTHER_REMOTE)
         spec = lab.root / "specs" / "datasets" / "lab.yaml"
         spec.write_text(spec.read_text().replace("title: The", "title: Our"))
 
     small.propose(tmp_path / "clone", "settings", change)
-    code, output = recomputed(small, tmp_path, "settings")
+    code, output, _ = run(small, tmp_path, "recompute", "settings")
     assert code == 1 and output.startswith("settings of DVC changed")
-
-
-def recomputed(small: Remote, tmp_path: Path, branch: str) -> tuple[int, str]:
-    """Exit code and output of the recomputation of a branch, by the script in a checkout of the base."""
-    base, proposal = (
-        small.clone(tmp_path / name, ref).root for name, ref in (("base", "main"), ("proposal", branch))
-    )
-    words = [str(base / ".ci" / "recompute"), "origin/main", str(proposal)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_a_proposal_without_scores_needs_no_recomputation(small: Remote, tmp_path: Path) -> None:
     small.propose(tmp_path / "clone", "words", lambda lab: write(lab, "docs/page.md", "# A page\n"))
-    assert recomputed(small, tmp_path, "words") == (0, "no record and no data set touched\n")
+    code, output, _ = run(small, tmp_path, "recompute", "words")
+    assert (code, output) == (0, "no record and no data set touched\n")
 
 
 @pytest.mark.slow
-def test_the_proposals_own_code_and_tests_run_as_a_clone_would(
-    small: Remote, honest: str, programs: Path, tmp_path: Path
-) -> None:
-    run = small.runner("proposal.yml", tmp_path / "run", "honest", programs)
-    run.done["review"] = JobResult()  # the review has a test of its own
-    done = run.run("proposal")["proposal"]
-    assert done.ok, texts(done)
-    text = done.step(".ci/run").text
-    assert "pages: site/index.html" in text and "1 passed" in text and "All checks passed!" in text
-    assert (tmp_path / "run" / "proposal" / "site" / "index.html").is_file()
-
-
 def test_two_proposals_with_scores_merge_without_conflicts(
     small: Remote, honest: str, tmp_path: Path
 ) -> None:
@@ -215,7 +217,6 @@ def test_two_proposals_with_scores_merge_without_conflicts(
     merged = small.clone(tmp_path / "merged").root
     for branch in ("honest", "second"):
         git(merged, "merge", "--quiet", "--no-ff", "-m", branch, f"origin/{branch}")
-    assert review(merged, "origin/main").verdict == "clean"
     for id in (PLS, "lab.V4-ridgecv"):
         assert (merged / "results" / "records" / id / "pixels4.json").is_file()
 
@@ -240,6 +241,14 @@ else:
 """
 
 
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder for a stub of `gh`."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    return folder
+
+
 def answers(place: Path, programs: Path, head: str, comments: list[object]) -> Path:
     """Write a stub of `gh api` with two open pull requests, each on a page of its own, and return its state file."""
     pulls = [{"number": 6, "head": {"sha": "0" * 40}}, {"number": 7, "head": {"sha": head}}]
@@ -257,21 +266,6 @@ OTHERS: list[object] = [
 ]
 
 
-@pytest.mark.slow
-def test_the_comment_is_written_by_code_of_the_base(
-    small: Remote, honest: str, programs: Path, tmp_path: Path
-) -> None:
-    run = small.runner("summary.yml", tmp_path / "run", "honest", programs)
-    state = answers(tmp_path / "run", programs, honest, OTHERS)
-    done = run.run()
-    assert set(done) == {"summarise", "comment"} and all(job.ok for job in done.values()), texts(
-        done["summarise"]
-    )
-    ((method, path, body),) = json.loads(state.read_text())["calls"]
-    assert (method, path) == ("POST", "repos/owner/name/issues/7/comments")
-    assert body.startswith(f"{MARK}\n## Proposal: clean\n") and honest in body and PLS in body
-
-
 def test_a_comment_replaces_only_its_previous_version(
     repository: Path, programs: Path, tmp_path: Path
 ) -> None:
@@ -281,7 +275,7 @@ def test_a_comment_replaces_only_its_previous_version(
     def called(*words: str, comments: list[object]) -> tuple[int, list[list[str]]]:
         state = answers(tmp_path, programs, head, comments)
         env = {
-            "PATH": path_of(programs),
+            "PATH": os.pathsep.join([str(programs), "/usr/bin", "/bin"]),
             "HOME": str(tmp_path),
             "GH_TOKEN": "secret-token",
             "GITHUB_REPOSITORY": "owner/name",
@@ -299,64 +293,3 @@ def test_a_comment_replaces_only_its_previous_version(
     assert called(str(file), "main; touch CANARY", comments=[]) == (2, [])
     file.write_text("x" * 70_000)
     assert called(str(file), head, comments=[]) == (1, [])
-
-
-def test_jobs_with_write_permission_run_no_code_of_a_proposal(repository: Path) -> None:
-    workflow = read(repository / ".github" / "workflows" / "summary.yml")
-    assert set(workflow["on"]) == {"workflow_run"} and workflow["permissions"] == {}
-    for name, job in workflow["jobs"].items():
-        refs = [
-            step.get("with", {}).get("ref", "") for step in job["steps"] if "checkout" in step.get("uses", "")
-        ]
-        assert ("write" in job["permissions"].values()) == (name == "comment")
-        assert not any(refs) or name == "summarise"
-        commands = [step["run"] for step in job["steps"] if "run" in step]
-        assert all(re.match(r"(make -C trusted|trusted/|python3 trusted/)", command) for command in commands)
-        assert all(
-            step["with"]["persist-credentials"] is False
-            for step in job["steps"]
-            if "checkout" in step.get("uses", "")
-        )
-
-
-# All workflows
-
-WORKFLOWS = sorted((Path(__file__).parents[2] / ".github" / "workflows").glob("*.yml"))
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_every_action_is_pinned_and_no_expression_is_inserted_into_a_script(path: Path) -> None:
-    workflow = read(path)
-    assert "pull_request_target" not in workflow["on"]
-    for job in workflow["jobs"].values():
-        assert job["timeout-minutes"] <= 60
-        for step in job["steps"]:
-            assert PINNED.fullmatch(step.get("uses", "actions/x@" + "0" * 40)), step
-            assert "${{" not in step.get("run", ""), "values reach scripts through the environment"
-
-
-@pytest.mark.slow
-def test_the_pages_are_what_make_repro_and_make_docs_write(
-    small: Remote, honest: str, programs: Path, tmp_path: Path
-) -> None:
-    run = small.runner("pages.yml", tmp_path / "run", "honest", programs)
-    done = run.run()
-    assert all(job.ok for job in done.values()) and set(done) == {"build", "deploy"}, texts(done["build"])
-    public = tmp_path / "run" / "artifacts" / "github-pages"
-    assert "The small documents" in (public / "documents" / "index.html").read_text()
-    assert RIDGE in (public / "index.html").read_text() and (public / "style.css").is_file()
-    assert not [path for path in public.rglob("*") if path.is_symlink()]
-
-
-def test_the_emulation_refuses_what_it_does_not_support(
-    tmp_path: Path, small: Remote, honest: str, programs: Path
-) -> None:
-    run = small.runner("proposal.yml", tmp_path / "run", "honest", programs)
-    job = yaml.safe_load("{runs-on: x, steps: [{run: exit 0, shell: python}]}")
-    with pytest.raises(AssertionError, match="shell"):
-        run.job("odd", job)
-    with pytest.raises(AssertionError, match="not pinned"):
-        run.action("actions/checkout@v4", {}, tmp_path)
-    with pytest.raises(AssertionError, match="condition"):
-        run.holds("github.actor == 'x' || true", {}, ok=True)
-    assert shutil.which("git")

@@ -31,7 +31,7 @@ KEYS = {
     "stimulus": "stimulus_id",
     "stimulus_b": "stimulus_id_b",
 }
-SIZES = {"presentation": 3, "neuroid": 2, "time_bin": 2, "stimulus": 3, "stimulus_b": 3}  # fmt: skip
+SIZES = {"presentation": 3, "neuroid": 2, "time_bin": 2, "stimulus": 3, "stimulus_b": 3}
 
 
 def of_shape(dims: tuple[str, ...]) -> xr.DataArray:
@@ -99,8 +99,11 @@ def test_every_broken_rule_is_named_at_once() -> None:
         check(responses(["a"]).astype(plain))
 
 
-@pytest.mark.parametrize("missing", [["a", ""], np.array(["a", None], dtype=object), [1.0, np.nan],
-                                     np.array(["a", np.nan], dtype=object)], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "missing",
+    [["a", ""], np.array(["a", None], dtype=object), [1.0, np.nan], np.array(["a", np.nan], dtype=object)],
+    ids=repr,
+)
 def test_identifiers_may_not_be_missing_but_descriptions_may(missing: Any) -> None:
     whole = responses(["a", "b"])
     for key in ("stimulus_id", "repetition", "subject"):
@@ -142,9 +145,15 @@ def test_repetitions_are_averaged_as_groups_of_a_table_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("float16", "float32"), ("float32", "float32"), ("float64", "float64"),
-                        ("int16", "float64"), ("bool", "float64")]
-)  # fmt: skip
+    ("given", "kept"),
+    [
+        ("float16", "float32"),
+        ("float32", "float32"),
+        ("float64", "float64"),
+        ("int16", "float64"),
+        ("bool", "float64"),
+    ],
+)
 def test_means_are_of_single_precision_where_the_values_are_and_of_double_otherwise(
     given: str, kept: str
 ) -> None:
@@ -259,20 +268,30 @@ def test_the_content_hash_depends_only_on_dimensions_values_and_coordinates() ->
     assembly = responses(["a", "b"], np.array([[1, 2], [3, 4]], dtype=np.int16), age=[1.5, 2.5])
     parts = [
         b"presentation|neuroid",
-        b"\x01|('presentation', 'neuroid')|<i2|(2, 2)\x01", np.array([1, 2, 3, 4], "<i2").tobytes(),
-        b"\x01age|('presentation',)|<f8|(2,)\x01", np.array([1.5, 2.5], "<f8").tobytes(),
-        b"\x01neuroid_id|('neuroid',)|text|(2,)\x01", b"n0\x00n1",
-        b"\x01stimulus_id|('presentation',)|text|(2,)\x01", b"a\x00b",
-    ]  # fmt: skip
+        b"\x01|('presentation', 'neuroid')|<i2|(2, 2)\x01",
+        np.array([1, 2, 3, 4], "<i2").tobytes(),
+        b"\x01age|('presentation',)|<f8|(2,)\x01",
+        np.array([1.5, 2.5], "<f8").tobytes(),
+        b"\x01neuroid_id|('neuroid',)|text|(2,)\x01",
+        b"n0\x00n1",
+        b"\x01stimulus_id|('presentation',)|text|(2,)\x01",
+        b"a\x00b",
+    ]
     expected = hashlib.sha256(b"".join(parts)).hexdigest()
     same = assembly.copy()
     same.name, same.attrs = "other", {"a": 1}
     same["stimulus_id"] = ("presentation", np.array(["a", "b"], dtype=object))
     assert content_sha256(assembly) == content_sha256(same) == expected
     assert content_sha256(assembly.astype(">i2").astype("<i2")) == expected
-    others = [assembly.astype(np.int32), assembly + 1, assembly.isel(presentation=[1, 0]), assembly.drop_vars("age"),
-              assembly.transpose(), assembly.assign_coords(age=("presentation", [1.5, 2.0])),
-              assembly.assign_coords(stimulus_id=("presentation", ["ab", ""]))]  # fmt: skip
+    others = [
+        assembly.astype(np.int32),
+        assembly + 1,
+        assembly.isel(presentation=[1, 0]),
+        assembly.drop_vars("age"),
+        assembly.transpose(),
+        assembly.assign_coords(age=("presentation", [1.5, 2.0])),
+        assembly.assign_coords(stimulus_id=("presentation", ["ab", ""])),
+    ]
     assert len({expected, *map(content_sha256, others)}) == 1 + len(others)
 
 
@@ -291,8 +310,10 @@ def test_a_file_gives_the_assembly_back_and_the_same_assembly_the_same_bytes(tmp
     with xr.open_dataset(tmp_path / "x.nc") as opened:
         said = opened["data"].encoding
         assert (said["zlib"], said["complevel"], said["shuffle"]) == (True, 4, True)
-    write(xr.DataArray(["x", "y"], dims="presentation", coords={"stimulus_id": ("presentation", ["a", "b"])}),
-          tmp_path / "text.nc")  # fmt: skip
+    write(
+        xr.DataArray(["x", "y"], dims="presentation", coords={"stimulus_id": ("presentation", ["a", "b"])}),
+        tmp_path / "text.nc",
+    )
     assert read(tmp_path / "text.nc").values.tolist() == ["x", "y"]
 
 

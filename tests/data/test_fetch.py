@@ -311,9 +311,22 @@ def test_no_answer_of_a_server_is_a_traceback(
 
 @pytest.mark.parametrize(
     "url",
-    ["https://", "https://[", "https://a b/c", "https://host:port/x", "https://-", "https://a..b/", "https://\udcff/x",
-     "https://" + "a" * 5000 + "/x", "https://%00/x", "https://\n/x", "http:///x", "file:///etc/passwd", "ftp://a/b"],
-)  # fmt: skip
+    [
+        "https://",
+        "https://[",
+        "https://a b/c",
+        "https://host:port/x",
+        "https://-",
+        "https://a..b/",
+        "https://\udcff/x",
+        "https://" + "a" * 5000 + "/x",
+        "https://%00/x",
+        "https://\n/x",
+        "http:///x",
+        "file:///etc/passwd",
+        "ftp://a/b",
+    ],
+)
 def test_an_odd_address_is_one_error(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "TIMEOUT_S", 2)
     serve(monkeypatch, url)
@@ -536,8 +549,10 @@ def test_requests_go_through_the_proxy_of_the_environment_except_where_it_says_o
 
 
 def test_a_redirect_is_followed_to_another_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = (b"HTTP/1.1 %d Moved\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n" % (code, code)
-             for code in (301, 302, 303, 307, 308))  # fmt: skip
+    moved = (
+        b"HTTP/1.1 %d Moved\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n" % (code, code)
+        for code in (301, 302, 303, 307, 308)
+    )
     server = Raw(*moved, WHOLE)
     serve(monkeypatch, server.url)
     fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
@@ -696,14 +711,18 @@ def transfer(path: Path, size: int | None = 100) -> Any:
 @pytest.mark.parametrize(
     ("answer", "there", "size", "begin"),
     [
-        (Answer(200), 0, 100, 0), (Answer(200), 40, 100, 0), (Answer(206), 40, 100, 40),
+        (Answer(200), 0, 100, 0),
+        (Answer(200), 40, 100, 0),
+        (Answer(206), 40, 100, 40),
         (Answer(206, Content_Range="bytes 40-99/100"), 40, 100, 40),
         (Answer(206, Content_Range="bytes 40-99/*"), 40, 100, 40),
-        (Answer(206, Content_Range="bytes 40-99/7"), 40, None, 40), (Answer(200, Content_Length="100"), 0, 100, 0),
-        (Answer(206, Content_Length="60"), 40, 100, 40), (Answer(200, Content_Length="many"), 0, 100, 0),
+        (Answer(206, Content_Range="bytes 40-99/7"), 40, None, 40),
+        (Answer(200, Content_Length="100"), 0, 100, 0),
+        (Answer(206, Content_Length="60"), 40, 100, 40),
+        (Answer(200, Content_Length="many"), 0, 100, 0),
         (Answer(200, Content_Length="9" * 20), 0, 100, 0),
     ],
-)  # fmt: skip
+)
 def test_a_response_begins_at_the_requested_byte_or_at_zero(
     tmp_path: Path, answer: Any, there: int, size: int | None, begin: int
 ) -> None:
@@ -784,7 +803,7 @@ def test_an_unknown_size_is_taken_from_the_server_up_to_a_limit(
         (ValueError(), "ValueError"),
         (ValueError("x" * 300), f"ValueError: {'x' * 200}"),
     ],
-)  # fmt: skip
+)
 def test_the_innermost_reason_is_one_line(error: Exception, words: str) -> None:
     assert fetching._reason(error) == words
     outer = RuntimeError("outer")

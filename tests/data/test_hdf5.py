@@ -85,8 +85,10 @@ def test_a_cell_array_is_returned_by_rows_and_columns_of_matlab(tmp_path: Path) 
         file.create_dataset("list", data=references[0], dtype=h5py.ref_dtype)
         found = hdf5.cells(file, "cells", path)
         assert [[hdf5.text(hdf5.cell(file, one, path)) for one in row] for row in found] == [
-            ["a", "d"], ["b", "e"], ["c", "f"]
-        ]  # fmt: skip
+            ["a", "d"],
+            ["b", "e"],
+            ["c", "f"],
+        ]
         with pytest.raises(DataError, match=r"'list' is not a MATLAB 7\.3 cell array, but object \(3,\)"):
             hdf5.cells(file, "list", path)
 
@@ -109,7 +111,10 @@ def test_a_missing_library_is_reported_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
     with (
-        pytest.raises(UnavailableError, match=r"need h5py: pip install 'neuroledger\[recordings\]'$"),
+        pytest.raises(
+            UnavailableError,
+            match=r"package h5py is not installed: run `pip install 'neuroledger\[recordings\]'`$",
+        ),
         hdf5.opened(tmp_path / "x.h5"),
     ):
         pass

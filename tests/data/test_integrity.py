@@ -116,11 +116,13 @@ def test_the_files_of_a_data_set_are_verified_or_the_command_is_named(lab: Lab) 
     assert damaged_file(lab.open(), "datasets", "lab") is None
     assert (lab.root / ".cache" / "neuroledger" / "hashes.sqlite").is_file()
     (lab.data / "stimuli.zip").write_bytes(b"x")
-    with pytest.raises(IntegrityError, match=r"; move it away, then run `neuroledger fetch lab`$"):
+    with pytest.raises(
+        IntegrityError, match=r"; move it away if you need it: run `neuroledger fetch lab --force`$"
+    ):
         verified_files(lab.open(), "datasets", "lab")
     assert damaged_file(lab.open(), "datasets", "lab") == lab.data / "stimuli.zip"
     (lab.data / "stimuli.zip").unlink()
-    with pytest.raises(DataError, match=r"is missing; run `neuroledger fetch lab`$"):
+    with pytest.raises(DataError, match=r"is missing: run `neuroledger fetch lab`$"):
         verified_files(lab.open(), "datasets", "lab")
     assert damaged_file(lab.open(), "datasets", "lab") is None, "what is not here is not damaged"
 

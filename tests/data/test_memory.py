@@ -10,7 +10,7 @@ import pytest
 
 from neuroledger.data import memory
 from neuroledger.data.memory import available_bytes, require_memory
-from neuroledger.errors import RequestError
+from neuroledger.errors import LimitError
 from neuroledger.models.model import Task
 from tests.models.drawn_stimuli import drawn
 from tests.models.test_model import layered
@@ -43,17 +43,17 @@ def test_nothing_is_refused_where_nothing_is_known(system: Path) -> None:
 def test_work_that_does_not_fit_into_memory_is_refused_with_advice(system: Path) -> None:
     (system / "meminfo").write_text("MemAvailable:  1 kB\n")
     with pytest.raises(
-        RequestError, match=r"2 layers for 50 presentations, needs .* GiB are free: score it with"
+        LimitError, match=r"2 layers for 50 presentations, needs .* GiB are free: score it with"
     ):
         layered(regions={"IT": ("units", "maps")}).record(drawn(50), "IT")
-    with pytest.raises(RequestError, match="50 presentations, needs"):
+    with pytest.raises(LimitError, match="50 presentations, needs"):
         layered().perform(Task("odd_one_out"), drawn(50))
 
 
 def test_decisions_from_a_layer_that_is_too_large_are_refused(system: Path) -> None:
     (system / "meminfo").write_text("MemAvailable:  10 kB\n")
     with pytest.raises(
-        RequestError, match=r"deciding from layer 'maps', 24 features for 48 stimuli.*smaller layer"
+        LimitError, match=r"deciding from layer 'maps', 24 features for 48 stimuli.*smaller layer"
     ):
         layered(readout="maps").perform(Task("odd_one_out"), drawn(48))
 
@@ -122,10 +122,10 @@ def test_blocks_cover_every_row_once_and_memory_maps_are_recognised(
 def test_the_error_states_needed_and_free_memory_and_what_fits_is_allowed(system: Path) -> None:
     (system / "meminfo").write_text(f"MemAvailable:  {3 * 1024**2} kB\n")
     require_memory(3 * 1024**3, "this", "halve it")
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(LimitError) as caught:
         require_memory(5 * 1024**3, "this", "halve it")
     assert str(caught.value) == "this needs about 5.0 GiB of memory, 3.0 GiB are free: halve it"
-    with pytest.raises(RequestError, match=r"about 3\.0 GiB"):
+    with pytest.raises(LimitError, match=r"about 3\.0 GiB"):
         require_memory(3 * 1024**3 + 1, "this", "halve it")
 
 
@@ -134,7 +134,7 @@ def test_an_array_is_allocated_if_it_fits(system: Path, monkeypatch: pytest.Monk
     assert (array.shape, array.dtype) == ((2, 3), np.float32)
     (system / "meminfo").write_text("MemAvailable:  1 kB\n")
     assert memory.empty_array((16, 8), np.float64, "this", "halve it").nbytes == 1024
-    with pytest.raises(RequestError, match="are free: halve it"):
+    with pytest.raises(LimitError, match="are free: halve it"):
         memory.empty_array((16, 9), np.float64, "this", "halve it")
     (system / "meminfo").unlink()
 
@@ -142,7 +142,7 @@ def test_an_array_is_allocated_if_it_fits(system: Path, monkeypatch: pytest.Monk
         raise MemoryError
 
     monkeypatch.setattr(np, "empty", empty)
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(LimitError) as caught:
         memory.empty_array((1 << 30,), np.uint8, "this", "halve it")
     assert str(caught.value) == (
         "this needs about 1.0 GiB of memory, more than this process may take: halve it"

@@ -52,10 +52,16 @@ def test_truths_and_numbers_as_objects_become_double_precision(values: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "type_"), [([["a"]], "<U1"), ([[1j]], "complex128"), (np.array([["a"]], dtype=object), "object"),
-                          (np.array([[{}]], dtype=object), "object"), ([[b"1"]], r"\|S1"),
-                          (np.array([["2020"]], dtype="datetime64[ns]"), "datetime64")],
-)  # fmt: skip
+    ("values", "type_"),
+    [
+        ([["a"]], "<U1"),
+        ([[1j]], "complex128"),
+        (np.array([["a"]], dtype=object), "object"),
+        (np.array([[{}]], dtype=object), "object"),
+        ([[b"1"]], r"\|S1"),
+        (np.array([["2020"]], dtype="datetime64[ns]"), "datetime64"),
+    ],
+)
 def test_values_that_are_not_numbers_are_refused_with_their_type(values: Any, type_: str) -> None:
     with pytest.raises(
         AssemblyError, match=rf"^mine has values of type {type_}.*; responses must be real numbers$"
@@ -77,11 +83,18 @@ def test_other_types_and_empty_assemblies_are_refused() -> None:
 @pytest.mark.parametrize(
     ("ids", "texts"),
     [
-        ([7, 8], ["7", "8"]), ([7.0, -8.0], ["7", "-8"]), ([7.5, 8.0], ["7.5", "8.0"]), ([np.inf, 1.0], ["inf", "1.0"]),
-        ([np.nan, 1.0], ["nan", "1.0"]), ([b"7", "é".encode()], ["7", "é"]), (["a", "b"], ["a", "b"]), ([True], ["True"]),
-        (np.array([7.0, 7.5, b"x", "y", 3, None], dtype=object), ["7", "7.5", "x", "y", "3", "None"]), ([], []),
+        ([7, 8], ["7", "8"]),
+        ([7.0, -8.0], ["7", "-8"]),
+        ([7.5, 8.0], ["7.5", "8.0"]),
+        ([np.inf, 1.0], ["inf", "1.0"]),
+        ([np.nan, 1.0], ["nan", "1.0"]),
+        ([b"7", "é".encode()], ["7", "é"]),
+        (["a", "b"], ["a", "b"]),
+        ([True], ["True"]),
+        (np.array([7.0, 7.5, b"x", "y", 3, None], dtype=object), ["7", "7.5", "x", "y", "3", "None"]),
+        ([], []),
     ],
-)  # fmt: skip
+)
 def test_ids_of_any_type_are_the_text_that_they_look_like(ids: Any, texts: list[str]) -> None:
     got = as_text(ids)
     assert got.dtype.kind == "U" and got.tolist() == texts
@@ -102,7 +115,9 @@ def test_columns_of_a_table_become_numpy_arrays_however_pandas_keeps_them(storag
         got = in_numpy(held)
     assert got.values.tolist() == ["a", "b"] and got.dims == held.dims
     assert {name: coord.values.tolist() for name, coord in got.coords.items()} == {
-        "stimulus_id": ["a", "b"], "kind": ["x", "y"], "n": [1, 2],
-    }  # fmt: skip
+        "stimulus_id": ["a", "b"],
+        "kind": ["x", "y"],
+        "n": [1, 2],
+    }
     assert all(isinstance(part.dtype, np.dtype) for part in (got, *got.coords.values()))
     assert in_numpy(got) is got

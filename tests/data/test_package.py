@@ -154,8 +154,14 @@ def test_a_new_repository_is_filled_by_scaffolds_that_pass_check(tmp_path: Path)
         RequestError, match=r"no dataset that .*: create one with `neuroledger new dataset ID`"
     ):
         scaffold(open_catalog(tmp_path), "benchmark", "Ours-mine")
-    for kind, id in (("dataset", "Ours"), ("benchmark", "Ours-mine"), ("suite", "ours"), ("metric", "closeness"),
-                     ("ceiling", "limit"), ("model", "small")):  # fmt: skip
+    for kind, id in (
+        ("dataset", "Ours"),
+        ("benchmark", "Ours-mine"),
+        ("suite", "ours"),
+        ("metric", "closeness"),
+        ("ceiling", "limit"),
+        ("model", "small"),
+    ):
         scaffold(open_catalog(tmp_path), kind, id)
     catalog = open_catalog(tmp_path)
     assert catalog.benchmark("Ours-mine").dataset == "Ours"
@@ -269,8 +275,19 @@ def test_stimuli_without_dvc_are_pinned_with_a_note_that_others_cannot_fetch_the
         assert [archive.read(one) for one in held] == [image(i) for i in range(4)]
     text, spec = spec_of(own)
     assert text.startswith('id: mine\nversion: 1\ntitle: "Our images"\n') and "unavailable" not in spec
-    assert list(spec) == ["id", "version", "title", "access_steps", "license", "access", "cite", "notes", "files",
-                          "reader", "expectations"]  # fmt: skip
+    assert list(spec) == [
+        "id",
+        "version",
+        "title",
+        "access_steps",
+        "license",
+        "access",
+        "cite",
+        "notes",
+        "files",
+        "reader",
+        "expectations",
+    ]
     assert spec["access_steps"] == [UNTRACKED] and spec["notes"] == ["new"] and spec["cite"] == ["us2026"]
     assert (spec["license"], spec["access"]) == ("CC0-1.0", "public")
     assert spec["files"] == {

@@ -414,7 +414,7 @@ def test_fields_and_entries_of_any_layout_are_replaced() -> None:
     }
     found = with_entries(text, ("files",), {"a.set": {"size": 1}, "c.set": {"size": 3}})
     assert found.endswith("files:\n  a.set:\n    size: 1\n  # b\n  c.set: {size: 3}\n")
-    listed = with_entries(text, ("reader", "recordings"), {"a": {"file": "a"}, "b": {"file": "b"}})
+    listed = with_entries(text, ("reader", "recordings"), [{"file": "a"}, {"file": "b"}])
     assert parse(listed, "x").data["reader"]["recordings"] == [{"file": "a"}, {"file": "b"}]
     assert without(text, "files") == "id: x\nreader: {name: a, window: {start: 0}}  # w\n"
 

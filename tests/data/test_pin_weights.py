@@ -107,12 +107,17 @@ def test_names_are_quoted_in_the_url_of_a_prefix(place: Path, folder: Path) -> N
     [
         ("size: 7", "size: 8", IntegrityError, "a.bin has 7 bytes where its publisher states 8"),
         ("size: 7", f"sha1: {'0' * 40}", IntegrityError, "a.bin has SHA-1 "),
-        ("  b.bin", "  c.bin", RequestError, "download lacks c.bin; download it from https://example.org/b.bin"),
+        (
+            "  b.bin",
+            "  c.bin",
+            RequestError,
+            "download lacks c.bin; download it from https://example.org/b.bin",
+        ),
         ("{url: https://example.org/b.bin}", "{size: 12}", SpecError, "b.bin has no source"),
         ("size: 4", "sizes: 4", SpecError, "sizes"),
         ("builder: {name: pixels, size: 4}\n", "", SpecError, "a model needs a `builder`"),
     ],
-)  # fmt: skip
+)
 def test_weights_that_cannot_be_pinned_leave_spec_and_data_as_they_are(
     place: Path, folder: Path, old: str, new: str, error: type[Exception], words: str
 ) -> None:

@@ -153,9 +153,12 @@ PUBLISHED = {
 def test_signatures_are_those_that_the_service_publishes_as_examples(path: str, wanted: str | None) -> None:
     given = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None)
     found = signed(
-        f"https://examplebucket.s3.amazonaws.com{path}", {"Range": wanted} if wanted else {}, given, "us-east-1",
+        f"https://examplebucket.s3.amazonaws.com{path}",
+        {"Range": wanted} if wanted else {},
+        given,
+        "us-east-1",
         now=datetime(2013, 5, 24, tzinfo=UTC),
-    )  # fmt: skip
+    )
     assert found["Authorization"] == (
         "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, SignedHeaders=host;"
         f"{'range;' if wanted else ''}x-amz-content-sha256;x-amz-date, Signature={PUBLISHED[path, wanted]}"
@@ -375,10 +378,24 @@ def test_private_data_are_unavailable_without_credentials_and_scored_with_them(
         path.unlink()
     planned = plan(open_catalog(lab.root), benchmarks=["lab.V4-ridge"], request=Request())
     assert not planned.jobs and "private and missing" in planned.unavailable["lab.V4-ridge"]
-    lab.spec("benchmarks", "lab.V4-ridge", **{**json.loads(json.dumps({
-        "parent": "V4", "dataset": "lab", "paradigm": {"name": "recording", "region": "V4"}, "metric": "ridge",
-        "ceiling": "internal_consistency", "version": 2,
-    }))})  # fmt: skip
+    lab.spec(
+        "benchmarks",
+        "lab.V4-ridge",
+        **{
+            **json.loads(
+                json.dumps(
+                    {
+                        "parent": "V4",
+                        "dataset": "lab",
+                        "paradigm": {"name": "recording", "region": "V4"},
+                        "metric": "ridge",
+                        "ceiling": "internal_consistency",
+                        "version": 2,
+                    }
+                )
+            )
+        },
+    )
     assert main(["run", "--suite", "lab"]) == 0
     assert record.read_text() == kept, "a committed record stays"
 

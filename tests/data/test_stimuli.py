@@ -123,10 +123,14 @@ def link() -> zipfile.ZipInfo:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("/etc/x", "member '/etc/x' points outside the archive"), ("a/../../x", "points outside the archive"),
-     ("a\\x", "points outside the archive"), (link(), "member 'link' is a link")],
+    [
+        ("/etc/x", "member '/etc/x' points outside the archive"),
+        ("a/../../x", "points outside the archive"),
+        ("a\\x", "points outside the archive"),
+        (link(), "member 'link' is a link"),
+    ],
     ids=["absolute", "above", "backslash", "link"],
-)  # fmt: skip
+)
 def test_members_that_lead_elsewhere_are_refused(tmp_path: Path, name: Any, words: str) -> None:
     with pytest.raises(AssemblyError) as caught:
         safe_members(members(tmp_path / "x.zip", "fine", name))

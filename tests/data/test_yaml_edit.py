@@ -8,13 +8,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from neuroledger.data.pin.yaml_edit import (
     inline,
+    spec_text,
     with_entries,
     with_field,
     without,
-    without_recordings,
     write_lists,
 )
 from neuroledger.spec.document import parse
@@ -80,7 +82,7 @@ def test_plain_data_are_one_line_in_which_texts_stay_texts(value: Any, text: str
         (("reader", "size"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  size: 3\n"),
         (("reader", "nam"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  nam: 3\n"),
     ],
-)  # fmt: skip
+)
 def test_a_field_is_set_in_its_place_and_no_other_line_changes(
     path: tuple[str, ...], value: Any, before: str, old: str, new: str
 ) -> None:
@@ -89,23 +91,28 @@ def test_a_field_is_set_in_its_place_and_no_other_line_changes(
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [(("id",), "x"), (("notes",), ("one",)), (("files", "a.set"), {"size": 1}), (("reader", "name"), "plain")],
-)  # fmt: skip
+    [
+        (("id",), "x"),
+        (("notes",), ("one",)),
+        (("files", "a.set"), {"size": 1}),
+        (("reader", "name"), "plain"),
+    ],
+)
 def test_a_field_that_has_its_value_keeps_its_layout(path: tuple[str, ...], value: Any) -> None:
     assert with_field(TEXT, path, value) == TEXT
 
 
 def test_a_component_on_one_line_is_laid_out_when_a_field_of_it_changes() -> None:
     text = "id: x\nreader: {name: a, window: {start: 0}}  # w\ntitle: t\n"
-    laid = "id: x\nreader:\n  name: b\n  window: {start: 0}\ntitle: t\n"
+    laid = "id: x\nreader:  # w\n  name: b\n  window: {start: 0}\ntitle: t\n"
     assert with_field(text, ("reader", "name"), "b") == laid
     assert with_field(text, ("reader", "name"), "a") == text
     assert with_field(laid, ("reader", "name"), "c") == laid.replace("name: b", "name: c")
-    remarked = laid.replace("reader:\n", "reader:   # how: it is cut\n")
+    remarked = laid.replace("# w", "# how: it is cut")
     assert with_field(remarked, ("reader", "name"), "c") == remarked.replace("name: b", "name: c")
-    listed = with_entries(text, ("reader", "recordings"), {"a": {"file": "a"}})
+    listed = with_entries(text, ("reader", "recordings"), [{"file": "a"}])
     assert listed == (
-        "id: x\nreader:\n  name: a\n  window: {start: 0}\n  recordings:\n    - {file: a}\ntitle: t\n"
+        "id: x\nreader:  # w\n  name: a\n  window: {start: 0}\n  recordings:\n    - {file: a}\ntitle: t\n"
     )
 
 
@@ -114,12 +121,16 @@ def test_a_component_on_one_line_is_laid_out_when_a_field_of_it_changes() -> Non
     [
         ({"a.set": A, "b.set": B, "c.set": C}, "", ""),
         ({"c.set": C, "b.set": B, "a.set": A}, "", ""),
-        ({"a.set": B, "b.set": B, "c.set": C}, "  a.set: {size: 1}\n\n", "  a.set: {size: 2}\n"),
+        ({"a.set": B, "b.set": B, "c.set": C}, "  a.set: {size: 1}\n", "  a.set: {size: 2}\n"),
         ({"a.set": A, "c.set": C}, "  b.set:\n    # large\n    size: 2\n", ""),
         ({"a.set": A, "b.set": B}, "  c.set: {size: 3}   # the last\n", ""),
-        ({"a.set": A, "b.set": B, "c.set": C, "d.set": A}, "# the last\n", "# the last\n  d.set: {size: 1}\n"),
+        (
+            {"a.set": A, "b.set": B, "c.set": C, "d.set": A},
+            "# the last\n",
+            "# the last\n  d.set: {size: 1}\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_entries_that_say_the_same_keep_their_lines_and_their_remarks(
     entries: dict[str, Any], old: str, new: str
 ) -> None:
@@ -135,26 +146,32 @@ def test_entries_that_say_the_same_keep_their_lines_and_their_remarks(
         ([{"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}], "", ""),
         ([{"file": "b", "subject": "2"}], '    - {file: a, subject: "1"}\n', ""),
         ([{"file": "a", "subject": "1"}], '    - file: b\n      subject: "2"\n', ""),
-        ([{"file": "a", "subject": "1"}, {"file": "b", "subject": ("2",)}], '    - file: b\n      subject: "2"\n',
-         '    - {file: b, subject: ["2"]}\n'),
-        ([{"file": "c"}, {"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}], '      subject: "2"\n',
-         '      subject: "2"\n    - {file: c}\n'),
+        (
+            [{"file": "a", "subject": "1"}, {"file": "b", "subject": ("2",)}],
+            '    - file: b\n      subject: "2"\n',
+            '    - {file: b, subject: ["2"]}\n',
+        ),
+        (
+            [{"file": "c"}, {"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}],
+            '      subject: "2"\n',
+            '      subject: "2"\n    - {file: c}\n',
+        ),
     ],
-)  # fmt: skip
+)
 def test_rows_that_are_there_already_keep_their_lines_wherever_they_stand(
     rows: list[dict[str, Any]], old: str, new: str
 ) -> None:
-    found = with_entries(TEXT, ("reader", "recordings"), {str(i): row for i, row in enumerate(rows)})
+    found = with_entries(TEXT, ("reader", "recordings"), rows)
     assert found == TEXT.replace(old, new, 1)
 
 
 def test_the_dashes_of_a_list_may_be_below_its_name() -> None:
     text = "reader:\n  recordings:\n  - {file: a}  # noisy\n  - file: b\n    run: 2\n  window: 1\n"
-    rows = {"0": {"file": "a"}, "1": {"file": "c"}}
+    rows: list[dict[str, Any]] = [{"file": "a"}, {"file": "c"}]
     assert with_entries(text, ("reader", "recordings"), rows) == text.replace(
         "  - file: b\n    run: 2\n", "  - {file: c}\n"
     )
-    rows = {"0": {"file": "b", "run": 2}}
+    rows = [{"file": "b", "run": 2}]
     assert with_entries(text, ("reader", "recordings"), rows) == text.replace("  - {file: a}  # noisy\n", "")
 
 
@@ -164,7 +181,7 @@ def test_new_entries_get_their_own_block() -> None:
     )
     assert with_entries("id: x\n", ("files",), {"a": A}) == "id: x\nfiles:\n  a: {size: 1}\n"
     text = TEXT.replace("  recordings:\n    - {file: a", "  others:\n    - {file: a")
-    found = with_entries(text, ("reader", "recordings"), {"0": A})
+    found = with_entries(text, ("reader", "recordings"), [A])
     assert found == text.replace(
         "  window: {start: 0}\n", "  window: {start: 0}\n  recordings:\n    - {size: 1}\n"
     )
@@ -172,7 +189,7 @@ def test_new_entries_get_their_own_block() -> None:
         assert with_entries(f"id: x\n{written}\ntitle: t\n", ("files",), {"b": B}) == (
             "id: x\nfiles:\n  b: {size: 2}\ntitle: t\n"
         )
-    empty = with_entries("reader:\n  recordings: []\n  name: a\n", ("reader", "recordings"), {"0": A})
+    empty = with_entries("reader:\n  recordings: []\n  name: a\n", ("reader", "recordings"), [A])
     assert empty == "reader:\n  recordings:\n    - {size: 1}\n  name: a\n"
 
 
@@ -188,15 +205,15 @@ def test_a_field_is_removed_with_all_of_its_lines() -> None:
 
 def test_recordings_are_removed_from_the_reader_alone() -> None:
     gone = TEXT[TEXT.index("  recordings:") : TEXT.index("  window:")]
-    assert without_recordings(TEXT) == TEXT.replace(gone, "")
+    assert without(TEXT, "reader", "recordings") == TEXT.replace(gone, "")
     flat = "reader:\n  name: a\n  recordings:\n  - {file: a}\n\n  - file: b\n    run: 2\n  size: 1\n"
-    assert without_recordings(flat) == "reader:\n  name: a\n  size: 1\n"
+    assert without(flat, "reader", "recordings") == "reader:\n  name: a\n  size: 1\n"
     other = "protocol:\n  recordings: 3\nreader:\n  recordings: [a]\n"
-    assert without_recordings(other) == "protocol:\n  recordings: 3\nreader:\n"
+    assert without(other, "reader", "recordings") == "protocol:\n  recordings: 3\nreader:\n"
     for text in ("id: x\n", "reader: {name: a}\n", "reader: a\n", "reader:\n  name: a\n"):
-        assert without_recordings(text) == text
+        assert without(text, "reader", "recordings") == text
     on_one_line = "id: x\nreader: {name: a, recordings: [{file: a}]}\n"
-    assert without_recordings(on_one_line) == "id: x\nreader:\n  name: a\n  recordings: []\n"
+    assert without(on_one_line, "reader", "recordings") == "id: x\nreader:\n  name: a\n"
 
 
 def spec(**lists: Any) -> Any:
@@ -237,3 +254,94 @@ def test_recordings_go_where_the_pins_go_and_a_list_in_a_table_stays_there() -> 
     assert data(text)["lists"]["reader.recordings"]["rows"] == 1 and list(data(text)["files"]) == ["000.nc"]
     many = [{"file": str(i)} for i in range(401)]
     assert list(write_lists(SHORT, spec(), pins(1), many).tables) == ["x.recordings.jsonl"]
+
+
+# Random specs: `files` in blocks, components and lists in blocks or on one line, a comment above and behind every line.
+
+NAMES = st.sampled_from(["a.nc", "b", "c-1", "yes", "é"])
+VALUES = st.sampled_from([1, 2.5, None, True, "x", "no", "a: b # c", "7", [1, "y"], {"size": 3}])
+COMPONENTS = st.dictionaries(NAMES, VALUES, max_size=4)
+SPECS = st.fixed_dictionaries(
+    {
+        "id": VALUES,
+        "reader": COMPONENTS,
+        "title": VALUES,
+        "files": COMPONENTS,
+        "notes": st.lists(VALUES, max_size=3),
+    }
+)
+
+
+def laid_out(spec: dict[str, Any], in_blocks: set[str]) -> str:
+    """The text of a spec with numbered comments."""
+    lines: list[str] = []
+    for name, value in spec.items():
+        if name not in in_blocks or not value:
+            lines.append(f"{name}: {inline(value)}")
+            continue
+        lines.append(f"{name}:")
+        is_mapping = isinstance(value, dict)
+        lines += [f"  {inline(key)}: {inline(item)}" for key, item in value.items()] if is_mapping else []
+        lines += [] if is_mapping else [f"  - {inline(item)}" for item in value]
+    return "".join(f"{indent_of(line)}# above {i}\n{line}  # behind {i}\n" for i, line in enumerate(lines))
+
+
+def indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def comments_of(text: str, kind: str) -> list[str]:
+    """The comments of one kind outside quotes, in order."""
+    return [
+        line.rpartition("# ")[2] for line in text.splitlines() if line.rpartition("# ")[2].startswith(kind)
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(SPECS, st.sets(st.sampled_from(["reader", "files", "notes"])), NAMES, VALUES)
+def test_edits_keep_every_other_value_and_comment(
+    spec: dict[str, Any], in_blocks: set[str], name: str, value: Any
+) -> None:
+    text = laid_out(spec, in_blocks)
+    assert data(text) == spec
+    edited = {
+        "title": (with_field(text, ("title",), value), spec | {"title": value}),
+        "reader": (
+            with_field(text, ("reader", name), value),
+            spec | {"reader": spec["reader"] | {name: value}},
+        ),
+        "files": (
+            with_entries(text, ("files",), {**spec["files"], name: value}),
+            spec | {"files": spec["files"] | {name: value}},
+        ),
+        "notes": (
+            with_entries(text, ("notes",), [*spec["notes"], "new"]),
+            spec | {"notes": [*spec["notes"], "new"]},
+        ),
+    }
+    for found, expected in edited.values():
+        assert data(found) == expected and list(data(found)) == list(expected)
+        assert comments_of(found, "above") == comments_of(text, "above")
+        assert comments_of(found, "behind") == comments_of(text, "behind")
+    for gone in spec:
+        found = without(text, gone)
+        assert data(found) == {key: item for key, item in spec.items() if key != gone}
+        # A comment above a field that is removed stays; those within the field are removed with it.
+        others = [line for key in spec if key != gone for line in lines_of(text, key)]
+        assert [line for line in found.splitlines() if line in others] == others
+
+
+def lines_of(text: str, name: str) -> list[str]:
+    """The lines of a top-level field, without comments of their own."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"{name}:"))
+    stop = next((i for i in range(start + 1, len(lines)) if lines[i][0] not in " #"), len(lines))
+    return [line for line in lines[start:stop] if not line.lstrip().startswith("#")]
+
+
+def test_a_new_spec_has_one_line_per_field() -> None:
+    fields = {"id": "x", "version": 1, "notes": ["a b"]}
+    assert spec_text("model", fields, schema=False) == 'id: x\nversion: 1\nnotes: ["a b"]\n'
+    assert spec_text("model", fields).startswith(
+        "# yaml-language-server: $schema=../schema/model.json\nid: x\n"
+    )

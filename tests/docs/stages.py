@@ -52,10 +52,14 @@ def recordings() -> dict[str, Any]:
     subjects = np.repeat([f"s{i}" for i in range(people)], trials)
     sessions = np.tile(np.repeat(["a", "b"], trials // 2), people)
     return {
-        "x": x, "y": y, "subjects": subjects, "sessions": sessions,
-        "recordings": np.char.add(subjects, sessions), "trials": np.tile(np.arange(trials), people).astype(str),
+        "x": x,
+        "y": y,
+        "subjects": subjects,
+        "sessions": sessions,
+        "recordings": np.char.add(subjects, sessions),
+        "trials": np.tile(np.arange(trials), people).astype(str),
         "onsets": np.tile(np.arange(trials) * 2.0, people),
-    }  # fmt: skip
+    }
 
 
 def _flat(held: dict[str, Any]) -> dict[str, Any]:
@@ -96,26 +100,37 @@ def presupposed(document: str) -> dict[str, Any]:
     images = [torch.rand(4, 3, 32, 32)]
     if document == "README.md":
         return {
-            "source": averaged(), "target": averaged(), "assembly": assembly(), "module": module, "batches": images,
-            "estimator": LogisticRegression(), **_flat(recordings()),
-        }  # fmt: skip
+            "source": averaged(),
+            "target": averaged(),
+            "assembly": assembly(),
+            "module": module,
+            "batches": images,
+            "estimator": LogisticRegression(),
+            **_flat(recordings()),
+        }
     if document == "docs/decoding.md":
         held = recordings()
         texts = np.where(held["y"] == "left", "ab", "ba")
         angles = np.linspace(0, 2 * np.pi, held["x"].shape[1], endpoint=False)
         positions = 0.05 * np.column_stack([np.cos(angles), np.sin(angles)])
         return held | {
-            "module": Transcriber(), "windows": held["x"].astype(np.float32), "texts": texts, "positions": positions,
-        }  # fmt: skip
+            "module": Transcriber(),
+            "windows": held["x"].astype(np.float32),
+            "texts": texts,
+            "positions": positions,
+        }
     if document == "docs/efficiency.md":
         stimuli = nl.load("Digits.simulated").stimuli
         assert isinstance(stimuli, StimulusSet)
         spiking = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 8), MyNeuron())
         model = nl.models.torch(module, regions={"V4": "layer4"}, preprocessing={"resize": 32}, id="my_model")
         return {
-            "module": spiking, "MyNeuron": MyNeuron, "batches": images, "model": model,
+            "module": spiking,
+            "MyNeuron": MyNeuron,
+            "batches": images,
+            "model": model,
             "stimuli": stimuli.select(stimuli.ids[:8]),
-        }  # fmt: skip
+        }
     if document == "docs/models.md":
         grey = {f"block{i}": torch.nn.Linear(256 if i == 1 else 32, 32) for i in (1, 2, 3)}
         mine = _named(torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(16), torch.nn.Flatten()), grey)
@@ -126,8 +141,12 @@ def presupposed(document: str) -> dict[str, Any]:
     if document == "docs/signals.md":
         held = recordings()
         return {
-            "stimuli": np.array([f"w{i}" for i in range(len(held["y"]))]), "subjects": held["subjects"],
-            "recordings": held["recordings"], "onsets": held["onsets"], "labels": held["y"],
-            "values": held["x"], "names": [f"C{i}" for i in range(6)],
-        }  # fmt: skip
+            "stimuli": np.array([f"w{i}" for i in range(len(held["y"]))]),
+            "subjects": held["subjects"],
+            "recordings": held["recordings"],
+            "onsets": held["onsets"],
+            "labels": held["y"],
+            "values": held["x"],
+            "names": [f"C{i}" for i in range(6)],
+        }
     return {}

@@ -11,14 +11,16 @@ from neuroledger.cli import _parser
 from neuroledger.engine.record import read_all
 from neuroledger.errors import SpecError
 from neuroledger.report.board import leaderboard_text
+from neuroledger.report.front import front_picture
 from neuroledger.report.table import boards_of
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
-from neuroledger.spec.load import spec_of
+from neuroledger.spec.load import read_params, spec_of
 from tests.docs import generated
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HERE = Path(__file__).resolve().parents[2]
+PICTURE = "docs/front.svg"
 DOCUMENTS = [
     str(path.relative_to(HERE))
     for path in (
@@ -113,7 +115,7 @@ def test_ids_in_the_readme_exist(repository: Path) -> None:
 
 
 def test_the_readme_shows_the_leaderboard_of_the_records(repository: Path) -> None:
-    """Written anew by `python -m tests.docs.test_documents`."""
+    """Written anew by `make readme`."""
     assert shown_board(repository) in (repository / "README.md").read_text()
 
 
@@ -122,11 +124,36 @@ def shown_board(repository: Path) -> str:
     records = list(read_all(repository / "results" / "records"))
     shown = [boards_of(catalog, suite, records)[0] for suite in ("real", "core")]
     text = "\n\n".join(leaderboard_text(board, width=140).rstrip() for board in shown)
-    return f"<!-- leaderboard -->\n```\n{text}\n```\n<!-- /leaderboard -->"
+    return f"```\n{text}\n```"
+
+
+def test_the_readme_opens_with_the_sentence_and_the_picture_of_the_records(repository: Path) -> None:
+    """Written anew by `make readme`."""
+    block, picture = shown_front(repository)
+    assert block in (repository / "README.md").read_text(encoding="utf-8")
+    assert (repository / PICTURE).read_bytes() == picture.encode()
+
+
+def shown_front(repository: Path) -> tuple[str, str]:
+    """Return the block of the README above the leaderboard, and the picture that it shows."""
+    catalog = open_catalog(repository)
+    records = list(read_all(repository / "results" / "records"))
+    sentence, picture = front_picture(catalog, read_params(repository).suite, records)
+    # Titles come from specs: no character of them may be markup.
+    plain = re.sub(r"([\\`*_<>\[\]#|])", r"\\\1", sentence)
+    image = f"![Scores of the models of the first suite, with intervals]({PICTURE})"
+    return f"**{plain}**\n\n{image}", picture
+
+
+def write_front(repository: Path) -> None:
+    """Write the sentence, the picture and the leaderboard of the README."""
+    readme = repository / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    block, picture = shown_front(repository)
+    text = generated.filled(text, {"front": block, "leaderboard": shown_board(repository)})
+    readme.write_text(text, encoding="utf-8")
+    (repository / PICTURE).write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    here = Path(__file__).parents[2]
-    text = (here / "README.md").read_text()
-    pattern = re.compile(r"<!-- leaderboard -->.*?<!-- /leaderboard -->", re.DOTALL)
-    (here / "README.md").write_text(pattern.sub(lambda _: shown_board(here), text))
+    write_front(HERE)

@@ -78,7 +78,7 @@ def test_the_strangers_benchmark_is_scored_with_all_its_controls(stranger: Stran
     assert {name: control["role"] for name, control in record["controls"].items()} == {
         "noise": "negative", "itself": "positive", "permuted": "negative"
     }  # fmt: skip
-    assert all(control["passed"] for control in record["controls"].values())
+    assert all(control["verdict"] == "passed" for control in record["controls"].values())
     assert record["inputs"]["paradigm"] == "labkit_session@1"
     assert record["inputs"]["metrics"][0]["component"] == "labkit_drive@1"
     assert record["environment"]["packages"]["labkit"] == "0.1.0"

@@ -33,15 +33,20 @@ def page() -> str:
     return HEAD + "".join(f"| `{code}` | {meaning} |\n" for code, meaning in sorted(CODES.items()))
 
 
-def used() -> set[str]:
-    """Every text in the program that is a code; codes of expectations are composed from the name of the expectation."""
-    found = {code for code in CODES if code.startswith("expectation.")}
-    for path in (ROOT / "src").rglob("*.py"):
-        if path.name != "errors.py":
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found.add(node.value)
-    return found
+def unused() -> set[str]:
+    """The codes that are no text of the program; those of expectations are composed from the name of the expectation.
+
+    Only modules that contain a code that was not found yet are parsed; a code in a comment or inside another text is
+    not used.
+    """
+    missing = {code for code in CODES if not code.startswith("expectation.")}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if path.name == "errors.py" or not any(code in source for code in missing):
+            continue
+        constants = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+        missing -= {node.value for node in constants if isinstance(node.value, str)}
+    return missing
 
 
 def test_the_page_lists_every_code() -> None:
@@ -49,7 +54,7 @@ def test_the_page_lists_every_code() -> None:
 
 
 def test_every_documented_code_is_used() -> None:
-    assert set(CODES) <= used()
+    assert not unused()
 
 
 def test_a_finding_without_a_documented_code_cannot_be_made() -> None:

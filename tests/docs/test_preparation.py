@@ -48,12 +48,16 @@ def wide() -> xr.DataArray:
     values[3, 1, 2, 0] = np.nan
     coords = {
         "stimulus_id": ("presentation", np.repeat([f"s{n}" for n in range(12)], 4)),
-        "repetition": ("presentation", np.tile(np.arange(4), 12)), "trial": ("presentation", np.arange(48)),
-        "subject": ("neuroid", list("aaabbb")), "number": ("neuroid", [0, 1, 2] * 2),
+        "repetition": ("presentation", np.tile(np.arange(4), 12)),
+        "trial": ("presentation", np.arange(48)),
+        "subject": ("neuroid", list("aaabbb")),
+        "number": ("neuroid", [0, 1, 2] * 2),
         "voxel": ("neuroid", [0, 0, 1, 2, 2, 3]),
-        "neuroid_id": ("neuroid", [f"n{n}" for n in range(6)]), "decoder": ("decoder", ["svm", "logistic"]),
-        "time_bin_start": ("time_bin", np.arange(0, 320, 40)), "time_bin_end": ("time_bin", np.arange(40, 360, 40)),
-    }  # fmt: skip
+        "neuroid_id": ("neuroid", [f"n{n}" for n in range(6)]),
+        "decoder": ("decoder", ["svm", "logistic"]),
+        "time_bin_start": ("time_bin", np.arange(0, 320, 40)),
+        "time_bin_end": ("time_bin", np.arange(40, 360, 40)),
+    }
     return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin", "decoder"), coords=coords)
 
 
@@ -129,9 +133,11 @@ def responses(ids: list[str], shade: np.ndarray[Any, Any], repetitions: int, **c
     values = np.repeat(signal, repetitions, axis=0) + 0.7 * rng.normal(size=(len(ids) * repetitions, 8, 5))
     known = {
         "stimulus_id": ("presentation", np.repeat(ids, repetitions)),
-        "subject": ("neuroid", ["a"] * 4 + ["b"] * 4), "region": ("neuroid", ["IT"] * 8),
-        "time_bin_start": ("time_bin", np.arange(0, 250, 50)), "time_bin_end": ("time_bin", np.arange(50, 300, 50)),
-    }  # fmt: skip
+        "subject": ("neuroid", ["a"] * 4 + ["b"] * 4),
+        "region": ("neuroid", ["IT"] * 8),
+        "time_bin_start": ("time_bin", np.arange(0, 250, 50)),
+        "time_bin_end": ("time_bin", np.arange(50, 300, 50)),
+    }
     return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=known | coords)
 
 
@@ -143,9 +149,10 @@ def traintest(folder: Path) -> dict[str, Any]:
         images(folder, name, table, shade)
         held = responses(list(table["stimulus_id"]), shade, 4)
         held = held.isel(time_bin=[0]).assign_coords(
-            repetition=("presentation", np.tile(np.arange(4), count)), neuroid_id=("neuroid", [0, 1, 2, 3] * 2),
+            repetition=("presentation", np.tile(np.arange(4), count)),
+            neuroid_id=("neuroid", [0, 1, 2, 3] * 2),
             reliability=("neuroid", [0.9, 0.8, 0.2, 0.7] * 2),
-        )  # fmt: skip
+        )
         written(folder, name, held)
     reader: dict[str, Any] = SPECS["Example.traintest"][1]["reader"]
     return reader
@@ -156,9 +163,11 @@ def window(folder: Path) -> dict[str, Any]:
     shade = np.random.default_rng(1).uniform(0, 200, count)
     table = numbered("im", count, background_id=[0 if n % 3 else n % 15 for n in range(count)])
     held = responses(list(table["stimulus_id"]), shade, 3).assign_coords(
-        repetition_id=("presentation", np.tile(np.arange(3), count)), neuroid_id=("neuroid", [f"n{n}" for n in range(8)]),
-        region=("neuroid", ["V4"] * 8), nc_12rep=("neuroid", np.linspace(64, 81, 8)),
-    )  # fmt: skip
+        repetition_id=("presentation", np.tile(np.arange(3), count)),
+        neuroid_id=("neuroid", [f"n{n}" for n in range(8)]),
+        region=("neuroid", ["V4"] * 8),
+        nc_12rep=("neuroid", np.linspace(64, 81, 8)),
+    )
     held.values[5, 3, 2] = np.nan
     return {"name": "brainio", "assembly": written(folder, "recorded", held)} | images(
         folder, "recorded", table, shade
@@ -168,8 +177,10 @@ def window(folder: Path) -> dict[str, Any]:
 def search(folder: Path) -> dict[str, Any]:
     count = 48
     odd = np.arange(count) % 2
-    levels = {"distractor_nums": np.array([1, 5, 11])[np.arange(count) // 2 % 3],
-              "block": np.array(["first", "second"])[np.arange(count) // 24]}  # fmt: skip
+    levels = {
+        "distractor_nums": np.array([1, 5, 11])[np.arange(count) // 2 % 3],
+        "block": np.array(["first", "second"])[np.arange(count) // 24],
+    }
     table = numbered("shown", count, image_number=np.arange(count), **levels)
     sets = {
         "training": images(
@@ -182,8 +193,11 @@ def search(folder: Path) -> dict[str, Any]:
     own = images(folder, "search", table, 90.0 + 25 * odd)
     rng = np.random.default_rng(2)
     rows = np.repeat(np.arange(count), 6)
-    coords = {"stimulus_id": table["stimulus_id"].to_numpy()[rows], "subject": np.tile([f"p{n}" for n in range(6)], count),
-              **{name: values[rows] for name, values in levels.items()}}  # fmt: skip
+    coords = {
+        "stimulus_id": table["stimulus_id"].to_numpy()[rows],
+        "subject": np.tile([f"p{n}" for n in range(6)], count),
+        **{name: values[rows] for name, values in levels.items()},
+    }
     right = (rng.random(len(rows)) < 0.6 + 0.3 * (rows // 24)).astype(int)
     people = by_trial(right, coords)
     return {"name": "brainio", "assembly": written(folder, "search", people), "fitting_stimuli": sets} | own
@@ -278,9 +292,14 @@ def styles(folder: Path) -> dict[str, Any]:
 
 
 FILES: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "Example.traintest": traintest, "Example.recorded": window, "Example.search": search, "Example.flankers": flankers,
-    "Example.clutter": clutter, "Example.shapes": shapes, "Example.styles": styles,
-}  # fmt: skip
+    "Example.traintest": traintest,
+    "Example.recorded": window,
+    "Example.search": search,
+    "Example.flankers": flankers,
+    "Example.clutter": clutter,
+    "Example.shapes": shapes,
+    "Example.styles": styles,
+}
 
 
 @pytest.mark.parametrize("id", BENCHMARKS)
@@ -291,10 +310,13 @@ def test_every_benchmark_that_is_shown_is_scored(id: str, tmp_path: Path, reposi
     folder.mkdir(parents=True)
     reader = FILES[spec["dataset"]](folder)
     pins = {
-        path.name: {"url": f"https://example.org/{path.name}", "size": path.stat().st_size,
-                    "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        path.name: {
+            "url": f"https://example.org/{path.name}",
+            "size": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
         for path in sorted(folder.iterdir())
-    }  # fmt: skip
+    }
     parameters = {name: value for name, value in reader.items() if name != "name"}
     data = brainio({name: folder / name for name in pins}, **get("reader", "brainio").bind(parameters))
     known = yaml.safe_load(expectations_text(data))

@@ -24,8 +24,11 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("documents") / "site"
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)],
-        cwd=repository, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
     return out
 

@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from neuroledger.engine import check as module
 from neuroledger.engine.check import check, schema_texts, write_schemas
+from neuroledger.engine.control import Control
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import record_path
 from neuroledger.errors import Finding, RequestError
@@ -175,9 +177,9 @@ def test_only_the_requested_paths_are_checked(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("model", "value", "words"),
     [
-        ("pixels4", 0.79, "positive control 'pixels4' reaches 0.790, below 0.8 · the benchmark misses a known effect"),
+        ("pixels4", 0.79, "error · positive control 'pixels4': 0.790 [0.790, 0.790], must be at least 0.8 · the benchmark"),
         ("pixels4", 0.8, None),
-        ("noise", 0.11, "negative control 'noise' reaches 0.110, above 0.1 · the benchmark rewards noise"),
+        ("noise", 0.11, "error · negative control 'noise': 0.110 [0.110, 0.110], must be at most 0.1 · the benchmark"),
         ("noise", 0.1, None),
         ("noise", None, None),
     ],
@@ -188,9 +190,23 @@ def test_a_benchmark_whose_recorded_controls_fail_is_refused(
     catalog = lab.open()
     now = spec_sha256(catalog.benchmark(RIDGE), without=BENCHMARK_ONLY_SAYS)
     for digest, reported in ((now, words), ("0" * 64, None)):  # the record of another definition says nothing
-        keep(catalog, record(model, RIDGE, value, inputs={"benchmark": {"id": RIDGE, "spec_sha256": digest}}))
-        problems = [f"{item.what} · {item.fix}" for item in found(lab)]
+        inputs = {"benchmark": {"id": RIDGE, "spec_sha256": digest}}
+        keep(catalog, record(model, RIDGE, value, half=0.0, inputs=inputs, controls={}))
+        problems = [f"{item.severity} · {item.what} · {item.fix}" for item in found(lab)]
         assert [text[: len(reported or "")] for text in problems] == ([] if reported is None else [reported])
+
+
+def test_undecided_controls_are_notes_and_a_control_that_judged_itself_is_not_judged_again(lab: Lab) -> None:
+    catalog = lab.open()
+    digest = spec_sha256(catalog.benchmark(RIDGE), without=BENCHMARK_ONLY_SAYS)
+    inputs = {"benchmark": {"id": RIDGE, "spec_sha256": digest}}
+    keep(catalog, record("pixels4", RIDGE, 0.79, half=0.02, inputs=inputs, controls={}))
+    (item,) = found(lab)
+    assert (item.severity, item.code) == ("note", "spec.control-undecided")
+    assert item.what.startswith("positive control 'pixels4': 0.790 [0.770, 0.810], must be at least 0.8, und")
+    over_shuffles = asdict(Control("positive", 0.85, 0.8, "passed", 0.82, 0.88, shuffles=16))
+    keep(catalog, record("pixels4", RIDGE, 0.5, half=0.0, inputs=inputs, controls={"pixels4": over_shuffles}))
+    assert found(lab) == []
 
 
 def test_an_unreadable_record_is_reported_at_its_control(lab: Lab) -> None:

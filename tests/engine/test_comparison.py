@@ -158,7 +158,7 @@ def test_scores_are_compared_on_their_own_benchmarks(shelf: Lab) -> None:
 def test_models_in_memory_are_scored_with_the_seed_of_the_record_of_the_other(
     shelf: Lab, scored: list[Any]
 ) -> None:
-    model: Any = SimpleNamespace(id="mine")
+    model: Any = SimpleNamespace(id="mine", takes=frozenset(), gives=frozenset(), answer=None)
     created = compare("ant", model, benchmark="lab.V4-ridge", catalog=shelf.open())
     assert created.b == "mine" and created.differences[0].value == 0.375
     assert scored == [("lab.V4-ridge", model, 0)]
@@ -243,7 +243,7 @@ def test_an_error_while_a_model_is_scored_is_the_reason(shelf: Lab, monkeypatch:
         raise MetricError("the target is constant")
 
     monkeypatch.setattr(module, "evaluate", evaluate)
-    model: Any = SimpleNamespace(id="")
+    model: Any = SimpleNamespace(id="", takes=frozenset(), gives=frozenset(), answer=None)
     created = compare(model, "bee", benchmark="lab.V4-ridge", catalog=shelf.open())
     assert created.a == "A" and created.differences[0].reason == "the target is constant"
 
@@ -282,3 +282,14 @@ def test_p_is_corrected_within_the_families_that_the_suite_declares(
     shelf.spec("suites", "lab", benchmarks=["lab.V4-ridge", "lab.V4-pls"], family=family)
     compare("ant", "bee", catalog=shelf.open())
     assert asked == [families]
+
+
+def test_what_is_no_model_and_an_empty_table_are_refused_with_the_reason() -> None:
+    for given, words in (
+        ({}, "an empty dict: no benchmark was scored, so there is nothing to compare"),
+        (object(), "object is not a model: pass the id of a model"),
+    ):
+        subject: Any = given
+        for pair in ((subject, "ant"), ("ant", subject)):
+            with pytest.raises(RequestError, match=rf"^{words}"):
+                compare(*pair)

@@ -10,12 +10,14 @@ import pytest
 from neuroledger.data import assembly as assemblies
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.check import check
-from neuroledger.engine.controls import _judged, floor_of
+from neuroledger.engine.control import bounded, in_words
+from neuroledger.engine.controls import floor_of
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.models.activation_store import open_store
 from neuroledger.spec.kinds import Controls
+from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 
 
@@ -48,17 +50,21 @@ def test_data_with_signal_pass_both_bounds_of_the_control_itself(lab: Lab) -> No
     lab.benchmark("lab.V4-ridge")
     session = of_noise(lab, 0, level=3.0)
     result = evaluate(session, session.catalog.benchmark("lab.V4-ridge"), "pixels4").controls["itself"]
-    assert result.passed
+    assert result.verdict == "passed"
     assert result.value is not None
     assert 0.8 <= result.value <= 10
 
 
 def test_itself_is_bounded_on_both_sides() -> None:
     rules = Controls()
+    bounds = rules.ceiling_at_least, rules.itself_at_most
     for value, passed in ((0.7, False), (0.9, True), (9.9, True), (17.9, False), (math.nan, False)):
-        result = _judged("positive", rules.ceiling_at_least, rules.itself_at_most, lambda value=value: value)
-        assert result.passed is passed
-    assert "ceiling is too low" in _judged("positive", 0.8, 10.0, lambda: 17.9).says
+        result = bounded("positive", Score(value), *bounds)
+        assert (result.verdict == "passed") is passed
+    for low, high, verdict in ((0.81, 9.9, "passed"), (9.0, 11.0, "undecided"), (10.1, 18.0, "failed")):
+        result = bounded("positive", Score((low + high) / 2, low=low, high=high), *bounds)
+        assert result.verdict == verdict
+        assert ("ceiling is too low" in in_words(result)) is (verdict == "failed")
 
 
 def test_the_floor_is_counted_from_chance_unless_it_is_declared() -> None:

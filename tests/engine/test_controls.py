@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +11,10 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.engine import controls as module
-from neuroledger.engine.controls import _chance, _itself, _judged, _mismatched, controlled, require_passed
+from neuroledger.engine.control import SHUFFLES, Control, in_words, undefined
+from neuroledger.engine.controls import _chance, _itself, _mismatched, controlled, require_passed
 from neuroledger.engine.measurement import Measurement
-from neuroledger.engine.session import Control
-from neuroledger.errors import MetricError
+from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split
@@ -32,36 +31,63 @@ TARGET = xr.DataArray(
 MEASURED = Measurement(-TARGET, TARGET, repeated=TARGET, splits=[Split(np.arange(5), np.arange(5, 10))])
 
 
+class Session:
+    """What controls use of a session, and the number of the shuffle."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.controls: dict[tuple[str, str], Control] = {}
+        self.request = SimpleNamespace(seed=3)
+        self.number = number
+
+    def reshuffled(self, number: int) -> Session:
+        return Session(number)
+
+
+def exactly(value: float) -> Score:
+    """A score with an interval of no length."""
+    return Score(value, low=value, high=value)
+
+
 class Case:
     """A job with controls whose values are given; the arguments of every headline are recorded."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, value: float = 0.5, **fields: Any) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, value: float = 0.5, half: float = 0.0, **fields: Any
+    ) -> None:
         known = {
             "id": "lab.b", "version": 1, "title": "A benchmark", "dataset": "lab", "parent": "V4", "metric": "m",
             "paradigm": {"name": "recording"}, "ceiling": None, "normalise": "none",
             "controls": {"positive": ["good"], "negative": ["bad"]},
         }  # fmt: skip
         self.headlines: list[tuple[Any, ...]] = []
-        self.session: Any = SimpleNamespace(controls={}, request=SimpleNamespace(seed=3))
+        self.session: Any = Session()
         self.job: Any = SimpleNamespace(
             benchmark=BenchmarkSpec.model_validate(known | fields), first="m", metrics={}, control=False,
             model=SimpleNamespace(id="ant"), paradigm=SimpleNamespace(itself=False, permuted=None),
         )  # fmt: skip
         self.values = {"good": 0.9, "bad": 0.05}
+        self.shuffling: set[str] = set()
         self.asked: list[str] = []
+        self.own = exactly(0.95)
 
         def headline(*given: Any) -> Score:
             self.headlines.append(given)
-            return Score(value)
+            return Score(value, low=value - half, high=value + half)
+
+        def model_of(session: Any, id: str) -> Any:
+            return SimpleNamespace(shuffles_labels=id in self.shuffling)
 
         monkeypatch.setattr(module, "headline", headline)
+        monkeypatch.setattr(module, "model_of", model_of)
 
     def outcomes(self, measured: Measurement = MEASURED) -> dict[str, Control]:
-        return controlled(self.job, measured, self.session, 0.25, self.value_of)
+        return controlled(self.job, measured, self.session, 0.25, self.own, self.score_of)
 
-    def value_of(self, id: str) -> float:
-        self.asked.append(id)
-        return self.values[id]
+    def score_of(self, session: Any, id: str) -> Score:
+        self.asked.append(f"{id} {session.number}" if session.number else id)
+        if session.number:
+            return Score(self.values[id] + (0.01 if session.number % 2 else -0.01))
+        return exactly(self.values[id])
 
 
 def test_declared_models_are_judged_by_the_bounds_of_their_role_once_per_session(
@@ -69,18 +95,31 @@ def test_declared_models_are_judged_by_the_bounds_of_their_role_once_per_session
 ) -> None:
     case = Case(monkeypatch)
     expected = {
-        "good": Control("positive", 0.9, 0.8, True, "0.900, must be at least 0.8"),
-        "bad": Control("negative", 0.05, 0.1, True, "0.050, must be at most 0.1"),
+        "good": Control("positive", 0.9, 0.8, "passed", 0.9, 0.9),
+        "bad": Control("negative", 0.05, 0.1, "passed", 0.05, 0.05),
     }
     assert case.outcomes() == case.outcomes() == expected
     assert case.asked == ["good", "bad"] and list(expected) == list(case.outcomes())
     case.job.control, case.job.model = True, SimpleNamespace(id="good")
-    assert list(case.outcomes()) == ["bad"], "a control is not compared with itself"
-    case.job.control = False
-    assert list(case.outcomes()) == ["good", "bad"], "a model in memory may have the id of a control"
     case.job.benchmark = case.job.benchmark.model_copy(update={"id": "lab.c"})
+    assert case.outcomes()["good"].value == 0.95, "a control is judged by the score of the job"
+    assert case.asked == ["good", "bad", "bad"], "another benchmark has values of its own"
+    case.job.control, case.job.benchmark = False, case.job.benchmark.model_copy(update={"id": "lab.d"})
+    assert case.outcomes()["good"].value == 0.9, "a model in memory may have the id of a control"
+
+
+def test_models_that_shuffle_labels_are_scored_with_further_seeds_until_they_are_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch, controls={"negative": ["bad"]})
+    case.shuffling.add("bad")
+    assert case.outcomes()["bad"].shuffles == 1 and case.asked == ["bad"], "the first shuffle is enough"
+    case.values["bad"], case.session.controls = 0.3, {}
+    result = case.outcomes()["bad"]
+    assert (result.verdict, result.shuffles) == ("failed", 8)
+    assert case.asked[1:] == ["bad", *(f"bad {number}" for number in range(1, 8))]
     case.outcomes()
-    assert case.asked == ["good", "bad", "good", "bad"], "another benchmark has values of its own"
+    assert len(case.asked) == 9, "once per session"
 
 
 def test_the_data_predict_themselves_where_the_paradigm_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +127,7 @@ def test_the_data_predict_themselves_where_the_paradigm_records_them(monkeypatch
     assert case.outcomes() == {}
     case.job.paradigm.itself = True
     result = case.outcomes()["itself"]
-    assert result == Control("positive", 0.9, 0.8, True, "0.900, must be at least 0.8")
+    assert result == Control("positive", 0.9, 0.8, "passed", 0.9, 0.9, at_most=10.0)
     [(job, replaced, session, dummy)] = case.headlines
     assert (job, session, dummy) == (case.job, case.session, 0.25)
     np.testing.assert_array_equal(replaced.source, TARGET)
@@ -108,8 +147,10 @@ def test_the_data_predict_themselves_where_the_paradigm_records_them(monkeypatch
 def test_a_ceiling_that_the_data_exceed_far_is_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch, value=17.9, controls={})
     case.job.paradigm.itself = True
-    says = "17.900, must be at most 10: the ceiling is too low to normalise by"
-    assert case.outcomes()["itself"] == Control("positive", 17.9, 10.0, False, says)
+    result = case.outcomes()["itself"]
+    assert result == Control("positive", 17.9, 0.8, "failed", 17.9, 17.9, at_most=10.0)
+    words = "17.900 [17.900, 17.900], must be at most 10: the ceiling is too low to normalise by"
+    assert in_words(result) == words
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -118,7 +159,7 @@ def test_permuted_stimuli_are_computed_for_every_model_with_the_seed_of_the_requ
 ) -> None:
     case = Case(monkeypatch, value=0.05, controls={})
     case.job.paradigm.permuted = side
-    assert case.outcomes()["permuted"] == Control("negative", 0.05, 0.1, True, "0.050, must be at most 0.1")
+    assert case.outcomes()["permuted"] == Control("negative", 0.05, 0.1, "passed", 0.05, 0.05, shuffles=1)
     case.outcomes()
     assert len(case.headlines) == 2
     replaced = case.headlines[0][1]
@@ -174,44 +215,60 @@ def test_neuroids_with_missing_responses_do_not_predict_and_the_others_are_chann
     assert none_left.shape == (10, 2) and none_left.values[4, 0] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("role", "value", "passed"),
-    [
-        ("positive", 0.8, True), ("positive", math.nextafter(0.8, 0), False), ("positive", 2.0, True),
-        ("positive", math.nextafter(2.0, 3), False), ("positive", math.nan, False), ("positive", math.inf, False),
-        ("negative", 0.1, True), ("negative", math.nextafter(0.1, 1), False), ("negative", -5.0, True),
-        ("negative", math.nan, False), ("negative", -math.inf, False),
-    ],
-)  # fmt: skip
-def test_a_control_passes_at_its_bound_and_fails_beyond(role: str, value: float, passed: bool) -> None:
-    bounds = (0.8, 2.0) if role == "positive" else (-math.inf, 0.1)
-    assert _judged(role, *bounds, lambda: value).passed is passed
+def test_permuted_stimuli_are_permuted_again_while_their_interval_contains_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch, value=0.0625, half=0.2, controls={})
+    case.job.paradigm.permuted = "target"
+    assert case.outcomes()["permuted"] == Control("negative", 0.0625, 0.1, "passed", shuffles=SHUFFLES[-1])
+    assert len(case.headlines) == SHUFFLES[-1], "equal values do not show how shuffles vary"
+    targets = [given[1].target.values for given in case.headlines]
+    for number, values in enumerate(targets[:9]):
+        expected = _mismatched(MEASURED, "target", 3, number)[1]
+        np.testing.assert_array_equal(values, expected)
+    assert len({values.tobytes() for values in targets}) == len(targets), "every shuffle is another"
 
 
-def test_a_control_without_a_value_fails_with_the_reason() -> None:
-    def fails() -> float:
-        raise MetricError("the target is constant")
+def test_a_control_that_no_metric_can_score_fails_and_other_errors_are_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch, controls={"positive": ["good"]})
+    case.job.paradigm.permuted = "target"
 
-    assert _judged("positive", 0.8, 1.0, fails) == Control(
-        "positive", None, 0.8, False, "the target is constant"
-    )
-    undefined = _judged("negative", -math.inf, 0.1, lambda: math.nan)
-    assert undefined == Control("negative", None, 0.1, False, "its score is undefined")
+    def fails(error: Exception) -> Any:
+        def score_of(*given: Any) -> Score:
+            raise error
+
+        return score_of
+
+    monkeypatch.setattr(case, "score_of", fails(MetricError("the target is constant")))
+    monkeypatch.setattr(module, "headline", fails(MetricError("no stimulus was shown twice")))
+    assert case.outcomes() == {
+        "good": undefined("positive", 0.8, "the target is constant"),
+        "permuted": undefined("negative", 0.1, "no stimulus was shown twice"),
+    }
+    assert case.outcomes()["good"].verdict == "failed"
+    case.session.controls.clear()
+    monkeypatch.setattr(case, "score_of", fails(UnavailableError("a package is missing")))
+    with pytest.raises(UnavailableError, match="a package is missing"):
+        case.outcomes()
+    assert case.session.controls == {}, "an outcome that says nothing about the control is not kept"
 
 
 def test_failed_controls_are_listed_with_a_hint_on_chance_where_a_negative_one_has_a_value() -> None:
-    good = Control("positive", 0.9, 0.8, True, "0.900, must be at least 0.8")
-    low = Control("positive", 0.1, 0.8, False, "0.100, must be at least 0.8")
-    high = Control("negative", 0.3, 0.1, False, "0.300, must be at most 0.1")
-    undefined = Control("negative", None, 0.1, False, "its score is undefined")
-    require_passed("lab.b", {"a": good})
+    good = Control("positive", 0.9, 0.8, "passed", 0.85, 0.95)
+    unsure = Control("positive", 0.7, 0.8, "undecided", 0.5, 0.9)
+    low = Control("positive", 0.1, 0.8, "failed", 0.0, 0.2)
+    high = Control("negative", 0.3, 0.1, "failed", 0.2, 0.4, shuffles=8)
+    constant = undefined("negative", 0.1, "its score is undefined")
+    require_passed("lab.b", {"a": good, "e": unsure})
     require_passed("lab.b", {})
     start = "controls of 'lab.b' failed, so its scores mean nothing: "
     hint = "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`"
     for failed, words in (
-        ({"a": good, "b": low}, "b (positive): 0.100, must be at least 0.8"),
-        ({"c": undefined}, "c (negative): its score is undefined"),
-        ({"b": low, "d": high}, f"b (positive): {low.says}; d (negative): {high.says}{hint}"),
+        ({"a": good, "b": low, "e": unsure}, "b (positive): 0.100 [0.000, 0.200], must be at least 0.8"),
+        ({"c": constant}, "c (negative): its score is undefined"),
+        ({"b": low, "d": high}, f"b (positive): {in_words(low)}; d (negative): {in_words(high)}{hint}"),
     ):
         with pytest.raises(MetricError) as caught:
             require_passed("lab.b", failed)

@@ -1065,7 +1065,7 @@ def test_schemas_must_be_the_generated_ones(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_added_and_removed_records() -> None:
-    words = "as reported; not recomputed here"
+    words = "self-reported; not checked here"
     path = "results/records/lab.V4/bee.json"
     assert findings_of({path: record_text(0.25, "bee")}) == [
         ("note", "review.record", path, f"added: 0.25, {words}", "")
@@ -1171,9 +1171,15 @@ def record_with(**controls: Any) -> str:
 
 
 def test_a_score_needs_the_controls_of_its_benchmark() -> None:
-    failed = CONTROLS["noise"] | {"passed": False}
+    failed = CONTROLS["noise"] | {"value": 0.3, "verdict": "failed"}
     assert findings_of({RECORD: record_with(noise=failed)}) == [
         ("error", "spec.control", RECORD, "a control failed, and a score was recorded", "")
+    ]
+    unsure = CONTROLS["noise"] | {"low": -0.1, "high": 0.12, "verdict": "undecided"}
+    said = "control noise: 0.010 [-0.100, 0.120], must be at most 0.1, undecided: the interval contains the bound"
+    noted = ("note", "spec.control-undecided", RECORD, said, "")
+    assert [item for item in findings_of({RECORD: record_with(noise=unsure)}) if "control" in item[1]] == [
+        noted
     ]
     alone = record_text(controls={"noise": CONTROLS["noise"]}, inputs={"code": 2})
     words = "the control pixels4 of its benchmark is missing"

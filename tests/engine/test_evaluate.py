@@ -1,4 +1,4 @@
-"""The steps of an evaluation, the score of a benchmark's dummy, and the candidates of a comparison of layers."""
+"""The steps of an evaluation, and the score of a benchmark's dummy."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from neuroledger.engine import evaluate as module
-from neuroledger.engine.evaluate import dummy_of, evaluate, layer_scores
-from neuroledger.engine.session import Control
-from neuroledger.errors import MetricError, ModelError, RequestError
-from neuroledger.models.model import LayeredModel
+from neuroledger.engine.control import Control
+from neuroledger.engine.evaluate import dummy_of, evaluate
+from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 
 SESSION: Any = SimpleNamespace()
-FAILED = Control("positive", 0.1, 0.8, False, "0.100, must be at least 0.8")
+FAILED = Control("positive", 0.1, 0.8, "failed")
 
 
 def benchmark(**fields: Any) -> BenchmarkSpec:
@@ -61,9 +60,11 @@ def test_an_evaluation_passes_each_result_to_the_next_step(monkeypatch: pytest.M
     assert headline_of(SESSION, spec, "bee").value == 0.4
     assert steps.calls["measure"] == (steps.job, SESSION)
     assert steps.calls["score"] == (steps.job, steps.measured, SESSION, None)
-    job, measured, session, dummy, value_of = steps.calls["controlled"]
+    job, measured, session, dummy, own, score_of = steps.calls["controlled"]
     assert (job, measured, session, dummy) == (steps.job, steps.measured, SESSION, None)
-    assert value_of("bee") == 0.4 and steps.calls["resolve"][:3] == (SESSION, spec, "bee")
+    assert own is steps.scores["m"]
+    other: Any = SimpleNamespace()
+    assert score_of(other, "bee").value == 0.4 and steps.calls["resolve"][:3] == (other, spec, "bee")
     assert result.headline.value == 0.4 and list(result.scores) == ["m", "more"]
     assert result.controls == {} and result.measured is steps.measured
     assert "dummy_of" not in steps.calls
@@ -78,6 +79,9 @@ def test_controls_are_computed_unless_they_are_switched_off(monkeypatch: pytest.
     assert evaluate(SESSION, spec, "ant", controls=False).controls == {}
     steps.job.control = True
     assert evaluate(SESSION, spec, "p").controls == {"p": FAILED}, "a control itself is only reported"
+    steps.job.control = False
+    steps.outcomes["p"] = Control("positive", 0.8, 0.8, "undecided", 0.5, 1.1)
+    assert evaluate(SESSION, spec, "ant").controls == steps.outcomes, "what is undecided refuses nothing"
 
 
 def test_the_dummy_is_scored_only_to_normalise_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +107,7 @@ def dummies(monkeypatch: pytest.MonkeyPatch, **values: float | MetricError) -> l
             raise value
         return Score(value)
 
-    monkeypatch.setattr(module, "_headline", headline)
+    monkeypatch.setattr(module, "headline_of", headline)
     return asked
 
 
@@ -141,38 +145,3 @@ def test_the_fallback_takes_the_place_of_an_undefined_or_perfect_dummy(
 def test_any_other_score_of_the_dummy_is_used(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
     dummies(monkeypatch, guess=value, mean=0.1)
     assert dummy_of(*floored(dummy="guess", fallback="mean")) == value
-
-
-def test_layers_are_scored_in_the_order_asked_for_with_the_region_committed_to_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scored: list[Any] = []
-
-    def headline(session: Any, spec: BenchmarkSpec, model: LayeredModel) -> Score:
-        scored.append(dict(model.regions))
-        return Score(float(len(scored)))
-
-    monkeypatch.setattr(module, "_headline", headline)
-    model = LayeredModel(
-        id="net", takes=frozenset({"images"}), extract=lambda *_: {}, layers=("one", "two", "three"),
-        regions={"IT": "one"},
-    )  # fmt: skip
-    assert {name: score.value for name, score in layer_scores(SESSION, benchmark(), model).items()} == {
-        "one": 1.0, "two": 2.0, "three": 3.0,
-    }  # fmt: skip
-    assert scored == [{"V4": "one"}, {"V4": "two"}, {"V4": "three"}]
-    assert list(layer_scores(SESSION, benchmark(), model, ["three", "one"])) == ["three", "one"]
-    with pytest.raises(RequestError, match=r"^no layer 'tow'"):
-        layer_scores(SESSION, benchmark(), model, ["one", "tow"])
-    monkeypatch.setattr(
-        module, "model_of", lambda session, id: {"net": model, "flat": SimpleNamespace(id="flat")}[id]
-    )
-    assert list(layer_scores(SESSION, benchmark(), "net")) == ["one", "two", "three"]
-    with pytest.raises(ModelError, match=r"^model 'flat' has no layers to compare$"):
-        layer_scores(SESSION, benchmark(), "flat")
-    words = (
-        r"^benchmark 'lab\.b' \(paradigm 'recording'\) records from no region; layers are compared on benchmarks that ask "
-        "for the responses of a region$"
-    )
-    with pytest.raises(RequestError, match=words):
-        layer_scores(SESSION, benchmark(paradigm={"name": "recording"}), model)

@@ -66,14 +66,8 @@ def test_default_arguments_of_score(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
         return SimpleNamespace(headline=0.25)
 
     monkeypatch.setattr(public, "evaluate", asked)
-    monkeypatch.setattr(public, "layer_scores", asked)
     result: object = public.score("pixels4", RIDGE)
     assert result == 0.25
     public.score("pixels4", RIDGE, seed=3, limit=40, device="cuda")
-    public.layers("pixels4", RIDGE)
-    public.layers("pixels4", RIDGE, layers=["a"], seed=3, limit=40, device="cuda")
     usual, other = Request(seed=0, limit=None, device="cpu"), Request(seed=3, limit=40, device="cuda")
-    assert seen == [
-        (usual, RIDGE, "pixels4"), (other, RIDGE, "pixels4"),
-        (usual, RIDGE, "pixels4", ()), (other, RIDGE, "pixels4", ["a"]),
-    ]  # fmt: skip
+    assert seen == [(usual, RIDGE, "pixels4"), (other, RIDGE, "pixels4")]

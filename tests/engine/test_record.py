@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from neuroledger.engine import record as module
+from neuroledger.engine.control import Control, in_words, undefined
 from neuroledger.engine.record import (
     _model_of_processor,
     environment,
@@ -99,13 +101,75 @@ def test_an_invalid_field_of_a_record_is_refused(
 def test_a_control_cannot_have_passed_beyond_its_bound(
     role: str, value: float | None, bound: float, valid: bool
 ) -> None:
-    control = {"role": role, "value": value, "bound": bound, "passed": True, "says": ""}
-    if valid:
-        assert record_of(plain(controls={"c": control})).controls["c"] == control
-    else:
-        with pytest.raises(ValueError, match=f"{value} does not pass a {role} control with bound {bound}"):
-            record_of(plain(controls={"c": control}))
-    assert record_of(plain(controls={"c": control | {"passed": False}})) is not None
+    earlier = {"role": role, "value": value, "bound": bound, "passed": True, "says": ""}
+    present = {"role": role, "value": value, "bound": bound, "verdict": "passed"}
+    for control in (earlier, present):
+        if valid:
+            assert record_of(plain(controls={"c": control})).controls["c"] == control
+        else:
+            with pytest.raises(ValueError, match=f"passed does not follow for a {role} control"):
+                record_of(plain(controls={"c": control}))
+    assert record_of(plain(controls={"c": earlier | {"passed": False}})) is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({"role": "negative", "low": 0.0, "high": 0.1}, "passed"),
+        ({"role": "negative", "low": 0.0, "high": 0.11}, "undecided"),
+        ({"role": "negative", "low": 0.1, "high": 0.3}, "undecided"),
+        ({"role": "negative", "low": 0.11, "high": 0.3}, "failed"),
+        ({"role": "positive", "low": 0.1, "high": 0.3}, "passed"),
+        ({"role": "positive", "low": 0.09, "high": 0.3}, "undecided"),
+        ({"role": "positive", "low": 0.0, "high": 0.09}, "failed"),
+        ({"role": "positive", "low": 0.2, "high": 0.5, "at_most": 0.4}, "undecided"),
+        ({"role": "positive", "low": 0.5, "high": 0.6, "at_most": 0.4}, "failed"),
+        ({"role": "negative", "value": None}, "failed"),
+    ],
+)
+def test_a_stored_verdict_must_follow_from_the_numbers(fields: dict[str, Any], verdict: str) -> None:
+    middle = (fields.get("low", 0.0) + fields.get("high", 0.0)) / 2
+    control = {"value": middle, "bound": 0.1, **fields}
+    for stored in ("passed", "undecided", "failed"):
+        content = plain(controls={"c": control | {"verdict": stored}})
+        if stored == verdict:
+            assert record_of(content).judged["c"].verdict == verdict
+        else:
+            with pytest.raises(ValueError, match=f"{stored} does not follow"):
+                record_of(content)
+
+
+def test_controls_of_earlier_records_are_read_as_controls_whose_uncertainty_is_unknown(
+    tmp_path: Path,
+) -> None:
+    earlier = {
+        "good": {"role": "positive", "value": 0.9, "bound": 0.8, "passed": True, "says": "0.900, …"},
+        "high": {"role": "positive", "value": 17.9, "bound": 10.0, "passed": False, "says": "17.900, …"},
+        "bad": {"role": "negative", "value": 0.3, "bound": 0.1, "passed": False, "says": "0.300, …"},
+        "none": {"role": "negative", "value": None, "bound": 0.1, "passed": False, "says": "it is constant"},
+    }
+    write_record(tmp_path / "r.json", record("ant", "lab.V4", 0.5, controls=earlier))
+    again = read_record(tmp_path / "r.json")
+    assert again.intact and again.controls == earlier, "what is stored, and its hash, are as they were"
+    assert {name: in_words(control) for name, control in again.judged.items()} == {
+        "good": "0.900, must be at least 0.8, its uncertainty is unknown",
+        "high": "17.900, must be at most 10: the ceiling is too low to normalise by, its uncertainty is unknown",
+        "bad": "0.300, must be at most 0.1, its uncertainty is unknown",
+        "none": "it is constant",
+    }
+    verdicts = {name: control.verdict for name, control in again.judged.items()}
+    assert verdicts == {"good": "passed", "high": "failed", "bad": "failed", "none": "failed"}
+
+
+def test_judged_controls_are_stored_and_read_unchanged(tmp_path: Path) -> None:
+    controls = {
+        "permuted": Control("negative", 0.02, 0.1, "passed", -0.01, 0.05, shuffles=8),
+        "itself": Control("positive", 9.0, 0.8, "undecided", 7.0, 11.0, at_most=10.0),
+        "noise": undefined("negative", 0.1, "the target is constant"),
+    }
+    stored = {name: asdict(control) for name, control in controls.items()}
+    write_record(tmp_path / "r.json", record("ant", "lab.V4", 0.5, controls=stored))
+    assert read_record(tmp_path / "r.json").judged == controls
 
 
 def test_a_failed_record_has_a_reason_and_no_score() -> None:
@@ -161,7 +225,7 @@ def test_a_notebook_shows_score_interval_controls_and_state() -> None:
     whole = whole.model_copy(update={"payload_sha256": whole.payload()})
     page = whole._repr_html_()
     for text in (
-        "&lt;ant&gt; on lab.V4 (scored)", "0.5432", "0.5232 – 0.5632", "new stimuli", "0.970, must be at least 0.8",
+        "&lt;ant&gt; on lab.V4 (scored)", "0.5432", "0.5232 – 0.5632", "new stimuli", "passed: 0.970, must be at least 0.8",
         whole.id[:12], "yes",
     ):  # fmt: skip
         assert text in page

@@ -18,15 +18,19 @@ from neuroledger.display import NoDisplay
 from neuroledger.engine import verify as verifying
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import Record, environment, read_record, record_path, write_record
-from neuroledger.engine.run import Outcome, Work, grouped, run
+from neuroledger.engine.run import Done, Work, grouped, run
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
-from neuroledger.errors import RequestError
+from neuroledger.errors import Finding, PendingError, RequestError
 from neuroledger.spec.suites import suites_of
 from tests.engine.lab import Lab, make_files
 
 
-def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Outcome]:
+def findings(*given: Any, **options: Any) -> list[Finding]:
+    return [verified.finding for verified in verify(*given, **options)]
+
+
+def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Done]:
     catalog, request = lab.open(), request or Request()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=request).jobs
     return {outcome.job.model: outcome for outcome in run(catalog, jobs, request, NoDisplay(), **options)}
@@ -44,7 +48,7 @@ def test_the_true_model_reaches_the_ceiling_and_noise_the_floor(valid: Lab) -> N
     r, ceiling = true.score["raw"], true.score["ceiling"]["value"]
     assert true.score["value"] == pytest.approx(np.sign(r) * r**2 / ceiling)
     assert {"itself", "permuted", "noise"} <= set(true.controls)
-    assert all(control["passed"] for control in true.controls.values())
+    assert all(control["verdict"] == "passed" for control in true.controls.values())
 
 
 def test_a_second_run_computes_nothing_and_touches_no_file(valid: Lab) -> None:
@@ -95,9 +99,12 @@ def test_unvalidated_data_give_one_line_and_no_record(lab: Lab) -> None:
     catalog, display = lab.open(), Lines()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request()).jobs
     assert len(jobs) == 2
-    assert run(catalog, jobs, Request(), display) == []
+    assert all(
+        done.pending is not None and not done.computed for done in run(catalog, jobs, Request(), display)
+    )
     assert display.said == [
-        "unavailable: lab.V4-ridge: data set 'lab': it has not been validated; run `neuroledger validate lab`"
+        "pending: lab.V4-ridge · noise, lab.V4-ridge · pixels4: data set 'lab': it has not been validated: "
+        "run `neuroledger validate lab`"
     ]
     assert not list((lab.root / "results" / "records").rglob("*.json"))
     validate(lab.open(), "lab")
@@ -111,9 +118,10 @@ def test_missing_data_give_one_line_and_keep_the_record(valid: Lab) -> None:
         path.unlink()
     catalog, display = valid.open(), Lines()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request(seed=1)).jobs
-    assert run(catalog, jobs, Request(seed=1), display) == []
+    ended = run(catalog, jobs, Request(seed=1), display)
+    assert {done.pending.code for done in ended if done.pending is not None} == {"data.missing"}
     (line,) = display.said
-    assert line.startswith("unavailable: lab.V4-ridge: data set 'lab': 3 of 3 files are missing")
+    assert "pixels4: data set 'lab': 3 of 3 files are missing" in line
     assert "`neuroledger fetch lab`" in line
     assert record_path(valid.root, "lab.V4-ridge", "pixels4").read_bytes() == before
 
@@ -131,7 +139,9 @@ def test_missing_weights_give_no_record(valid: Lab) -> None:
     valid.spec("models", "away", builder={"name": "precomputed", "stimulus_ids": "w.npy"}, weights=pin)
     catalog, display = valid.open(), Lines()
     jobs = plan(catalog, models=["away"], benchmarks=["lab.V4-ridge"], request=Request()).jobs
-    assert run(catalog, jobs, Request(), display) == []
+    (done,) = run(catalog, jobs, Request(), display)
+    with pytest.raises(PendingError, match="1 of 1 files are missing"):
+        _ = done.record
     assert (
         "model 'away': 1 of 1 files are missing" in display.said[0]
         and "`neuroledger fetch away`" in display.said[0]
@@ -190,26 +200,25 @@ def test_a_record_reports_uncommitted_specs_and_contains_no_local_path(valid: La
     assert not dirty()
     valid.benchmark(title="Another title")
     assert dirty(), "a spec that differs from the commit"
-    (valid.data / "responses.nc").write_bytes(b"other bytes")
+    valid.benchmark(controls={"positive": ["noise"], "negative": []})
     record = score_all(valid, force=True)["pixels4"].record
-    message = (record.error or {})["message"]
-    assert "data/lab/responses.nc" in message and str(valid.root) not in record.model_dump_json()
+    assert record.status == "failed" and str(valid.root) not in record.model_dump_json()
 
 
 @pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
-def test_one_flipped_byte_in_any_file_stops_the_score(valid: Lab, name: str) -> None:
+def test_one_flipped_byte_in_any_file_is_pending_and_leaves_the_record(valid: Lab, name: str) -> None:
     path = valid.data / name
     original = path.read_bytes()
     before = score_all(valid)["pixels4"].record
     content = bytearray(original)
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    record = score_all(valid)["pixels4"].record
-    assert record.status == "failed" and record.score is None
-    assert record.error is not None and name in record.error["message"]
+    for force in (False, True):
+        pending = score_all(valid, force=force)["pixels4"].pending
+        assert pending is not None and pending.code == "data.hash" and name in pending.reason
     path.write_bytes(original)
     again = score_all(valid)["pixels4"]
-    assert again.computed and again.record.payload() == before.payload()
+    assert not again.computed and again.record.payload() == before.payload(), "the record was not touched"
 
 
 def test_records_remain_valid_without_local_data(valid: Lab) -> None:
@@ -227,7 +236,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     assert "name the `file`" in (done["broken"].record.error or {})["message"]
     assert done["pixels4"].record.status == "scored"
     path = record_path(valid.root, "lab.V4-ridge", "broken")
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert (verdict.code, verdict.severity) == ("record.failed", "note")
     assert verdict.what.startswith("model 'broken': name the `file`")
     record = read_record(path)
@@ -237,7 +246,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     ):
         path.unlink()
         write_record(path, record.model_copy(update={"error": error}))
-        (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+        (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert (verdict.code, verdict.severity) == (code, severity)
         assert ("fails again: model 'broken': name the" in verdict.what) == (severity == "note")
     path.unlink()
@@ -266,14 +275,14 @@ def test_a_damaged_record_is_reported_by_verify_and_computed_again(valid: Lab) -
     plain = json.loads(path.read_text())
     plain["score"]["value"] = 0.99
     path.write_text(json.dumps(plain))
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.unreadable" and "score" in verdict.what  # none of its scores is this one
     plain["scores"]["ridge"]["value"] = 0.99
     path.write_text(json.dumps(plain))
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.edited"
     assert score_all(valid)["pixels4"].computed
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == "record.reproduced"
 
 
@@ -300,7 +309,7 @@ def test_a_difference_of_a_small_share_of_the_error_is_reproduced(
     headline = record.score | {"value": content["value"]}
     other = record.model_copy(update={"score": headline, "scores": record.scores | {"ridge": content}})
     write_record(path, other)
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
 
 
@@ -323,22 +332,22 @@ def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
         path.unlink()
         surroundings = record.environment | {"processor": kind}
         write_record(path, record.model_copy(update=moved | {"environment": surroundings}))
-        (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+        (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert verdict.code == "record.not-reproduced"
         assert words in verdict.what and ("processor" in verdict.what) == bool(words)
 
 
 @pytest.mark.parametrize(("moved_by", "state"), [(0.005, "reproduced"), (0.05, "not-reproduced")])
-def test_controls_have_the_tolerance_of_the_score(valid: Lab, moved_by: float, state: str) -> None:
+def test_controls_have_the_tolerance_of_their_own_errors(valid: Lab, moved_by: float, state: str) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
     assert record.score is not None
-    error = (record.score["high"] - record.score["low"]) / (2 * 1.96)
-    name, control = next((name, item) for name, item in record.controls.items() if item["value"] is not None)
+    name, control = next((name, item) for name, item in record.controls.items() if item["low"] is not None)
+    error = (control["high"] - control["low"]) / (2 * 1.96)
     moved = control | {"value": control["value"] + moved_by * error}
     write_record(path, record.model_copy(update={"controls": record.controls | {name: moved}}))
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == f"record.{state}", verdict
 
 
@@ -375,7 +384,7 @@ def test_hashes_of_prepared_data_may_differ_only_between_processors(
     surroundings = record.environment | ({"processor": processor} if processor else {})
     path.unlink()
     write_record(path, with_note(record, note).model_copy(update={"environment": surroundings}))
-    (verdict,) = verify(valid.open(), [path], recompute=True, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == f"record.{state}", verdict
 
 
@@ -383,7 +392,7 @@ def test_verify_hashes_every_file_again(valid: Lab) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     (valid.data / "responses.nc").write_bytes(b"other bytes")
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.data-changed" and "responses.nc" in verdict.what
 
 
@@ -391,7 +400,7 @@ def test_a_stale_record_names_the_changed_inputs(valid: Lab) -> None:
     score_all(valid)
     valid.benchmark(version=2)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
-    (verdict,) = verify(valid.open(), [path], recompute=False, display=NoDisplay())
+    (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
     assert verdict.code == "record.stale" and verdict.what == "changed since: benchmark"
 
 
@@ -425,10 +434,11 @@ def test_a_read_only_results_folder_gives_one_clear_error(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    from neuroledger.errors import DataError
-
-    with pytest.raises(DataError, match="No space left on device"):
-        score_all(valid)
+    before = sorted(valid.root.rglob("*.json"))
+    for done in score_all(valid).values():
+        assert done.pending is not None and done.pending.code == "machine.disk"
+        assert "No space left on device" in done.pending.reason
+    assert sorted(valid.root.rglob("*.json")) == before
     assert not list(valid.root.rglob("*.tmp"))
 
 

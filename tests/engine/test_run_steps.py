@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +13,13 @@ import pytest
 
 from neuroledger.display import NoDisplay
 from neuroledger.engine import run as module
+from neuroledger.engine.control import undefined
 from neuroledger.engine.evaluate import Evaluation
-from neuroledger.engine.plan import Job
+from neuroledger.engine.outcome import Pending
+from neuroledger.engine.plan import Job, Mismatch
 from neuroledger.engine.record import Record, read_record, record_path, write_record
 from neuroledger.engine.run import (
-    Outcome,
+    Done,
     Work,
     closed,
     current,
@@ -25,8 +29,8 @@ from neuroledger.engine.run import (
     run_job,
     run_object,
 )
-from neuroledger.engine.session import Control, Request
-from neuroledger.errors import DataError, Finding, MetricError, RequestError, UnavailableError
+from neuroledger.engine.session import Request
+from neuroledger.errors import DataError, Finding, MetricError, UnavailableError
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.score import Score
 from neuroledger.stats.spread import Influence, moved
@@ -59,6 +63,10 @@ class Lines(NoDisplay):
         self.steps.append((what, number, total))
 
 
+def pending(reason: str) -> Pending:
+    return Pending(reason, "mend it", "data.missing")
+
+
 class Bench:
     """A repository whose jobs are scored 0.5 without any work."""
 
@@ -66,15 +74,19 @@ class Bench:
         self.root, self.display = root, Lines()
         self.catalog = catalog(root)
         self.computed: list[Job] = []
-        self.missing: dict[tuple[str, str], str] = {}
+        self.missing: dict[tuple[str, str], Pending] = {}
         self.damaged: set[tuple[str, str]] = set()
         self.executed: list[Any] = []
         monkeypatch.setattr(module, "open_store", lambda *given: None)
         monkeypatch.setattr(module, "Session", lambda *given: given)
         monkeypatch.setattr(module, "execute", self.execute)
+        monkeypatch.setattr(module, "_needed", lambda catalog, job: iter(()))
+        monkeypatch.setattr(module, "_invalid", lambda catalog, kind, id: None)
         monkeypatch.setattr(module, "not_ready", lambda catalog, kind, id: self.missing.get((kind, id)))
         monkeypatch.setattr(
-            module, "damaged_file", lambda catalog, kind, id: "x.nc" if (kind, id) in self.damaged else None
+            module,
+            "_damaged",
+            lambda catalog, kind, id: pending("x.nc differs") if (kind, id) in self.damaged else None,
         )
 
     def execute(self, executor: str, jobs: list[Job], work: Any, failed: Any, *, device: str) -> Any:
@@ -83,7 +95,7 @@ class Bench:
             self.computed.append(item)
             yield item, (record(item.model, item.benchmark, 0.5, inputs=item.inputs), "0.500")
 
-    def run(self, *jobs: Job, request: Request | None = None, **options: Any) -> list[Outcome]:
+    def run(self, *jobs: Job, request: Request | None = None, **options: Any) -> list[Done]:
         self.computed.clear()
         return run(self.catalog, jobs, request or Request(), self.display, **options)
 
@@ -118,12 +130,12 @@ def test_only_jobs_without_a_current_record_are_computed(bench: Bench) -> None:
     assert bench.computed == [changed]
     bench.run(*JOBS, force=True)
     assert len(bench.computed) == 3
-    bench.damaged = {("models", "bee")}
     bench.run(*JOBS)
-    assert {item.model for item in bench.computed} == {"bee"} and len(bench.computed) == 2
-    bench.damaged = {("datasets", "one")}
-    bench.run(*JOBS)
-    assert {item.benchmark for item in bench.computed} == {"lab.V4"} and len(bench.computed) == 2
+    for damaged, waiting in ((("models", "bee"), (JOBS[0], JOBS[2])), (("datasets", "one"), JOBS[1:])):
+        bench.damaged = {damaged}
+        ended = bench.run(*JOBS)
+        assert bench.computed == [], "their records are not touched"
+        assert [item.job for item in ended if item.pending is not None] == list(waiting)
 
 
 def test_limited_runs_have_records_of_their_own(bench: Bench) -> None:
@@ -138,15 +150,16 @@ def test_limited_runs_have_records_of_their_own(bench: Bench) -> None:
     assert bench.computed == [JOBS[0]]
 
 
-def test_jobs_without_their_files_have_no_outcome_and_one_line_per_reason(bench: Bench) -> None:
-    bench.missing = {("datasets", "one"): "no data; fetch one", ("models", "bee"): "no weights"}
+def test_jobs_without_their_files_are_pending_with_one_line_per_reason(bench: Bench) -> None:
+    bench.missing = {("datasets", "one"): pending("no data"), ("models", "bee"): pending("no weights")}
     outcomes = bench.run(
         job("bee", "lab.IT"), job("ant", "lab.V4"), job("ant", "lab.V1"), job("ant", "lab.IT")
     )
-    assert [(item.job.benchmark, item.job.model) for item in outcomes] == [("lab.IT", "ant")]
-    assert bench.display.lines[:2] == [
-        "unavailable: lab.IT: no weights", "unavailable: lab.V1, lab.V4: no data; fetch one",
-    ]  # fmt: skip
+    assert [item.pending is None for item in outcomes] == [False, False, False, True]
+    assert bench.display.lines[1:] == [
+        "pending: lab.IT · bee: no weights: run `mend it`",
+        "pending: lab.V1 · ant, lab.V4 · ant: no data: run `mend it`",
+    ]
 
 
 def test_a_missing_device_is_refused_before_anything_is_computed(
@@ -197,7 +210,7 @@ def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(tmp_path: Path)
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), job(seed=1)) is None
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), item, Request(limit=3)) is None
     path = record_path(tmp_path, "lab.V4", "ant")
-    path.write_text(path.read_text().replace("0.970", "0.990"))
+    path.write_text(path.read_text().replace("0.97,", "0.99,"))
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
     path.write_text("{")
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
@@ -221,33 +234,40 @@ def test_data_that_failed_validation_are_ready_because_they_give_a_failed_record
     missing = Finding("data.missing", "error", "data/lab", "2 files are missing", "fetch them")
     unseen = Finding("data.not-validated", "error", "lab", "it has not been validated", "validate it")
     invalid = Finding("data.invalid", "error", "lab", "it is invalid", "correct it")
+    fetch, validate = "neuroledger fetch lab", "neuroledger validate lab"
+    files = Pending("data/lab: 2 files are missing", fetch, "data.missing")
     for absent, refused, reason in (
-        (None, None, None), (missing, None, "data/lab: 2 files are missing; fetch them"),
-        (missing, unseen, "lab: it has not been validated; validate it"), (None, invalid, None),
-        (missing, invalid, "data/lab: 2 files are missing; fetch them"),
+        (None, None, None), (missing, None, files),
+        (missing, unseen, Pending("data/lab: 2 files are missing", f"{fetch} && {validate}", "data.missing")),
+        (None, unseen, Pending("lab: it has not been validated", validate, "data.not-validated")),
+        (None, invalid, None), (missing, invalid, files),
     ):  # fmt: skip
         monkeypatch.setattr(module, "absent", lambda *given, absent=absent: absent)
+        monkeypatch.setattr(module, "mending", lambda *given: fetch)
         monkeypatch.setattr(module, "refusal", lambda *given, refused=refused: refused)
         assert not_ready(SimpleNamespace(), "datasets", "lab") == reason  # type: ignore[arg-type]
-        weights = None if absent is None else "data/lab: 2 files are missing; fetch them"
+        weights = None if absent is None else files
         assert not_ready(SimpleNamespace(), "models", "lab") == weights, "models are not validated"  # type: ignore[arg-type]
 
 
 def test_a_pair_is_closed_by_its_channels_its_data_or_a_missing_file(monkeypatch: pytest.MonkeyPatch) -> None:
     shelf: Any = catalog(Path())
 
-    def refuse(*given: Any) -> None:
-        raise RequestError("model 'ant' cannot be scored; it takes sound; the benchmark shows images")
-
-    for name in ("require_compatible", "unavailable", "not_ready"):
+    for name in ("mismatch", "unavailable", "not_ready", "_invalid"):
         monkeypatch.setattr(module, name, lambda *given: None)
-    assert closed(shelf, "lab.V4", "ant") == ""
-    monkeypatch.setattr(module, "not_ready", lambda catalog, kind, id: f"{kind} {id} missing")
-    assert closed(shelf, "lab.V4", "ant") == "datasets one missing"
+    assert closed(shelf, "lab.V4", "ant") is None
+    monkeypatch.setattr(module, "not_ready", lambda catalog, kind, id: pending(f"{kind} {id} missing"))
+    assert closed(shelf, "lab.V4", "ant") == pending("datasets one missing")
+    monkeypatch.setattr(module, "_invalid", lambda catalog, kind, id: pending(f"{kind} {id} invalid"))
+    assert closed(shelf, "lab.V4", "ant") == pending("benchmarks lab.V4 invalid")
     monkeypatch.setattr(module, "unavailable", lambda *given: "withdrawn")
     assert closed(shelf, "lab.V4", "ant") == "withdrawn"
-    monkeypatch.setattr(module, "require_compatible", refuse)
-    assert closed(shelf, "lab.V4", "ant") == "it takes sound"
+    monkeypatch.setattr(module, "mismatch", lambda *given: Mismatch("it gives V1", "it asks for V4", ""))
+    assert closed(shelf, "lab.V4", "ant") == "it asks for V4"
+    monkeypatch.setattr(
+        module, "mismatch", lambda *given: Mismatch("it gives V1", "it asks for V4", "add V4")
+    )
+    assert closed(shelf, "lab.V4", "ant") == "it asks for V4; add V4"
 
 
 def varying() -> Score:
@@ -264,7 +284,7 @@ class Case:
         self.session: Any = SimpleNamespace(
             catalog=catalog(root, access), request=Request(**request), environment={"commit": "abc"}
         )
-        control = Control("positive", 0.9, 0.8, True, f"{root}/x.nc: 0.900, must be at least 0.8")
+        control = undefined("positive", 0.8, f"{root}/x.nc is constant")
         measured: Any = None
         self.result: Any = Evaluation({"m": varying(), "n": Score(0.1)}, {"p": control}, measured)
         self.given: list[Any] = []
@@ -294,7 +314,8 @@ def test_a_record_contains_scores_controls_and_the_request(
     assert "spread" not in content.scores["m"]
     assert content.score | {"spread": None} == content.scores["m"] | {"spread": None}
     assert content.controls["p"] == {
-        "role": "positive", "value": 0.9, "bound": 0.8, "passed": True, "says": "x.nc: 0.900, must be at least 0.8",
+        "role": "positive", "value": None, "low": None, "high": None, "bound": 0.8, "at_most": None,
+        "verdict": "failed", "shuffles": 0, "reason": "x.nc is constant",
     }  # fmt: skip
     assert content.request == {"seed": 4, "limit": None, "device": "cpu"}
     assert content.environment == {"commit": "abc"} and set(content.timing) == {"wall_s", "cpu_s"}
@@ -317,19 +338,23 @@ def test_a_limited_run_is_partial(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert content.status == "partial" and content.request["limit"] == 2
 
 
-def test_any_error_gives_a_failed_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_about_the_pair_gives_a_failed_record_and_a_crash_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = Case(tmp_path, monkeypatch, limit=2)
     case.result = MetricError(f"{tmp_path}/x.nc is constant")
     content, evaluation = run_job(case.session, job())
     assert (content.status, content.score, content.scores, content.controls) == ("failed", None, {}, {})
     assert evaluation is None and content.error == {"type": "MetricError", "message": "x.nc is constant"}
     case.result = KeyError("name")
-    content, _ = run_job(case.session, job())
-    error = content.error or {}
-    assert error["type"] == "KeyError"
-    assert error["message"].startswith("'name' (test_run_steps.py:") and error["message"].endswith(
-        " in evaluate)"
+    waiting, evaluation = run_job(case.session, job())
+    assert isinstance(waiting, Pending) and evaluation is None
+    assert waiting.code == "machine.crash" and "please report it" in waiting.reason
+    assert (
+        waiting.reason.startswith("KeyError: 'name' (test_run_steps.py:")
+        and " in evaluate)" in waiting.reason
     )
+    assert waiting.command == "neuroledger run ant --benchmark lab.V4"
 
 
 def test_an_error_while_intervals_are_computed_also_gives_a_failed_record(
@@ -358,6 +383,10 @@ def test_a_model_in_memory_is_recorded_by_id_and_type(
     assert line.startswith("✓ lab.V4 · mine: 0.5")
     case.result = DataError("lost")
     assert run_object(case.session, "lab.V4", model)[1] == "✗ lab.V4 · mine: lost"
+    case.result = UnavailableError("no torch", "install it")
+    waiting, line = run_object(case.session, "lab.V4", model)
+    assert waiting == Pending("no torch", "install it", "machine.package")
+    assert line == "pending: lab.V4 · mine: no torch: run `install it`"
 
 
 def test_a_worker_forgets_other_data_and_stores_samples_of_whole_runs(
@@ -378,11 +407,30 @@ def test_a_worker_forgets_other_data_and_stores_samples_of_whole_runs(
     assert Work(tmp_path, Request(), case.session)(job())[1] == "why" and len(stored) == 1
 
 
-def test_a_job_that_a_worker_lost_has_a_failed_record(
+def test_a_job_that_a_worker_lost_is_pending() -> None:
+    for error, code, words in (
+        (MemoryError("too much"), "machine.memory", "MemoryError: too much"),
+        (BrokenProcessPool("killed"), "machine.worker", "BrokenProcessPool: killed"),
+        (
+            KeyError("x"),
+            "machine.crash",
+            "KeyError: 'x': an error of the program; please report it, then try again",
+        ),
+    ):
+        waiting, line = module._lost(job(), error)
+        assert waiting == Pending(f"on a worker: {words}", "neuroledger run ant --benchmark lab.V4", code)
+        assert line == str(waiting)
+
+
+def test_samples_that_cannot_be_kept_leave_the_job_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "Session", lambda *given: Case(tmp_path, monkeypatch).session)
-    for error, message in ((MemoryError("too much"), "too much"), (KeyError(), "no reason given")):
-        content, words = module._failed(catalog(tmp_path), Request(), job(), error)
-        assert content.status == "failed" and words == f"on a worker: {message}"
-        assert content.error == {"type": type(error).__name__, "message": words}
+    def full(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "keep_samples", full)
+    monkeypatch.setattr(module, "other_models", lambda benchmark: set())
+    case = Case(tmp_path, monkeypatch)
+    case.session.forget = lambda **given: None
+    waiting, _ = Work(tmp_path, Request(), case.session)(job())
+    assert isinstance(waiting, Pending) and waiting.code == "machine.disk"

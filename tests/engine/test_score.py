@@ -32,7 +32,7 @@ class Metric:
         self.given: list[tuple[Any, Any, Any]] = []
         self._score = Score(value, error=0.03, scale="correlation", **fields)
 
-    def __call__(self, source: Any, target: Any, *, splits: Any) -> Score:
+    def __call__(self, source: Any, target: Any, *, splits: Any, tested: Any = None) -> Score:
         self.given.append((source, target, splits))
         return self._score
 

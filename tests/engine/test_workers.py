@@ -222,7 +222,7 @@ def told(job: Job, error: BaseException) -> str:
 def test_failed_and_lost_jobs_of_processes_are_reported_and_not_computed_here() -> None:
     result = dict(execute("processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told))
     message = {job.model: words for job, words in result.items()}
-    assert message["bad"] == "bad: ValueError" and message["deadly"] == "deadly: BrokenProcessPool"
+    assert message["bad"] == "bad: ValueError" and message["deadly"] == "deadly: LimitError"
     for model in ("good", "better"):
         assert message[model].startswith(f"{model} in ") and str(os.getpid()) not in message[model]
 
@@ -233,7 +233,7 @@ def test_failed_jobs_of_dask_workers_are_reported_and_not_computed_here() -> Non
     assert list(result.values()) == ["bad: ValueError"]
 
 
-def test_a_job_that_fails_on_a_worker_gives_a_failed_record_that_is_retried(
+def test_a_job_that_fails_on_a_worker_is_pending_and_leaves_its_record(
     networks: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog, request = networks.open(), Request()
@@ -245,9 +245,9 @@ def test_a_job_that_fails_on_a_worker_gives_a_failed_record_that_is_retried(
 
     monkeypatch.setattr(runs, "execute", lost)
     (outcome,) = run(catalog, [job], request, NoDisplay(), executor="processes:2")
-    assert outcome.record.status == "failed" and outcome.record.score is None
-    assert outcome.record.error == {"type": "BrokenProcessPool", "message": "on a worker: it was killed"}
-    assert runs.current(catalog, job, request, retry_failed=False) is None
+    assert outcome.pending is not None and outcome.pending.code == "machine.worker"
+    assert outcome.pending.reason == "on a worker: BrokenProcessPool: it was killed"
+    assert not list((networks.root / "results" / "records").rglob("*.json"))
 
 
 def test_workers_share_the_gpus_of_a_machine() -> None:

@@ -77,9 +77,13 @@ def by_hand(step, states):
     dense = STEPS * (SIZES[0] * SIZES[1] + SIZES[1] * SIZES[2])
     neurons = STEPS * (SIZES[1] + SIZES[2]) * SAMPLES
     return {
-        "effective_acs": acs / SAMPLES, "effective_macs": 0.0, "dense_operations": dense, "spikes": spikes / SAMPLES,
-        "membrane_updates": updates / SAMPLES, "activation_sparsity": 1 - spikes / neurons,
-    }  # fmt: skip
+        "effective_acs": acs / SAMPLES,
+        "effective_macs": 0.0,
+        "dense_operations": dense,
+        "spikes": spikes / SAMPLES,
+        "membrane_updates": updates / SAMPLES,
+        "activation_sparsity": 1 - spikes / neurons,
+    }
 
 
 def check(module, expected, *, time_first=False, without=(), **options):
@@ -147,8 +151,12 @@ def test_spikingjelly_single_and_multiple_steps(kind, step):
     assert 0 < expected["spikes"] < 100
     make = getattr(neuron, kind)
     check(Steps(*layers(lambda _: make())), expected)
-    several = nn.Sequential(*(layer.Linear(p.in_features, p.out_features, bias=False) if isinstance(p, nn.Linear) else p
-                              for p in layers(lambda _: make())))  # fmt: skip
+    several = nn.Sequential(
+        *(
+            layer.Linear(p.in_features, p.out_features, bias=False) if isinstance(p, nn.Linear) else p
+            for p in layers(lambda _: make())
+        )
+    )
     for place, weight in zip((0, 2), problem()[1], strict=True):
         several[place].weight.data = torch.as_tensor(weight)
     functional.set_step_mode(several, "m")
@@ -271,8 +279,20 @@ def test_rockpool_layers_take_whole_sequences():
     check(Network(), expected)
 
 
-NEURONS = ("Leaky", "Synaptic", "Lapicque", "Alpha", "RLeaky", "RSynaptic", "SLSTM", "SConv2dLSTM", "LeakyParallel",
-           "StateLeaky", "DeltaLeaky", "AssociativeLeaky")  # fmt: skip
+NEURONS = (
+    "Leaky",
+    "Synaptic",
+    "Lapicque",
+    "Alpha",
+    "RLeaky",
+    "RSynaptic",
+    "SLSTM",
+    "SConv2dLSTM",
+    "LeakyParallel",
+    "StateLeaky",
+    "DeltaLeaky",
+    "AssociativeLeaky",
+)
 
 
 @pytest.mark.parametrize("kind", NEURONS)
@@ -350,9 +370,13 @@ def test_one_nir_graph_has_one_certificate_in_every_framework(imported):
         return nir.LIF(tau=full(1e-3), r=full(1.0), v_leak=full(0), v_threshold=full(0.1), v_reset=full(0))
 
     graph = nir.NIRGraph.from_list(
-        nir.Input({"input": np.array([SIZES[0]])}), nir.Affine(weights[0], np.zeros(SIZES[1], np.float32)), lif(SIZES[1]),
-        nir.Affine(weights[1], np.zeros(SIZES[2], np.float32)), lif(SIZES[2]), nir.Output({"output": np.array([SIZES[2]])}),
-    )  # fmt: skip
+        nir.Input({"input": np.array([SIZES[0]])}),
+        nir.Affine(weights[0], np.zeros(SIZES[1], np.float32)),
+        lif(SIZES[1]),
+        nir.Affine(weights[1], np.zeros(SIZES[2], np.float32)),
+        lif(SIZES[2]),
+        nir.Output({"output": np.array([SIZES[2]])}),
+    )
     x = (torch.rand(64, 20, SIZES[0], generator=torch.Generator().manual_seed(1)) < 0.3).float()
     asked = [*METRICS, "activation_sparsity", "parameter_count", "synaptic_operations"]
     ours = nl.cost(graph, [x], asked)
@@ -409,9 +433,14 @@ def neurons(kind, shape):
     if kind == "LIF":
         return nir.LIF(tau=full(1e-3), r=full(1), v_leak=full(0), v_threshold=full(0.1), v_reset=full(0))
     return nir.CubaLIF(
-        tau_syn=full(5e-4), tau_mem=full(1e-3), r=full(10), v_leak=full(0), v_threshold=full(1), w_in=full(5),
+        tau_syn=full(5e-4),
+        tau_mem=full(1e-3),
+        r=full(10),
+        v_leak=full(0),
+        v_threshold=full(1),
+        w_in=full(5),
         v_reset=full(0),
-    )  # fmt: skip
+    )
 
 
 def drawn(*shape):
@@ -424,9 +453,14 @@ def affine(into, out):
 
 def convolution(side, into, out):
     return need("nir").Conv2d(
-        input_shape=(side, side), weight=drawn(out, into, 3, 3), stride=1, padding=0, dilation=1, groups=1,
+        input_shape=(side, side),
+        weight=drawn(out, into, 3, 3),
+        stride=1,
+        padding=0,
+        dilation=1,
+        groups=1,
         bias=np.zeros(out, np.float32),
-    )  # fmt: skip
+    )
 
 
 def pooled(kind):
@@ -453,10 +487,14 @@ def recurrent(kind):
     """Neurons that drive themselves through a matrix of weights, one step later."""
     nir = need("nir")
     nodes = {
-        "input": nir.Input({"input": np.array([12])}), "first": affine(12, 10), "r.lif": neurons(kind, (10,)),
-        "r.w_rec": affine(10, 10), "last": affine(10, 5), "end": neurons(kind, (5,)),
+        "input": nir.Input({"input": np.array([12])}),
+        "first": affine(12, 10),
+        "r.lif": neurons(kind, (10,)),
+        "r.w_rec": affine(10, 10),
+        "last": affine(10, 5),
+        "end": neurons(kind, (5,)),
         "output": nir.Output({"output": np.array([5])}),
-    }  # fmt: skip
+    }
     way = ("input", "first", "r.lif", "last", "end", "output")
     return nir.NIRGraph(nodes, [*pairwise(way), ("r.lif", "r.w_rec"), ("r.w_rec", "r.lif")])
 
@@ -477,13 +515,16 @@ GRAPHS = {
     "averaged": (lambda: pooled("AvgPool2d"), (1, 8, 8), (in_snntorch, in_spikingjelly)),
     "summed": (lambda: pooled("SumPool2d"), (1, 8, 8), (in_norse, in_spikingjelly)),
     "driven by currents": (
-        lambda: chained((12,), (6,), affine(12, 20), neurons("CubaLIF", (20,)), affine(20, 6), neurons("CubaLIF", (6,))),
-        (12,), EVERY,
+        lambda: chained(
+            (12,), (6,), affine(12, 20), neurons("CubaLIF", (20,)), affine(20, 6), neurons("CubaLIF", (6,))
+        ),
+        (12,),
+        EVERY,
     ),
     # snntorch 1.0 hands the input of the neurons through their recurrent weights, which is another graph.
     "recurrent": (lambda: recurrent("LIF"), (12,), (in_norse, in_spikingjelly)),
     "recurrent, driven by currents": (lambda: recurrent("CubaLIF"), (12,), (in_norse, in_spikingjelly)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("way", GRAPHS)
@@ -610,9 +651,13 @@ def test_leaky_integrators_answer_no_spikes(make):
 
 
 NEURONS_OF_SNNTORCH = {
-    "Leaky": {}, "Synaptic": {"alpha": 0.8}, "Lapicque": {}, "Alpha": {"alpha": 0.9}, "RLeaky": {"linear_features": 7},
+    "Leaky": {},
+    "Synaptic": {"alpha": 0.8},
+    "Lapicque": {},
+    "Alpha": {"alpha": 0.9},
+    "RLeaky": {"linear_features": 7},
     "RSynaptic": {"alpha": 0.8, "linear_features": 7},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", NEURONS_OF_SNNTORCH)

@@ -48,11 +48,17 @@ def in_spikingjelly():
         need("spikingjelly.activation_based.functional"),
     )
     network = nn.Sequential(
-        layer.Conv2d(2, 4, 3, padding=1, bias=False), layer.BatchNorm2d(4), neuron.ParametricLIFNode(v_threshold=0.3),
-        layer.MaxPool2d(2), layer.SeqToANNContainer(nn.Conv2d(4, 4, 3, stride=2, groups=2)),
-        neuron.IFNode(v_reset=None, v_threshold=0.2), layer.Flatten(), layer.Linear(4, 10),
-        neuron.EIFNode(v_threshold=0.3), layer.VotingLayer(5),
-    )  # fmt: skip
+        layer.Conv2d(2, 4, 3, padding=1, bias=False),
+        layer.BatchNorm2d(4),
+        neuron.ParametricLIFNode(v_threshold=0.3),
+        layer.MaxPool2d(2),
+        layer.SeqToANNContainer(nn.Conv2d(4, 4, 3, stride=2, groups=2)),
+        neuron.IFNode(v_reset=None, v_threshold=0.2),
+        layer.Flatten(),
+        layer.Linear(4, 10),
+        neuron.EIFNode(v_threshold=0.3),
+        layer.VotingLayer(5),
+    )
     functional.set_step_mode(network, "m")
     return network, (STEPS, SAMPLES, 2, 8, 8), 1, functional.reset_net
 
@@ -74,9 +80,13 @@ def in_sinabs():
         def __init__(self):
             super().__init__()
             self.network = nn.Sequential(
-                nn.Conv2d(2, 4, 3), layers.IAFSqueeze(num_timesteps=STEPS, spike_threshold=0.3), layers.SumPool2d(2),
-                nn.Flatten(), nn.Linear(36, 4), layers.IAFSqueeze(num_timesteps=STEPS),
-            )  # fmt: skip
+                nn.Conv2d(2, 4, 3),
+                layers.IAFSqueeze(num_timesteps=STEPS, spike_threshold=0.3),
+                layers.SumPool2d(2),
+                nn.Flatten(),
+                nn.Linear(36, 4),
+                layers.IAFSqueeze(num_timesteps=STEPS),
+            )
 
         def forward(self, x):
             return self.network(x.flatten(0, 1)).unflatten(0, (len(x), STEPS))
@@ -122,9 +132,11 @@ def in_rockpool():
         def __init__(self):
             super().__init__()
             self.network = combinators.Sequential(
-                modules.LinearTorch((6, 8)), modules.LIFTorch(8, dt=1e-3, threshold=0.1),
-                modules.LinearTorch((8, 3)), modules.LIFTorch(3, dt=1e-3, threshold=0.1),
-            )  # fmt: skip
+                modules.LinearTorch((6, 8)),
+                modules.LIFTorch(8, dt=1e-3, threshold=0.1),
+                modules.LinearTorch((8, 3)),
+                modules.LIFTorch(3, dt=1e-3, threshold=0.1),
+            )
 
         def forward(self, x):
             return self.network(x)[0]

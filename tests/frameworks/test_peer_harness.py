@@ -18,9 +18,14 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 SAMPLES, BATCH = 12, 4
 ASKED = (
-    "parameter_count", "footprint", "connection_sparsity", "activation_sparsity", "effective_macs", "effective_acs",
+    "parameter_count",
+    "footprint",
+    "connection_sparsity",
+    "activation_sparsity",
+    "effective_macs",
+    "effective_acs",
     "dense_operations",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)

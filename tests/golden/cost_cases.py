@@ -21,10 +21,23 @@ from tests.families.efficiency.counting import test_panel_of_kinds as panel
 FILE = Path(__file__).with_name("costs.json")
 
 METRICS = (
-    "parameter_count", "footprint", "connection_sparsity", "activation_sparsity", "effective_macs", "effective_acs",
-    "synaptic_operations", "dense_operations", "membrane_updates", "spikes", "neuron_operations",
-    "dense_neuron_operations", "memory_traffic", "energy_45nm", "energy_45nm_memory", "energy_lemaire",
-)  # fmt: skip
+    "parameter_count",
+    "footprint",
+    "connection_sparsity",
+    "activation_sparsity",
+    "effective_macs",
+    "effective_acs",
+    "synaptic_operations",
+    "dense_operations",
+    "membrane_updates",
+    "spikes",
+    "neuron_operations",
+    "dense_neuron_operations",
+    "memory_traffic",
+    "energy_45nm",
+    "energy_45nm_memory",
+    "energy_lemaire",
+)
 
 
 def spiking() -> tuple[nn.Module, torch.Tensor]:
@@ -45,9 +58,15 @@ def filled(network: nn.Module) -> nn.Module:
 def image() -> tuple[nn.Module, torch.Tensor]:
     """Convolutions with norms and pooling."""
     layers = (
-        nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, groups=2),
-        nn.Sigmoid(), nn.Flatten(), nn.Linear(16, 3),
-    )  # fmt: skip
+        nn.Conv2d(2, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, groups=2),
+        nn.Sigmoid(),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    )
     return filled(nn.Sequential(*layers)), panel.drawn(5, 2, 8, 8, seed=1)
 
 

@@ -54,12 +54,22 @@ def odd_values(place: Path) -> dict[str, str]:
     """Odd values by description; files are written to ``place``."""
     place.mkdir(parents=True, exist_ok=True)
     contents = {
-        "empty.csv": b"", "binary.csv": bytes(range(256)) * 40, "binary.npy": b"\x93NUMPY" + bytes(range(256)),
-        "binary.nc": b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 9, "binary.zip": b"PK\x03\x04" + bytes(99),
-        "binary.json": b"\xff\xfe{", "deep.json": b"[" * 100_000, "binary.yaml": b"\x00\x01a: b", "notes.md": b"\xff# x\n",
-        "binary.png": b"\x89PNG\r\n\x1a\n" + bytes(99), "binary.pt": b"\x80\x04cos\nsystem\n.", "binary.mat": b"MATLAB" * 40,
-        "binary.safetensors": bytes(range(256)), "nan.csv": b"stimulus_id,a\nx,nan\nx,1e999\n", "binary.onnx": b"\x08" * 99,
-    }  # fmt: skip
+        "empty.csv": b"",
+        "binary.csv": bytes(range(256)) * 40,
+        "binary.npy": b"\x93NUMPY" + bytes(range(256)),
+        "binary.nc": b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 9,
+        "binary.zip": b"PK\x03\x04" + bytes(99),
+        "binary.json": b"\xff\xfe{",
+        "deep.json": b"[" * 100_000,
+        "binary.yaml": b"\x00\x01a: b",
+        "notes.md": b"\xff# x\n",
+        "binary.png": b"\x89PNG\r\n\x1a\n" + bytes(99),
+        "binary.pt": b"\x80\x04cos\nsystem\n.",
+        "binary.mat": b"MATLAB" * 40,
+        "binary.safetensors": bytes(range(256)),
+        "nan.csv": b"stimulus_id,a\nx,nan\nx,1e999\n",
+        "binary.onnx": b"\x08" * 99,
+    }
     for name, content in contents.items():
         (place / name).write_bytes(content)
     (place / "folder").mkdir(exist_ok=True)

@@ -33,11 +33,26 @@ __all__ = ["FAILURES", "Point", "enumerate_points", "operations_of", "try_point"
 
 LATER: Final = " from here on"
 FAILURES: Final = (
-    "die", "ENOSPC", "EACCES", "EIO", "interrupt", *(code + LATER for code in ("ENOSPC", "EACCES", "EIO")),
-)  # fmt: skip
+    "die",
+    "ENOSPC",
+    "EACCES",
+    "EIO",
+    "interrupt",
+    *(code + LATER for code in ("ENOSPC", "EACCES", "EIO")),
+)
 CALLS: Final = (
-    "fsync", "replace", "rename", "unlink", "remove", "mkdir", "rmdir", "link", "symlink", "utime", "sendfile",
-)  # fmt: skip
+    "fsync",
+    "replace",
+    "rename",
+    "unlink",
+    "remove",
+    "mkdir",
+    "rmdir",
+    "link",
+    "symlink",
+    "utime",
+    "sendfile",
+)
 DEAD: Final = 77
 
 

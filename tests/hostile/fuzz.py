@@ -55,8 +55,22 @@ MEMORY: Final = 4 << 30
 LARGEST: Final = 32 << 20
 """Largest size of a changed file in bytes; longer ones are truncated."""
 TELLING: Final = (
-    0, 1, -1, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1,
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    127,
+    128,
+    255,
+    256,
+    32767,
+    65535,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**63 - 1,
+    2**64 - 1,
+)
 WORDS: Final = (
     b"nan", b"inf", b"-1", b"1e999", b"0x10", b"null", b"\0", b"\xff\xfe", b"\xe2\x80\xae", b"../../x", b"{", b"[" * 40,
     b"&a", b"*a", b"!!python/object", b"<<: ", b"\r\n", b",", b'"', b"9" * 5000, b"%", b"\x1b[31m",

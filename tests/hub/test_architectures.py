@@ -21,9 +21,13 @@ pytestmark = pytest.mark.hub
 
 SMALL = {"resize": 32, "mean": [0.5], "std": [0.5]}
 VIT = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 32,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "image_size": 32,
     "patch_size": 8,
-}  # fmt: skip
+}
 
 
 class Case(NamedTuple):

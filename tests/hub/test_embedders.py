@@ -66,13 +66,22 @@ def wav2vec(folder: Path) -> tuple[dict[str, Path], Any]:
 
 TEXT = {"architecture": "GPT2Model", "config": GPT2, "states": [2], "longest": 32}
 SOUND = {
-    "architecture": "Wav2Vec2Model", "config": WAV2VEC, "states": [1, 2, 3], "frames_per_second": 120.0, "groups": 4,
-    "beyond": "zeros", "unused": ["quantizer.", "project_"],
-}  # fmt: skip
+    "architecture": "Wav2Vec2Model",
+    "config": WAV2VEC,
+    "states": [1, 2, 3],
+    "frames_per_second": 120.0,
+    "groups": 4,
+    "beyond": "zeros",
+    "unused": ["quantizer.", "project_"],
+}
 FILM = {
-    "architecture": "VJEPA2Model", "config": VJEPA, "states": [2], "frames": 4, "clips_per_second": 2.0,
+    "architecture": "VJEPA2Model",
+    "config": VJEPA,
+    "states": [2],
+    "frames": 4,
+    "clips_per_second": 2.0,
     "preprocessing": {"resize": 36, "fit": "shorter", "crop": 32},
-}  # fmt: skip
+}
 
 
 def test_a_text_is_the_mean_of_its_own_tokens(gpt2: tuple[dict[str, Path], Any]) -> None:
@@ -137,16 +146,25 @@ def test_images_are_what_the_published_processor_and_the_network_make_of_them(fo
     )
     row = made.embed([Shown("a", path=folder / "a.png")], None, print).rows[0]
     processor = hub.BitImageProcessor(
-        size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}, resample=3,
-        image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225],
-    )  # fmt: skip
+        size={"shortest_edge": 32},
+        crop_size={"height": 28, "width": 28},
+        resample=3,
+        image_mean=[0.485, 0.456, 0.406],
+        image_std=[0.229, 0.224, 0.225],
+    )
     pixels = processor(images=[np.array(smooth)], return_tensors="pt", input_data_format="channels_last")
     state = states_of(module, pixel_values=torch.as_tensor(pixels["pixel_values"]).float())[2][0]
     np.testing.assert_allclose(row, state.mean(axis=0), rtol=0.02, atol=0.02)
     first = embedder(
-        "image_embedder", files, architecture="Dinov2Model", config=DINO, states=[2], preprocessing=steps,
-        tokens="first", resize_first=64,
-    )  # fmt: skip
+        "image_embedder",
+        files,
+        architecture="Dinov2Model",
+        config=DINO,
+        states=[2],
+        preprocessing=steps,
+        tokens="first",
+        resize_first=64,
+    )
     assert not np.allclose(first.embed([Shown("a", path=folder / "a.png")], None, print).rows[0], row)
 
 

@@ -102,23 +102,38 @@ def test_sentences_are_embedded_pinned_validated_and_retrieved_by_commands(
     }
     write(place, "model", {"id": "tiny", "builder": builder, "weights": pinned(place, "tiny", files)})
     reader = {
-        "name": "read_sentences", "tasks": {TASK: 1}, "window": {"start": 0.0, "duration": 3.0, "stride": 3.0},
-        "preprocessing": {"units": "uV", "resample": 10.0}, "embeddings": {"embedding": "embedding.nc"},
-    }  # fmt: skip
+        "name": "read_sentences",
+        "tasks": {TASK: 1},
+        "window": {"start": 0.0, "duration": 3.0, "stride": 3.0},
+        "preprocessing": {"units": "uV", "resample": 10.0},
+        "embeddings": {"embedding": "embedding.nc"},
+    }
     write(
         place,
         "dataset",
-        {"id": "Read", "license": "CC0-1.0", "access_steps": ["pin"], "reader": reader, "unavailable": "Not pinned.",
-         "expectations": {"assembly": [{"check": "distinct", "column": "subject", "count": 2}]}},
-    )  # fmt: skip
+        {
+            "id": "Read",
+            "license": "CC0-1.0",
+            "access_steps": ["pin"],
+            "reader": reader,
+            "unavailable": "Not pinned.",
+            "expectations": {"assembly": [{"check": "distinct", "column": "subject", "count": 2}]},
+        },
+    )
     splits = {"name": "leave_concept_out", "by": "stimulus_id", "folds": 4}
     paradigm = {"name": "decoding", "target": "embedding", "objective": "retrieval", "splits": splits}
     write(
         place,
         "benchmark",
-        {"id": "Read-sentence", "parent": "eeg", "dataset": "Read", "paradigm": paradigm | {"unseen_classes": True},
-         "metric": "top1_retrieval", "floor": {"dummy": "dummy"}},
-    )  # fmt: skip
+        {
+            "id": "Read-sentence",
+            "parent": "eeg",
+            "dataset": "Read",
+            "paradigm": paradigm | {"unseen_classes": True},
+            "metric": "top1_retrieval",
+            "floor": {"dummy": "dummy"},
+        },
+    )
     folder = tmp_path / "downloads"
     recordings(folder, sentences(), module, files["tokenizer.json"])
     monkeypatch.chdir(place)
@@ -151,9 +166,15 @@ def test_words_sounds_and_films_of_a_table_are_embedded_by_the_same_command(
 
     networks = {
         "sounds": ({"name": "sound_embedder", **SOUND}, published_wav2vec(tmp_path / "s")[0]),
-        "films": ({"name": "film_embedder", **FILM}, save(tmp_path / "f", network("VJEPA2Model", VJEPA).state_dict())),
-        "words": ({"name": "word_vectors"}, spacy_wheel(tmp_path / "w" / "v.whl", {"cat": np.arange(1.0, 5.0)})),
-    }  # fmt: skip
+        "films": (
+            {"name": "film_embedder", **FILM},
+            save(tmp_path / "f", network("VJEPA2Model", VJEPA).state_dict()),
+        ),
+        "words": (
+            {"name": "word_vectors"},
+            spacy_wheel(tmp_path / "w" / "v.whl", {"cat": np.arange(1.0, 5.0)}),
+        ),
+    }
     for id, (builder, files) in networks.items():
         write(place, "model", {"id": id, "builder": builder, "weights": pinned(place, id, files)})
     wave(tmp_path / "files/a.wav", 2.0)

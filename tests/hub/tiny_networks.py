@@ -28,16 +28,33 @@ DINO = {
     "patch_size": 14,
 }
 WAV2VEC = {
-    "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 16, "conv_dim": [8, 8],
-    "conv_stride": [5, 4], "conv_kernel": [10, 4], "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4,
-    "num_conv_pos_embedding_groups": 2, "do_stable_layer_norm": True, "feat_extract_norm": "layer",
-}  # fmt: skip
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "conv_dim": [8, 8],
+    "conv_stride": [5, 4],
+    "conv_kernel": [10, 4],
+    "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "do_stable_layer_norm": True,
+    "feat_extract_norm": "layer",
+}
 HEADS = {"num_codevectors_per_group": 4, "codevector_dim": 8, "proj_codevector_dim": 8}
 VJEPA = {
-    "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 3, "mlp_ratio": 2, "crop_size": 32,
-    "frames_per_clip": 4, "patch_size": 16, "tubelet_size": 2, "pred_hidden_size": 16,
-    "pred_num_attention_heads": 2, "pred_num_hidden_layers": 1,
-}  # fmt: skip
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "mlp_ratio": 2,
+    "crop_size": 32,
+    "frames_per_clip": 4,
+    "patch_size": 16,
+    "tubelet_size": 2,
+    "pred_hidden_size": 16,
+    "pred_num_attention_heads": 2,
+    "pred_num_hidden_layers": 1,
+}
 
 
 def network(architecture: str, config: dict[str, Any], seed: int = 0) -> Any:

@@ -258,7 +258,8 @@ def test_missing_packages_and_unsupported_types_are_named(
         safetensors(tmp_path / "w.safetensors")
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(
-        UnavailableError, match=r"^weights need safetensors: pip install 'neuroledger\[torch\]'$"
+        UnavailableError,
+        match=r"^the package safetensors is not installed: run `pip install 'neuroledger\[torch\]'`$",
     ):
         safetensors(tmp_path / "w.safetensors")
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import LimitError, ModelError, RequestError
 from neuroledger.models.activations import MAX_BATCH, REPEATABLE, Probe, Trial, differing
 from neuroledger.models.model import LayeredModel, Model, Task
 from neuroledger.spec.channels import STIMULI
@@ -310,7 +310,7 @@ def test_responses_in_time_that_do_not_fit_are_refused(monkeypatch: pytest.Monke
 
     model = LayeredModel(id="m", takes=STIMULI, extract=extract, layers=("state",), times=((0, 10), (10, 20)))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100_000)
-    with pytest.raises(RequestError, match="1,000 features in 3 time bins for 5 presentations needs about"):
+    with pytest.raises(LimitError, match="1,000 features in 3 time bins for 5 presentations needs about"):
         model.record(drawn(5), "IT", [(0, 10), (0, 20), (10, 20)])
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.display import NoDisplay
-from neuroledger.errors import DataError, ModelError, RequestError
+from neuroledger.errors import DataError, LimitError, ModelError, StorageError
 from neuroledger.models import activation_store as present
 from neuroledger.models.activation_store import DiskStore, attach, time_in_words
 from neuroledger.models.activations import Trial
@@ -114,7 +114,7 @@ def test_activations_that_do_not_fit_on_the_disk_are_refused_before_the_pass(
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, kept_in.SPARE_BYTES + 100))
     counting = Counting()
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(StorageError) as caught:
         model_of(counting, DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
     for words in ("35 presentations", "60 layers", "has space for", "--limit", "NEUROLEDGER_ACTIVATIONS"):
         assert words in str(caught.value)
@@ -252,7 +252,7 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_the_pass(
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 1000)
     counting = Counting()
     with pytest.raises(
-        RequestError, match=r"of memory, .* are free: name fewer layers, or make the images smaller"
+        LimitError, match=r"of memory, .* are free: name fewer layers, or make the images smaller"
     ):
         model_of(counting, DiskStore(tmp_path)).record(drawn(35, size=(2, 2)), "IT")
     assert counting.shown == 0
@@ -282,7 +282,7 @@ def test_a_small_run_is_silent_and_a_long_one_is_announced(
 def test_the_limit_of_the_store_is_refused_with_the_limit_that_suffices(tmp_path: Path) -> None:
     counting = Counting()
     # 60 layers of 5 × 4 numbers of 4 bytes, and 512 bytes of index for each: 35,520 bytes.
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(StorageError) as caught:
         model_of(counting, DiskStore(tmp_path, limit=35_519)).record(drawn(5, size=(2, 2)), "IT")
     for words in ("The limit of the store is 34.7 KiB: name fewer layers (the largest is 'layer00')",
                   "raise NEUROLEDGER_ACTIVATIONS_LIMIT, for example to `69.4 KiB`"):  # fmt: skip

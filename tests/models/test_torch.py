@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -558,10 +559,12 @@ def test_the_state_of_a_module_is_its_tensors_and_their_names() -> None:
 
 def test_the_identity_of_a_module_in_memory_belongs_to_this_process_and_state() -> None:
     module = nn.Linear(2, 2)
-    one, other = in_memory(module, {"device": "cpu"}), in_memory(module, {"device": "cpu"})
+    one, other = in_memory(module, {"device": "cpu"}), in_memory(deepcopy(module), {"device": "cpu"})
     before = one()
     assert before["device"] == "cpu" and before["state"] == state_sha256(module)
-    assert one() == before and other()["process"] != before["process"]
+    assert one() == before == in_memory(module, {"device": "cpu"})()
+    assert other()["state"] == before["state"] and other()["process"] != before["process"]
+    assert in_memory(deepcopy(module), {"device": "cpu"}, origin=module)() == before
     with torch.no_grad():
         module.bias += 1
     assert one()["process"] == before["process"] and one()["state"] != before["state"]

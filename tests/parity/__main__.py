@@ -243,7 +243,7 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
     for key in (key for own in held.values() for key in own if key not in found):
         try:
             # Without controls, which simulated data need not pass.
-            asked_for = resolve.resolve(session, catalog.benchmark(key), model, evaluate._headline)
+            asked_for = resolve.resolve(session, catalog.benchmark(key), model, evaluate.headline_of)
             floored = asked_for.benchmark.normalised_by == "floor"
             dummy = evaluate.dummy_of(session, asked_for) if floored else None
             here = score.headline(asked_for, score.measure(asked_for, session), session, dummy)

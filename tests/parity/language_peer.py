@@ -52,8 +52,11 @@ class Reader:
         }
         if self.recorded:
             values = np.stack([features_of(one) for one in read])
-            place |= {"layer": ("neuroid", ["layer"] * FEATURES), "region": ("neuroid", ["language_system"] * FEATURES),
-                      "neuroid_id": ("neuroid", list(range(FEATURES)))}  # fmt: skip
+            place |= {
+                "layer": ("neuroid", ["layer"] * FEATURES),
+                "region": ("neuroid", ["language_system"] * FEATURES),
+                "neuroid_id": ("neuroid", list(range(FEATURES))),
+            }
             return {"neural": NeuroidAssembly(values, dims=["presentation", "neuroid"], coords=place)}
         if self.task == "next_word":  # each beginning of a line is a text of its own
             said = [word_of(one) for one in parts]
@@ -80,7 +83,11 @@ def responses(rng, texts, passages, neuroids, noise=1.5):
 def people(count, per, name):
     """Coordinates of some neuroids of each subject."""
     who = np.repeat([f"s{n}" for n in range(count)], per)
-    return {name: ("neuroid", who), "neuroid_id": ("neuroid", list(range(count * per))), "atlas": ("neuroid", ["language"] * count * per)}  # fmt: skip
+    return {
+        name: ("neuroid", who),
+        "neuroid_id": ("neuroid", list(range(count * per))),
+        "atlas": ("neuroid", ["language"] * count * per),
+    }
 
 
 def write(folder, name, values, coords, dims=("presentation", "neuroid"), cls=NeuroidAssembly):
@@ -97,18 +104,32 @@ def packages(folder, seed):
     values = responses(rng, texts, labels, 8)
     values[:60, :2] = np.nan  # some subjects took part in one experiment only
     values[60:, -2:] = np.nan
-    coords = {"stimulus_id": [f"{experiment[n]}.{n}" for n in range(120)], "stimulus": texts, "experiment": experiment,
-              "passage_label": labels, "passage_index": [n // 4 for n in range(120)], "story": labels}  # fmt: skip
+    coords = {
+        "stimulus_id": [f"{experiment[n]}.{n}" for n in range(120)],
+        "stimulus": texts,
+        "experiment": experiment,
+        "passage_label": labels,
+        "passage_index": [n // 4 for n in range(120)],
+        "story": labels,
+    }
     coords = {name: ("presentation", held) for name, held in coords.items()}
     write(folder, "Pereira2018.language", values, coords | people(4, 2, "subject"))
     texts = sentences(rng, 80)
     story = [f"story{n // 10}" for n in range(80)]
-    coords = {"stimulus_id": ("presentation", list(range(80))), "stimulus": ("presentation", texts), "story": ("presentation", story)}  # fmt: skip
+    coords = {
+        "stimulus_id": ("presentation", list(range(80))),
+        "stimulus": ("presentation", texts),
+        "story": ("presentation", story),
+    }
     write(folder, "Blank2014.fROI", responses(rng, texts, story, 8), coords | people(4, 2, "subject_id"))
     words = [word for sentence in sentences(rng, 15) for word in sentence.split()]
     sentence = [n // 6 for n in range(len(words))]
-    coords = {"stimulus_id": ("presentation", list(range(len(words)))), "stimulus": ("presentation", words),
-              "sentence_id": ("presentation", sentence), "word_id": ("presentation", [n % 6 for n in range(len(words))])}  # fmt: skip
+    coords = {
+        "stimulus_id": ("presentation", list(range(len(words)))),
+        "stimulus": ("presentation", words),
+        "sentence_id": ("presentation", sentence),
+        "word_id": ("presentation", [n % 6 for n in range(len(words))]),
+    }
     write(
         folder,
         "Fedorenko2016.language",
@@ -116,8 +137,11 @@ def packages(folder, seed):
         coords | people(4, 2, "subject_UID"),
     )
     texts = sentences(rng, 80)
-    coords = {"stimulus_id": ("presentation", [f"sentence.{n:03d}" for n in range(80)]), "stimulus": ("presentation", texts),
-              "cond": ("presentation", ["T"] * 80)}  # fmt: skip
+    coords = {
+        "stimulus_id": ("presentation", [f"sentence.{n:03d}" for n in range(80)]),
+        "stimulus": ("presentation", texts),
+        "cond": ("presentation", ["T"] * 80),
+    }
     coords |= {
         "neuroid_id": ("neuroid", [0]),
         "subject": ("neuroid", ["mean"]),
@@ -129,10 +153,14 @@ def packages(folder, seed):
     times = np.array([0.0 if n == 0 else time_of(one, n) for n, one in enumerate(read)])
     values = 250 + 10 * times[:, None] + 40 * rng.normal(size=(len(words), 9))
     values[7, 2] = np.nan
-    coords = {"stimulus_id": ("presentation", list(range(len(words)))), "word": ("presentation", words),
-              "word_within_sentence_id": ("presentation", [n % 6 + 1 for n in range(len(words))]),
-              "sentence_id": ("presentation", [n // 6 for n in range(len(words))]),
-              "subject_id": ("subject", [f"r{n}" for n in range(9)]), "WorkTimeInSeconds": ("subject", list(range(9)))}  # fmt: skip
+    coords = {
+        "stimulus_id": ("presentation", list(range(len(words)))),
+        "word": ("presentation", words),
+        "word_within_sentence_id": ("presentation", [n % 6 + 1 for n in range(len(words))]),
+        "sentence_id": ("presentation", [n // 6 for n in range(len(words))]),
+        "subject_id": ("subject", [f"r{n}" for n in range(9)]),
+        "WorkTimeInSeconds": ("subject", list(range(9))),
+    }
     write(folder, "Futrell2018", values, coords, ("presentation", "subject"), BehavioralAssembly)
     lines = [
         "",

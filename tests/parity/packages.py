@@ -33,9 +33,23 @@ PLACES = dict(
 IN_ORDER = ("Marques", "Coggan2024", "Igustibagus2024", "hvm-public")
 OBJECTS = ["bear", "car", "cat", "chair", "dog"]
 SIXTEEN = [
-    "airplane", "bear", "bicycle", "bird", "boat", "bottle", "car", "cat", "chair", "clock", "dog", "elephant",
-    "keyboard", "knife", "oven", "truck",
-]  # fmt: skip
+    "airplane",
+    "bear",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "car",
+    "cat",
+    "chair",
+    "clock",
+    "dog",
+    "elephant",
+    "keyboard",
+    "knife",
+    "oven",
+    "truck",
+]
 ANIMALS = ["bear", "bunny", "cat", "elephant", "frog", "lizard", "tiger", "turtle", "wolf"]
 SYNSETS = ["n01440764", "n01443537", "n01484850", "n01491361"]
 REGIONS = ["V1", "V2", "V4", "IT"]
@@ -170,8 +184,9 @@ def units(regions, per, **more):
     """Coordinates of neuroids of several regions and animals."""
     count = per * len(regions)
     coords = {
-        "neuroid_id": ("neuroid", [f"n{n}" for n in range(count)]), "region": ("neuroid", np.repeat(regions, per)),
-    }  # fmt: skip
+        "neuroid_id": ("neuroid", [f"n{n}" for n in range(count)]),
+        "region": ("neuroid", np.repeat(regions, per)),
+    }
     return coords | {name: ("neuroid", values) for name, values in more.items()}
 
 
@@ -252,8 +267,9 @@ def solution_times(make, key):
     coords = {
         "stimulus_id": ("presentation", rows["stimulus_id"].values[order]),
         "image_label": ("presentation", rows["image_label"].values[order]),
-        "i1": ("presentation", make.rng.normal(1.0, 0.5, 62)), "decoder": ["svm", "logistic"],
-    }  # fmt: skip
+        "i1": ("presentation", make.rng.normal(1.0, 0.5, 62)),
+        "decoder": ["svm", "logistic"],
+    }
     times = make.rng.uniform(80, 240, (2, 62))
     make.write(key, DataAssembly(times, dims=["decoder", "presentation"], coords=coords))
 
@@ -270,8 +286,14 @@ def discrimination(make, key):
     other = np.array([make.rng.choice([o for o in OBJECTS if o != label]) for label in truth])
     right = make.rng.random(4000) < 0.55 + 0.4 * (shown * 7919 % 97) / 97
     said = np.where(right, truth, other)
-    coords = {"stimulus_id": rows["stimulus_id"].values[shown], "sample_obj": truth, "dist_obj": other, "choice": said,
-              "truth": truth, "reaction_time": make.rng.random(4000)}  # fmt: skip
+    coords = {
+        "stimulus_id": rows["stimulus_id"].values[shown],
+        "sample_obj": truth,
+        "dist_obj": other,
+        "choice": said,
+        "truth": truth,
+        "reaction_time": make.rng.random(4000),
+    }
     coords = {name: ("presentation", values) for name, values in coords.items()}
     make.write(key, BehavioralAssembly(said, dims=["presentation"], coords=coords))
 
@@ -283,23 +305,31 @@ def named(make, key, rows, choices, people=5, **more):
     hard = np.tile(make.rng.uniform(0.2, 0.95, count), people)
     right = make.rng.random(count * people) < hard
     said = np.where(right, truth, np.array(choices)[make.rng.integers(0, len(choices), count * people)])
-    coords = {"stimulus_id": np.tile(rows["stimulus_id"].values, people), "truth": truth, "choice": said,
-              "subject": np.repeat(np.arange(1, people + 1), count)}  # fmt: skip
+    coords = {
+        "stimulus_id": np.tile(rows["stimulus_id"].values, people),
+        "truth": truth,
+        "choice": said,
+        "subject": np.repeat(np.arange(1, people + 1), count),
+    }
     coords |= {name: np.tile(values, people) for name, values in more.items()}
     coords = {name: ("presentation", values) for name, values in coords.items()}
     make.write(key, BehavioralAssembly(said, dims=["presentation"], coords=coords))
 
 
 CONDITIONS = {
-    "colour": ["cr", "bw"], "contrast": ["c100", "c50", "c30", "c15", "c10", "c05", "c03", "c01"],
-    "high-pass": [np.inf, 3.0, 1.5, 1.0, 0.7, 0.55, 0.45, 0.4], "low-pass": [0, 1, 3, 5, 7, 10, 15, 40],
-    "phase-scrambling": [0, 30, 60, 90, 120, 150, 180], "power-equalisation": ["0", "pow"],
-    "false-colour": ["True-Colour", "False-Colour"], "rotation": [0, 90, 180, 270],
+    "colour": ["cr", "bw"],
+    "contrast": ["c100", "c50", "c30", "c15", "c10", "c05", "c03", "c01"],
+    "high-pass": [np.inf, 3.0, 1.5, 1.0, 0.7, 0.55, 0.45, 0.4],
+    "low-pass": [0, 1, 3, 5, 7, 10, 15, 40],
+    "phase-scrambling": [0, 30, 60, 90, 120, 150, 180],
+    "power-equalisation": ["0", "pow"],
+    "false-colour": ["True-Colour", "False-Colour"],
+    "rotation": [0, 90, 180, 270],
     "eidolonI": ["1-10-10", "2-10-10", "4-10-10", "64-10-10", "128-10-10"],
     "eidolonII": ["1-3-10", "2-3-10", "4-3-10", "32-3-10", "64-3-10", "128-3-10"],
     "eidolonIII": ["1-0-10", "2-0-10", "4-0-10", "16-0-10", "32-0-10", "64-0-10", "128-0-10"],
     "uniform-noise": [0.0, 0.03, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9],
-}  # fmt: skip
+}
 
 
 def geirhos(make, key):
@@ -316,8 +346,20 @@ def geirhos(make, key):
     named(make, key, rows, SIXTEEN, 4, condition=np.array(shown), image_id=rows["stimulus_id"].values)
 
 
-KITCHEN = ["banana", "beanie", "binoculars", "boot", "bowl", "cup", "glasses", "lamp", "pan", "sewingmachine",
-           "shovel", "truck"]  # fmt: skip
+KITCHEN = [
+    "banana",
+    "beanie",
+    "binoculars",
+    "boot",
+    "bowl",
+    "cup",
+    "glasses",
+    "lamp",
+    "pan",
+    "sewingmachine",
+    "shovel",
+    "truck",
+]
 
 
 def labelled(make, key):
@@ -365,8 +407,13 @@ def baker(make, key):
     people = 9
     human = {"w": 0.9, "f": 0.6, "o": 0.4}
     correct = [int(make.rng.random() < human[k]) for _ in range(people) for k in kinds]
-    coords = {"stimulus_id": np.tile(rows["stimulus_id"].values, people), "subject": np.repeat(range(1, 10), count),
-              "condition": ["1"] * count * people, "truth": np.tile(truth, people), "correct": correct}  # fmt: skip
+    coords = {
+        "stimulus_id": np.tile(rows["stimulus_id"].values, people),
+        "subject": np.repeat(range(1, 10), count),
+        "condition": ["1"] * count * people,
+        "truth": np.tile(truth, people),
+        "correct": correct,
+    }
     coords = {name: ("presentation", values) for name, values in coords.items()}
     make.write(key, BehavioralAssembly(np.array(correct), dims=["presentation"], coords=coords))
 
@@ -389,15 +436,29 @@ def thresholds(make, key):
 
 
 GRATINGS = {
-    "Marques2020_receptive_field": {"position_x": [-0.25, 0.0, 0.25], "position_y": [-0.25, 0.0, 0.25],
-                                    "orientation": [0.0, 90.0], "phase": [0.0, 180.0]},
-    "Marques2020_orientation": {"spatial_frequency": [1.0, 2.0], "orientation": np.arange(0, 180, 15.0).tolist(),
-                                "phase": np.arange(0, 360, 90.0).tolist()},
-    "Marques2020_spatial_frequency": {"spatial_frequency": (2.0 ** np.arange(-1, 4, 0.5)).tolist(),
-                                      "orientation": [0.0, 45.0, 90.0, 135.0], "phase": [0.0, 90.0, 180.0, 270.0]},
-    "Marques2020_size": {"radius": np.linspace(0.2, 3, 9).tolist(), "spatial_frequency": [1.0, 2.0],
-                         "orientation": [0.0, 90.0], "phase": [0.0, 90.0, 180.0, 270.0]},
-}  # fmt: skip
+    "Marques2020_receptive_field": {
+        "position_x": [-0.25, 0.0, 0.25],
+        "position_y": [-0.25, 0.0, 0.25],
+        "orientation": [0.0, 90.0],
+        "phase": [0.0, 180.0],
+    },
+    "Marques2020_orientation": {
+        "spatial_frequency": [1.0, 2.0],
+        "orientation": np.arange(0, 180, 15.0).tolist(),
+        "phase": np.arange(0, 360, 90.0).tolist(),
+    },
+    "Marques2020_spatial_frequency": {
+        "spatial_frequency": (2.0 ** np.arange(-1, 4, 0.5)).tolist(),
+        "orientation": [0.0, 45.0, 90.0, 135.0],
+        "phase": [0.0, 90.0, 180.0, 270.0],
+    },
+    "Marques2020_size": {
+        "radius": np.linspace(0.2, 3, 9).tolist(),
+        "spatial_frequency": [1.0, 2.0],
+        "orientation": [0.0, 90.0],
+        "phase": [0.0, 90.0, 180.0, 270.0],
+    },
+}
 ORDER = ("position_y", "position_x", "contrast", "radius", "spatial_frequency", "orientation", "phase")
 MEASURED = {
     "Ringach2002": ("Marques2020_orientation", (
@@ -417,18 +478,37 @@ MEASURED = {
         "max_noise")),
 }  # fmt: skip
 SPANS = {
-    "max_dc": 60, "max_ac": 60, "baseline": 10, "min_dc": 20, "modulation_ratio": 2, "bandwidth": 90,
-    "circular_variance_bandwidth_ratio": 0.1, "orthogonal_preferred_ratio_bandwidth_ratio": 0.1,
-    "preferred_orientation": 180, "peak_spatial_frequency": 8, "spatial_frequency_bandwidth": 100,
-    "grating_summation_field": 6, "surround_diameter": 6, "variance_ratio": 20, "max_texture": 60, "max_noise": 60,
-}  # fmt: skip
+    "max_dc": 60,
+    "max_ac": 60,
+    "baseline": 10,
+    "min_dc": 20,
+    "modulation_ratio": 2,
+    "bandwidth": 90,
+    "circular_variance_bandwidth_ratio": 0.1,
+    "orthogonal_preferred_ratio_bandwidth_ratio": 0.1,
+    "preferred_orientation": 180,
+    "peak_spatial_frequency": 8,
+    "spatial_frequency_bandwidth": 100,
+    "grating_summation_field": 6,
+    "surround_diameter": 6,
+    "variance_ratio": 20,
+    "max_texture": 60,
+    "max_noise": 60,
+}
 
 
 def gratings(make, stimuli):
     """Gratings with every combination of parameters, in the order that the benchmarks need."""
     varied = GRATINGS[stimuli]
-    fixed = {"position_x": [0.0], "position_y": [0.0], "contrast": [1.0], "radius": [1.0],
-             "spatial_frequency": [1.0], "orientation": [0.0], "phase": [0.0]}  # fmt: skip
+    fixed = {
+        "position_x": [0.0],
+        "position_y": [0.0],
+        "contrast": [1.0],
+        "radius": [1.0],
+        "spatial_frequency": [1.0],
+        "orientation": [0.0],
+        "phase": [0.0],
+    }
     axes = [(fixed | varied)[name] for name in ORDER]
     grid = np.stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")], axis=1)
     columns = {name: grid[:, n] for n, name in enumerate(ORDER)}
@@ -457,8 +537,11 @@ def properties(make, key):
     values = np.stack([make.rng.random(80) * SPANS.get(name, 1.0) for name in names], axis=1)
     if "preferred_orientation" in names:
         values -= 22.5
-    coords = {"neuroid_id": ("neuroid", list(range(80))), "region": ("neuroid", ["V1"] * 80),
-              "neuronal_property": list(names)}  # fmt: skip
+    coords = {
+        "neuroid_id": ("neuroid", list(range(80))),
+        "region": ("neuroid", ["V1"] * 80),
+        "neuronal_property": list(names),
+    }
     bins = {f"{name}_bins": np.linspace(0, SPANS.get(name, 1.0), 11) for name in names}
     assembly = PropertyAssembly(values, dims=["neuroid", "neuronal_property"], coords=coords)
     make.write(key, assembly, number_of_trials=20, **bins)
@@ -494,7 +577,10 @@ def tune(make):
 
 def coggan_fmri(make, key):
     """Similarity matrices for each subject and region, with two dimensions of the same name."""
-    columns = {"object_name": cycle(OBJECTS, 24), "occlusion_condition": [["none", "top", "bottom"][n // 8] for n in range(24)]}  # fmt: skip
+    columns = {
+        "object_name": cycle(OBJECTS, 24),
+        "occlusion_condition": [["none", "top", "bottom"][n // 8] for n in range(24)],
+    }
     rows = make.table("Coggan2024_fMRI", columns)
     shown = np.stack([make.hidden[id] for id in rows["stimulus_id"]])
     for id in rows["stimulus_id"]:  # some units respond to every image, since the benchmark selects these
@@ -514,15 +600,22 @@ def coggan_behaviour(make, key):
     cells = [(k, c, v, o) for k in kinds for c in colours for v in (0.2, 0.6, 1.0) for o in OBJECTS]
     count = len(cells) * people
     each = [cells[n // people] for n in range(count)]
-    columns = {"object_class": [c[3] for c in each], "occluder_type": [c[0] for c in each],
-               "occluder_color": [c[1] for c in each], "visibility": [c[2] for c in each],
-               "subject": [f"p{n % people}" for n in range(count)]}  # fmt: skip
+    columns = {
+        "object_class": [c[3] for c in each],
+        "occluder_type": [c[0] for c in each],
+        "occluder_color": [c[1] for c in each],
+        "visibility": [c[2] for c in each],
+        "subject": [f"p{n % people}" for n in range(count)],
+    }
     rows = make.table("Coggan2024_behavior", columns, decides="object_class")
     make.table("Coggan2024_behavior_fitting", {"image_label": cycle(OBJECTS, 80)}, decides="image_label")
     rate = {"bars": 0.5, "mud": 0.7, "dots": 0.9}
     right = [make.rng.random() < rate[c[0]] * (0.8 if c[1] == "black" else 1.0) for c in each]
     said = [c[3] if r else make.rng.choice([o for o in OBJECTS if o != c[3]]) for c, r in zip(each, right)]
-    coords = {"stimulus_id": ("presentation", rows["stimulus_id"].values), "human_accuracy": ("presentation", np.array(right, int))}  # fmt: skip
+    coords = {
+        "stimulus_id": ("presentation", rows["stimulus_id"].values),
+        "human_accuracy": ("presentation", np.array(right, int)),
+    }
     make.write(key, BehavioralAssembly(np.array(said), dims=["presentation"], coords=coords))
 
 
@@ -545,7 +638,10 @@ def parted(make, key):
     weights = np.random.default_rng([make.seed, 11]).normal(size=(HIDDEN, count))
     train = key.endswith("train")
     number, repetitions = (make.some(60), 4 if eeg else 1) if train else (make.some(25), 4)
-    rows = make.table(make.listed["sets"][key], {"label": cycle(OBJECTS, number), "label_idx": [n % 5 for n in range(number)]})  # fmt: skip
+    rows = make.table(
+        make.listed["sets"][key],
+        {"label": cycle(OBJECTS, number), "label_idx": [n % 5 for n in range(number)]},
+    )
     signal = np.stack([make.hidden[id] for id in rows["stimulus_id"]]) @ weights
     values = np.repeat(signal, repetitions, axis=0)
     values = values + 1.5 * make.rng.normal(size=values.shape)
@@ -558,7 +654,10 @@ def parted(make, key):
     coords = presented(rows, repetitions)
     coords["stimulus_label"] = ("presentation", np.repeat(rows["label"].values, repetitions))
     within = count // len(subjects)
-    coords |= {"subject": ("neuroid", np.repeat(subjects, within)), "neuroid_id": ("neuroid", list(range(within)) * len(subjects))}  # fmt: skip
+    coords |= {
+        "subject": ("neuroid", np.repeat(subjects, within)),
+        "neuroid_id": ("neuroid", list(range(within)) * len(subjects)),
+    }
     if eeg:
         coords["channel"] = ("neuroid", [f"O{n % within}" for n in range(count)])
         coords |= {
@@ -566,15 +665,22 @@ def parted(make, key):
             "time_bin_end": ("time_bin", np.round(starts + width, 2)),
         }
     else:
-        coords |= {"region": ("neuroid", np.tile(np.repeat(regions, per), len(subjects))), measure: ("neuroid", reliable * scale)}  # fmt: skip
+        coords |= {
+            "region": ("neuroid", np.tile(np.repeat(regions, per), len(subjects))),
+            measure: ("neuroid", reliable * scale),
+        }
         coords |= binned(starts, width)
     make.write(key, NeuroidAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords))
 
 
 def bracci(make, key):
     """Voxels of three regions, numbered across the regions of each subject."""
-    columns = {"stimulus_name": [f"s{n}" for n in range(27)], "exemplar_number": [n % 9 for n in range(27)],
-               "image_label": cycle(OBJECTS, 27), "image_group": [n % 3 for n in range(27)]}  # fmt: skip
+    columns = {
+        "stimulus_name": [f"s{n}" for n in range(27)],
+        "exemplar_number": [n % 9 for n in range(27)],
+        "image_label": cycle(OBJECTS, 27),
+        "image_group": [n % 3 for n in range(27)],
+    }
     rows = make.table("Bracci2019", columns)
     blocks, coords = [], {"roi": [], "subject": [], "voxels": []}
     for subject in range(4):
@@ -593,11 +699,14 @@ def bracci(make, key):
 
 
 TASKS = {
-    "control": ("control", "control"), "clutter_heavy": ("clutter", "heavy"), "clutter_light": ("clutter", "light"),
+    "control": ("control", "control"),
+    "clutter_heavy": ("clutter", "heavy"),
+    "clutter_light": ("clutter", "light"),
     "occlusion_few_large_blobs_high": ("occluder", "fewlarge-high"),
     "occlusion_many_small_blobs_low": ("occluder", "manysmall-low"),
-    "scrambling_highpass": ("phasescrambling", "highpass"), "scrambling_lowpass": ("phasescrambling", "lowpass"),
-}  # fmt: skip
+    "scrambling_highpass": ("phasescrambling", "highpass"),
+    "scrambling_lowpass": ("phasescrambling", "lowpass"),
+}
 
 
 def maniquet(make, key):
@@ -605,18 +714,32 @@ def maniquet(make, key):
     names = list(TASKS)
     for stimuli, count in (("Maniquet2024-test", 140), ("Maniquet2024-train", 100), ("Maniquet2024", 140)):
         each = [TASKS[names[n // 5 % len(names)]] for n in range(count)]
-        columns = {"manipulation": [one[0] for one in each], "manipulation_details": [one[1] for one in each],
-                   "image_label": cycle(OBJECTS, count), "exemplar_number": list(range(count))}  # fmt: skip
+        columns = {
+            "manipulation": [one[0] for one in each],
+            "manipulation_details": [one[1] for one in each],
+            "image_label": cycle(OBJECTS, count),
+            "exemplar_number": list(range(count)),
+        }
         make.table(stimuli, columns, decides="image_label")
     rows = make.rows("Maniquet2024")
     shown = make.rng.integers(0, 140, 1500)
     tasks = np.array([names[n // 5 % len(names)] for n in shown])
     truth = rows["image_label"].values[shown]
-    said = np.where(make.rng.random(1500) < 0.4 + 0.07 * np.array([names.index(t) for t in tasks]), truth,
-                    np.array(OBJECTS)[make.rng.integers(0, 5, 1500)])  # fmt: skip
-    coords = {"stimulus_id": rows["stimulus_id"].values[shown], "manipulation": rows["manipulation"].values[shown],
-              "manipulation_details": rows["manipulation_details"].values[shown], "image_label": truth, "prediction": said,
-              "response": said, "subject_id": make.rng.integers(0, 6, 1500), "task": tasks}  # fmt: skip
+    said = np.where(
+        make.rng.random(1500) < 0.4 + 0.07 * np.array([names.index(t) for t in tasks]),
+        truth,
+        np.array(OBJECTS)[make.rng.integers(0, 5, 1500)],
+    )
+    coords = {
+        "stimulus_id": rows["stimulus_id"].values[shown],
+        "manipulation": rows["manipulation"].values[shown],
+        "manipulation_details": rows["manipulation_details"].values[shown],
+        "image_label": truth,
+        "prediction": said,
+        "response": said,
+        "subject_id": make.rng.integers(0, 6, 1500),
+        "task": tasks,
+    }
     coords = {name: ("presentation", values) for name, values in coords.items()}
     make.write(key, BehavioralAssembly((said == truth).astype(int), dims=["presentation"], coords=coords))
 
@@ -625,7 +748,11 @@ def curves(make, key):
     """Judgements whether a curve is connected, by subjects and a readout."""
     sides = ["connected", "disconnected"]
     for stimuli, count in (("Lonnqvist2024_test", 80), ("Lonnqvist2024_train", 81)):
-        columns = {"truth": cycle(sides, count), "image_label": cycle(sides, count), "curve_length": [n % 4 for n in range(count)]}  # fmt: skip
+        columns = {
+            "truth": cycle(sides, count),
+            "image_label": cycle(sides, count),
+            "curve_length": [n % 4 for n in range(count)],
+        }
         make.table(stimuli, columns)
     rows = make.rows("Lonnqvist2024_test")
     named(make, key, rows, sides, curve_length=rows["curve_length"].values)
@@ -649,7 +776,11 @@ def search(make, key):
     correct = (make.rng.random(48 * 6) < np.tile(np.linspace(0.6, 0.95, 48), 6)).astype(int)
     coords = {name: np.tile(rows[name].values, 6) for name in ("stimulus_id", "block")}
     coords |= {"distractor_nums": np.tile([DISTRACTORS[n % 6] for n in numbers], 6)}
-    coords |= {"participant_id": np.repeat([f"p{n}" for n in range(6)], 48), "correct": correct, "trial_type": ["normal"] * 288}  # fmt: skip
+    coords |= {
+        "participant_id": np.repeat([f"p{n}" for n in range(6)], 48),
+        "correct": correct,
+        "trial_type": ["normal"] * 288,
+    }
     coords = {name: ("presentation", values) for name, values in coords.items()}
     make.write(key, BehavioralAssembly(correct, dims=["presentation"], coords=coords))
 
@@ -662,7 +793,11 @@ def nsd(make, key):
     values = make.recorded(rows["stimulus_id"], count, 1)[:, :, None].astype(np.float32)
     reliable = np.where(np.arange(count) % 6 == 5, 0.3, make.rng.uniform(0.5, 0.9, count)).astype(np.float32)
     coords = {name: ("presentation", rows[name].values) for name in ("stimulus_id", "nsd_id")}
-    more = {"animal": ["m0", "m1", "m0", "m1", "m1", "m0"] * 3 * len(REGIONS), "reliability": reliable[::-1], "reliability_window": reliable}  # fmt: skip
+    more = {
+        "animal": ["m0", "m1", "m0", "m1", "m1", "m0"] * 3 * len(REGIONS),
+        "reliability": reliable[::-1],
+        "reliability_window": reliable,
+    }
     coords |= units(REGIONS, each, **more) | binned([70], 100)
     make.write(
         key, NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
@@ -690,7 +825,10 @@ def laion(make, key):
                 Image.fromarray(pixels).save(shown, "png")
                 archive.writestr(f"{id}.png", shown.getvalue())
         rows.to_csv(make.folder / "stimuli.csv", index=False)
-        division = {name: ["test" if (n + shift) % 4 == 0 else "train" for n in range(count)] for shift, name in enumerate(("tau", "ood"))}  # fmt: skip
+        division = {
+            name: ["test" if (n + shift) % 4 == 0 else "train" for n in range(count)]
+            for shift, name in enumerate(("tau", "ood"))
+        }
         pd.DataFrame({"stimulus_id": ids, **division}).to_csv(make.folder / "splits.csv", index=False)
         make.tables["Zerbe2026"] = rows
     ids = make.tables["Zerbe2026"]["stimulus_id"].values
@@ -700,14 +838,21 @@ def laion(make, key):
     repetitions, count = 3, 3 * len(REGIONS)
     values = make.recorded(ids, count, repetitions).astype(np.float32)
     names = np.array(np.repeat(REGIONS, 3), dtype=object)
-    coords = {"stimulus_id": ("presentation", np.repeat(ids, repetitions)),
-              "repetition": ("presentation", np.tile(np.arange(repetitions), len(ids))),
-              "subject_id": ("neuroid", np.full(count, subject, dtype=object)), "region": ("neuroid", names),
-              "nc_12rep": ("neuroid", make.rng.uniform(35, 90, count).astype(np.float32))}  # fmt: skip
+    coords = {
+        "stimulus_id": ("presentation", np.repeat(ids, repetitions)),
+        "repetition": ("presentation", np.tile(np.arange(repetitions), len(ids))),
+        "subject_id": ("neuroid", np.full(count, subject, dtype=object)),
+        "region": ("neuroid", names),
+        "nc_12rep": ("neuroid", make.rng.uniform(35, 90, count).astype(np.float32)),
+    }
     if not own:
         coords["subject_id_pres"] = ("presentation", np.full(len(values), subject, dtype=object))
     else:
-        coords |= {"session": ("presentation", np.array(["ses-01"] * len(values), dtype=object)), "run": ("presentation", np.arange(len(values)) % 7), "beta_index": ("presentation", np.arange(len(values)))}  # fmt: skip
+        coords |= {
+            "session": ("presentation", np.array(["ses-01"] * len(values), dtype=object)),
+            "run": ("presentation", np.arange(len(values)) % 7),
+            "beta_index": ("presentation", np.arange(len(values))),
+        }
     data = xr.DataArray(values, dims=("presentation", "neuroid"), name="data", coords=coords)
     name = make.listed["assemblies"][key]
     data.to_netcdf(make.folder / name)
@@ -719,23 +864,35 @@ def images(make, key):
     count = 60
     columns = {"synset": cycle(SYNSETS, count)}
     if key.startswith("imagenet_c"):
-        kinds = {"noise": ["gaussian_noise", "shot_noise", "impulse_noise"], "blur": ["glass_blur", "motion_blur", "zoom_blur", "defocus_blur"],
-                 "weather": ["snow", "frost", "fog", "brightness"], "digital": ["pixelate", "contrast", "elastic_transform", "jpeg_compression"]}[key.split(".")[1]]  # fmt: skip
+        kinds = {
+            "noise": ["gaussian_noise", "shot_noise", "impulse_noise"],
+            "blur": ["glass_blur", "motion_blur", "zoom_blur", "defocus_blur"],
+            "weather": ["snow", "frost", "fog", "brightness"],
+            "digital": ["pixelate", "contrast", "elastic_transform", "jpeg_compression"],
+        }[key.split(".")[1]]
         count = 5 * len(kinds) * 4
-        columns = {"synset": cycle(SYNSETS, count), "noise_type": [kinds[n // 4 % len(kinds)] for n in range(count)],
-                   "noise_level": [n // (4 * len(kinds)) + 1 for n in range(count)]}  # fmt: skip
+        columns = {
+            "synset": cycle(SYNSETS, count),
+            "noise_type": [kinds[n // 4 % len(kinds)] for n in range(count)],
+            "noise_level": [n // (4 * len(kinds)) + 1 for n in range(count)],
+        }
     make.table(key, columns, said=make.wrong(columns["synset"], SYNSETS))
 
 
 def islam(make, key):
     """Two pictures of each of twenty shapes, in five textures."""
-    columns = {"texture": [f"t{n % 5}" for n in range(200)], "shape": [f"s{n // 10}" for n in range(200)],
-               "original_image_id": [f"o{n // 5}" for n in range(200)]}  # fmt: skip
+    columns = {
+        "texture": [f"t{n % 5}" for n in range(200)],
+        "shape": [f"s{n // 10}" for n in range(200)],
+        "original_image_id": [f"o{n // 5}" for n in range(200)],
+    }
     make.table(key, columns, decides="shape")
 
 
-DRAWN = {"Silhouette": ["original", "convex_hull", "outline", "skeleton", "silhouette"],
-         "Art": ["cartoon", "line_drawing", "mosaic", "painting", "sketch"]}  # fmt: skip
+DRAWN = {
+    "Silhouette": ["original", "convex_hull", "outline", "skeleton", "silhouette"],
+    "Art": ["cartoon", "line_drawing", "mosaic", "painting", "sketch"],
+}
 
 
 # The styles that their selection names beside these are of other sources.
@@ -756,12 +913,13 @@ def domains(make, key):
     shown = [
         (source, style, n, 1 + n) for source, styles in DRAWN.items() for style in styles for n in range(60)
     ]
-    shown += [(source, style, n, 0) for source, style in PLAIN for n in range(40)]  # fmt: skip
+    shown += [(source, style, n, 0) for source, style in PLAIN for n in range(40)]
     columns = {
-        "object_label": [OBJECTS[n % 5] for _, _, n, _ in shown], "object_style": [style for _, style, _, _ in shown],
+        "object_label": [OBJECTS[n % 5] for _, _, n, _ in shown],
+        "object_style": [style for _, style, _, _ in shown],
         "stimulus_source": [source for source, *_ in shown],
         "background_id": [back if source == "Silhouette" else 0 for source, _, _, back in shown],
-    }  # fmt: skip
+    }
     rows = make.table(key, columns, decides="object_label")
     repetitions, neuroids = 4, 12
     values = make.recorded(rows["stimulus_id"], neuroids, repetitions, 0.7)
@@ -773,8 +931,9 @@ def domains(make, key):
     animals = np.repeat(["Oleo", "Pico"], neuroids // 2)
     coords = presented(rows, repetitions, *columns) | {
         "neuroid_id": ("neuroid", [f"{animal}_{n:02d}" for n, animal in enumerate(animals)]),
-        "region": ("neuroid", ["IT"] * neuroids), "animal": ("neuroid", animals),
-    }  # fmt: skip
+        "region": ("neuroid", ["IT"] * neuroids),
+        "animal": ("neuroid", animals),
+    }
     coords |= binned([70, 170], 100) | {"time_bin_id": ("time_bin", [0, 1])}
     assembly = NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
     make.write(key, assembly, stimulus_set_identifier=key)

@@ -68,7 +68,11 @@ class Stored:
         rows = np.stack([self.features[str(id)] for id in stimuli["stimulus_id"].values])
         coords = {name: ("presentation", stimuli[name].values) for name in stimuli.columns}
         names = [f"f{n}" for n in range(rows.shape[1])]
-        coords |= {"neuroid_id": ("neuroid", names), "neuroid_num": ("neuroid", list(range(len(names)))), "layer": ("neuroid", ["layer"] * len(names))}  # fmt: skip
+        coords |= {
+            "neuroid_id": ("neuroid", names),
+            "neuroid_num": ("neuroid", list(range(len(names)))),
+            "layer": ("neuroid", ["layer"] * len(names)),
+        }
         coords |= {name: ("neuroid", at) for name, at in PLACES.items()}
         return NeuroidAssembly(rows.copy(), dims=["presentation", "neuroid"], coords=coords)
 
@@ -84,7 +88,10 @@ class Stored:
         bins = [one.item() if isinstance(one, np.ndarray) else tuple(one) for one in self.bins]
         if len(bins) > 1:
             coords = {name: (dims, values) for name, dims, values in s3_walk(answer)}
-            coords |= {"time_bin_start": ("time_bin", [b[0] for b in bins]), "time_bin_end": ("time_bin", [b[1] for b in bins])}  # fmt: skip
+            coords |= {
+                "time_bin_start": ("time_bin", [b[0] for b in bins]),
+                "time_bin_end": ("time_bin", [b[1] for b in bins]),
+            }
             values = np.stack([answer.values] * len(bins), axis=-1)
             return NeuroidAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
         return answer.transpose("neuroid", "presentation") if self.first == "neuroid" else answer

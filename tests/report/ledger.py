@@ -15,16 +15,24 @@ CONTROLS = {
     "pixels4": {
         "role": "positive",
         "value": 0.97,
+        "low": None,
+        "high": None,
         "bound": 0.8,
-        "passed": True,
-        "says": "0.970, must be at least 0.8",
+        "at_most": None,
+        "verdict": "passed",
+        "shuffles": 0,
+        "reason": "",
     },
     "noise": {
         "role": "negative",
         "value": 0.01,
+        "low": None,
+        "high": None,
         "bound": 0.1,
-        "passed": True,
-        "says": "0.010, must be at most 0.1",
+        "at_most": None,
+        "verdict": "passed",
+        "shuffles": 0,
+        "reason": "",
     },
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.report.board import (
     Cell,
     Column,
@@ -42,7 +43,7 @@ def row(model: str, cells: list[Cell], score: Cell, rank: tuple[int, int] | None
     return Row(model=model, cells=tuple(cells), groups=(score,), score=score, rank=rank, **known | fields)
 
 
-GOOD = Cell("scored", 0.5, 0.4, 0.61, top=True, signed="me")
+GOOD = Cell("scored", 0.5, 0.4, 0.61, top=True, evidence=Evidence(Origin.SIGNED, "me"))
 BOARD = Leaderboard(
     suite="tiny", version=2, title="Tiny & small",
     columns=(
@@ -148,7 +149,7 @@ def test_csv_and_json_keep_every_digit() -> None:
     plain = json.loads(as_json(BOARD))
     assert plain["rows"][1]["cells"][1] == {
         "status": "scored", "value": 1.23456, "low": 1.0, "high": None, "raw": None, "reason": "", "top": False,
-        "covers": "", "signed": "",
+        "covers": "", "evidence": {"origin": "self-reported", "signer": ""},
     }  # fmt: skip
     assert list(plain) == sorted(plain) and "Tiny & small" in as_json(BOARD)
     with pytest.raises(ValueError, match="JSON compliant"):

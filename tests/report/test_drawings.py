@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from neuroledger.report import drawings
-from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
+from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, layer_curve, scatter
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 448.0, 14.0, 208.0  # of the plotted area, in units of the picture
 
@@ -236,3 +236,65 @@ def test_labels_are_beside_the_lines_that_they_name() -> None:
     below, left = root.findall("text")[-2:]
     assert (below.text, number(below, "x"), number(below, "y")) == ("cost", (LEFT + RIGHT) / 2, 244.0)
     assert (left.text, left.attrib["transform"]) == ("score", "translate(13 111.0) rotate(-90)")
+
+
+def stage(layer: str, depth: float, value: float, untrained: float | None = None) -> dict[str, object]:
+    below = (
+        None if untrained is None else {"value": untrained, "low": untrained - 0.1, "high": untrained + 0.1}
+    )
+    own = {"value": value, "low": value - 0.1, "high": value + 0.1}
+    return {"layer": layer, "depth": depth, **own, "untrained": below}
+
+
+CURVE = {
+    "model": "net <b>", "benchmark": "bench", "scale": "correlation", "chosen": "two",
+    "layers": [stage("one", 0.25, 0.3, 0.2), stage("two", 0.5, 0.5, 0.2), stage("three", 1.0, 0.4, 0.1)],
+    "ceiling": {"value": 1.0, "low": 0.9, "high": 1.1}, "nested": {"value": 0.45, "low": 0.35, "high": 0.55},
+}  # fmt: skip
+
+
+def test_a_layer_curve_marks_the_choice_the_untrained_network_and_the_ceiling() -> None:
+    picture = drawn(layer_curve(CURVE))
+    axis = axis_over([0.0, 1.1])
+    height = 320 - 96 - TOP
+
+    def y_of(value: float) -> float:
+        return TOP + height * (1 - (value - axis.low) / (axis.high - axis.low))
+
+    trained = [circle for circle in picture.iter("circle") if circle.attrib["class"] == "trained"]
+    assert [number(circle, "cx") for circle in trained] == pytest.approx([155.5, 253.0, 448.0], abs=0.1)
+    assert [number(circle, "cy") for circle in trained] == pytest.approx(
+        [y_of(v) for v in (0.3, 0.5, 0.4)], abs=0.1
+    )
+    grey = [circle for circle in picture.iter("circle") if circle.attrib["class"] == "untrained"]
+    assert [number(circle, "cy") for circle in grey] == pytest.approx(
+        [y_of(v) for v in (0.2, 0.2, 0.1)], abs=0.1
+    )
+    ring = next(circle for circle in picture.iter("circle") if circle.attrib["class"] == "chosen")
+    assert (number(ring, "cx"), number(ring, "cy")) == pytest.approx((253.0, y_of(0.5)), abs=0.1)
+    band = next(rect for rect in picture.iter("rect") if rect.attrib["class"] == "ceiling-band")
+    assert number(band, "y") == pytest.approx(y_of(1.1), abs=0.1)
+    assert number(band, "height") == pytest.approx(y_of(0.9) - y_of(1.1), abs=0.1)
+    diamond = next(mark for mark in picture.iter("polygon") if mark.attrib["class"] == "nested")
+    corners = [tuple(map(float, corner.split(","))) for corner in diamond.attrib["points"].split()]
+    assert sum(y for _, y in corners) / 4 == pytest.approx(y_of(0.45), abs=0.1)
+    assert diamond.findtext("title") == "two, chosen on other stimuli than these: 0.450 [0.350, 0.550]"
+    floor = next(line for line in picture.iter("line") if line.attrib["class"] == "floor")
+    assert number(floor, "y1") == pytest.approx(y_of(0.0), abs=0.1)
+    assert "net <b>" in picture.attrib["aria-label"]
+
+
+def test_a_layer_curve_without_twin_ceiling_intervals_or_nested_score_is_drawn_without_them() -> None:
+    bare = {"layer": "a", "depth": 1.0, "value": 0.2, "low": None, "high": None, "untrained": None}
+    picture = drawn(layer_curve({**CURVE, "layers": [bare], "ceiling": None, "nested": None, "chosen": "a"}))
+    kinds = [part.attrib.get("class", "") for part in picture.iter()]
+    assert not {"untrained", "ceiling", "ceiling-band", "nested", "band trained"} & set(kinds)
+    assert kinds.count("trained") == 2 and kinds.count("chosen") == 1  # a line and a point
+
+
+def test_names_of_crowded_layers_are_left_out_except_the_chosen_one() -> None:
+    crowd = [stage(f"layer{i}", i / 100, 0.2) for i in range(101)]
+    picture = drawn(layer_curve({**CURVE, "layers": crowd, "chosen": "layer51"}))
+    texts = [text.text for text in picture.iter("text")]
+    assert "layer51" in texts and "layer50" not in texts
+    assert sum(text is not None and text.startswith("layer") for text in texts) <= 390 / 13

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from neuroledger.data.gate.validate import validate
+from neuroledger.engine.checked import Evidence, Origin
+from neuroledger.engine.control import in_words
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, _blocks, axis, gather, packed, pages
 from neuroledger.report.site import _bytes, _command, _counted, _json, _plain, _prose, _record_text
@@ -35,7 +37,8 @@ def board(*columns: Column, rows: tuple[Row, ...] = ()) -> Leaderboard:
 
 def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
     cells = (
-        Cell("scored", 0.1234567, 0.1, None, top=True, signed="ada"), Cell("failed", reason="broken"),
+        Cell("scored", 0.1234567, 0.1, None, top=True, evidence=Evidence(Origin.SIGNED, "ada")),
+        Cell("failed", reason="broken"),
         Cell("missing", reason="not run yet"), Cell("partial", 0.5, reason="broken"), Cell("stale", reason="old"),
         Cell("edited", reason="old"), Cell("unavailable", reason="gone"),
     )  # fmt: skip
@@ -48,6 +51,7 @@ def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
     plain = packed(board(*columns, rows=rows), [("models", "1")])
     assert plain["rows"][0] == {
         "model": "ant", "title": "The ant", "role": "model", "place": "1–2", "score": [0.7, 0.65, 0.75], "why": "",
+        "top": True,
         "groups": [[0.7, 0.65, 0.75]],
         "cells": [[0.12346, 0.1, None, 1, "ada"], "f0", "m1", "p0", "s2", "e2", "u3"],
     }  # fmt: skip
@@ -128,14 +132,9 @@ def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
 
 
 def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound(lab: Lab) -> None:
-    def permuted(value: float | None, *, passed: bool = True) -> dict[str, Any]:
-        return {
-            "role": "negative",
-            "value": value,
-            "bound": 0.1,
-            "passed": passed,
-            "says": f"permuted {value}",
-        }
+    def permuted(value: float | None, verdict: str = "passed") -> dict[str, Any]:
+        reason = "it is constant" if value is None else ""
+        return {"role": "negative", "value": value, "bound": 0.1, "verdict": verdict, "reason": reason}
 
     def shown(*controls: dict[str, Any]) -> list[str]:
         names = ("ant", "bee", "cat", "dog")
@@ -146,24 +145,30 @@ def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound
         world = gather(lab.open(), "lab", [*records, record("dog", "lab.V4-ridge", 0.5)])
         page = next(one for one in pages(world) if one.path == "benchmarks/lab.V4-ridge.html")
         assert isinstance(page, Page)
-        return [f"{name}: {control['says']}" for name, control in page.context["controls"]]
+        return [f"{name}: {in_words(control)}" for name, control in page.context["controls"]]
 
-    positive, noise = "pixels4: 0.970, must be at least 0.8", "noise: 0.010, must be at most 0.1"
+    end = "its uncertainty is unknown"
+    positive, noise = (
+        f"pixels4: 0.970, must be at least 0.8, {end}",
+        f"noise: 0.010, must be at most 0.1, {end}",
+    )
     assert shown() == [noise, positive]
-    assert shown(permuted(0.01), permuted(0.05), permuted(None)) == [
-        noise,
-        "permuted: permuted 0.05",
-        positive,
-    ]
-    found = shown(permuted(0.01), permuted(None, passed=False), permuted(0.05))
-    assert found == [noise, "permuted: permuted None", positive], "one that failed comes first"
+    found = shown(permuted(0.01), permuted(0.05))
+    assert found == [noise, f"permuted: 0.050, must be at most 0.1, {end}", positive]
+    unsure = permuted(0.04, "undecided") | {"low": 0.0, "high": 0.2}
+    found = shown(permuted(0.01), unsure, permuted(0.05))
+    assert found[1].startswith("permuted: 0.040 [0.000, 0.200]"), "one that is undecided comes first"
+    found = shown(unsure, permuted(None, "failed"), permuted(0.05))
+    assert found == [noise, "permuted: it is constant", positive], "one that failed comes before it"
 
 
 def test_the_numbers_above_a_board_count_models_scores_failures_data_sets_and_controls(lab: Lab) -> None:
-    failed = CONTROLS["noise"] | {"passed": False}
+    failed = CONTROLS["noise"] | {"value": 0.3, "verdict": "failed"}
+    unsure = CONTROLS["noise"] | {"low": -0.1, "high": 0.12, "verdict": "undecided"}
     records = [
         record("ant", "lab.V4-ridge", 0.9), record("bee", "lab.V4-ridge", None, controls={}),
-        record("ant", "lab.V4-pls", 0.8, controls={"noise": failed}), record("noise", "lab.V4-ridge", 0.0, controls={}),
+        record("ant", "lab.V4-pls", 0.8, controls={"noise": failed, "permuted": unsure}),
+        record("noise", "lab.V4-ridge", 0.0, controls={}),
     ]  # fmt: skip
     world = gather(lab.open(), "lab", records)
     index = next(one for one in pages(world) if one.path == "index.html")
@@ -171,7 +176,7 @@ def test_the_numbers_above_a_board_count_models_scores_failures_data_sets_and_co
     ((_, data),) = index.context["data"]
     assert data["numbers"] == [
         ("models", "4"), ("benchmarks", "2"), ("scores", "3"), ("failed or partial", "1"),
-        ("data sets validated", "0 of 1"), ("control checks passed", "2 of 3"),
+        ("data sets validated", "0 of 1"), ("control checks passed", "2 of 4, 1 undecided"),
     ]  # fmt: skip
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import axe_core_python
+import numpy as np
 import pytest
 
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, packed
 from neuroledger.report.site import build_site, rendered
 from neuroledger.spec.suites import Group
+from neuroledger.stats.score import Score
+from neuroledger.stats.spread import Influence, moved, pack
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, TABLET, evaluate, needs_chromium
 from tests.report.ledger import keep, record, score
@@ -38,6 +42,33 @@ def site(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         record("bee", RIDGE, None), record("bee", PLS, 0.4), record("cat", RIDGE, 0.5), record("cat", PLS, 0.7),
         record("pixels4", RIDGE, 0.97), record("noise", RIDGE, 0.0),
     )  # fmt: skip
+    build_site(catalog, "lab", lab.root / "site")
+    return lab.root / "site"
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A site of scores with recorded variation, of two suites, and of a data set whose note contains a checksum."""
+    from tests.report.ledger import ledger
+
+    lab: Lab = ledger(tmp_path_factory.mktemp("varied") / "lab", repository)
+    lab.dataset(notes=[f"Converted from a file with the SHA-256 {'a1b2' * 16}."])
+    lab.spec("suites", "other", benchmarks=[PLS], models=["ant"])
+    lab.spec("suites", "lab", benchmarks=[RIDGE, PLS], models=["ant", "bee", "cat"], includes=["other"])
+    values = {"ant": (0.9, 0.8), "bee": (0.6, 0.7), "cat": (0.5, 0.5)}
+    rng = np.random.default_rng(0)
+    catalog = lab.open()
+    for model, pair in values.items():
+        for benchmark, value in zip((RIDGE, PLS), pair, strict=True):
+            draws = value + rng.normal(0, 0.05, 60)
+            ids = [f"s{i}" for i in range(60)]
+            own = Score(
+                value, scale="correlation", population="lab",
+                influence=Influence({"stimulus": moved(ids, (draws - draws.mean()) / 60)}),
+            )  # fmt: skip
+            assert own.spread is not None
+            plain = score(value) | {"low": own.low, "high": own.high, "spread": pack(own.spread)}
+            keep(catalog, record(model, benchmark, value, score=plain, scores={"ridge": plain}))
     build_site(catalog, "lab", lab.root / "site")
     return lab.root / "site"
 
@@ -142,8 +173,58 @@ def test_models_are_compared_and_controls_hidden(site: Path) -> None:
     side, said, controls = ask(site, script)
     assert "0.800" in side and "0.700" in side and "0.500" in side
     assert said["compare"] == "ant,cat" and said["controls"] == "no" and controls == 0
-    told = ask(site, "return document.getElementById('compare').textContent", "#suite=lab&compare=ant,cat")
-    assert "neuroledger compare ant cat --suite lab" in told
+
+
+def test_the_difference_of_two_models_is_on_the_page_in_either_order(varied: Path) -> None:
+    script = "return document.querySelector('#compare').innerText"
+    told = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant,cat")
+    line = re.search(r"ant − cat = (\S+) \[(\S+), (\S+)\], p = (\S+)", told)
+    assert line and line.group(1) == ".350"
+    other = evaluate(varied / "index.html", script, hash="#suite=lab&compare=cat,ant")
+    turned = re.search(r"cat − ant = (\S+) \[(\S+), (\S+)\], p = (\S+)", other)
+    assert turned and turned.group(1) == "−.350"
+    assert (turned.group(2), turned.group(3)) == (f"−{line.group(3)}", f"−{line.group(2)}")
+    assert turned.group(4) == line.group(4) and "neuroledger compare ant cat --suite lab" in told
+    alone = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant")
+    assert "Differences" not in alone
+    three = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant,bee,cat")
+    assert three.count("mean over the benchmarks on which both are scored") == 3
+
+
+def test_the_comparison_is_inside_a_phone_with_its_figure(varied: Path) -> None:
+    script = """
+    const wide = (e) => e.getBoundingClientRect().right > 391 || e.scrollWidth > 391;
+    const tracks = Array.from(document.querySelectorAll(".side .track"));
+    return [tracks.length, tracks.filter(wide).length, wide(document.querySelector("table.side")),
+      getComputedStyle(document.querySelector(".panel .on-phone")).display,
+      getComputedStyle(document.querySelector(".panel .on-desk")).display];
+    """
+    found = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant,cat", width=PHONE)
+    assert found == [2, 0, False, "block", "none"]
+
+
+def test_a_note_with_a_checksum_wraps_on_a_phone(varied: Path) -> None:
+    script = RULES + "return [rules.wide, document.body.innerText.includes('a1b2'.repeat(16))]"
+    assert evaluate(varied / "datasets" / "lab.html", script, width=PHONE) == [False, True]
+
+
+def test_a_score_is_bold_only_if_no_model_is_clearly_better(varied: Path) -> None:
+    script = """
+    return Array.from(document.querySelectorAll("#board tbody:not(.controls) tr")).map((row) =>
+      [row.querySelector(".model a").textContent, getComputedStyle(row.querySelector(".score b, .score")).fontWeight > 500]);
+    """
+    bold = dict(evaluate(varied / "index.html", script, hash="#suite=lab"))
+    assert (bold["ant"], bold["cat"]) == (True, False)
+
+
+def test_the_sentence_and_the_plots_follow_the_board(varied: Path) -> None:
+    script = """
+    const parts = Array.from(document.querySelectorAll("[data-front]"));
+    const shown = () => parts.filter((e) => !e.hidden).map((e) => e.dataset.front);
+    const first = shown(); location.hash = "#suite=other"; await tick();
+    return [first, shown(), document.querySelector("[data-front]").querySelector("svg.lines").getAttribute("role")];
+    """
+    assert evaluate(varied / "index.html", SHOWN + script) == [["lab"], ["other"], "img"]
 
 
 def test_the_page_works_with_the_keyboard(site: Path) -> None:
@@ -187,7 +268,7 @@ def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(sit
     board = large(500, 300)
     context = {
         "section": "index", "switch": [("recorded", [board])], "boards": [board], "suites": ["large"],
-        "data": [(board, packed(board, [("models", "500")]))],
+        "data": [(board, packed(board, [("models", "500")]))], "fronts": [], "pairs": [],
     }  # fmt: skip
     page = site / "large.html"
     page.write_text(rendered(Page("large.html", "index.html.j2", context), board), encoding="utf-8")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from neuroledger.engine.compare import Comparison
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.report.board import Leaderboard
 from neuroledger.report.pareto import front
+from neuroledger.report.plots import boards
 from neuroledger.report.table import leaderboard
 from neuroledger.stats.calibration import Calibration, share
 from neuroledger.stats.differences import Difference
@@ -265,3 +268,17 @@ def test_every_public_value_has_a_card(lab: Lab) -> None:
     assert (
         "&lt;b&gt;loud" in certificate._repr_html_() and "data:image/png;base64" in held.stimuli._repr_html_()
     )
+
+
+def test_an_empty_table_is_refused_and_no_other_board_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "leaderboard", lambda **_: pytest.fail("another board was read"))
+    empty: Any = {}
+    figures: list[Callable[[], Any]] = [
+        lambda: plots.heat_map(empty), lambda: plots.ranks(empty), lambda: plots.agreement(empty),
+        lambda: plots.bars("lab.V4", empty), lambda: plots.tradeoff("lab.V4", "lab.cost", empty),
+    ]  # fmt: skip
+    for draw in figures:
+        with pytest.raises(RequestError, match=r"^an empty dict is not a board"):
+            draw()
+    with pytest.raises(RequestError, match=r"^list is not a board"):
+        plots.heat_map([1])  # type: ignore[arg-type]

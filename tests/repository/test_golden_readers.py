@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from neuroledger.data.assembly import content_sha256
-from neuroledger.data.fetch import fetch_files, folder_of
 from neuroledger.data.load import load_dataset
 from neuroledger.spec.registry import get
 
@@ -29,10 +28,3 @@ def _found(catalog, id):
 @pytest.mark.parametrize("id", sorted(GOLDEN["embedded"]))
 def test_embedded_data_read_the_same(catalog, id):
     assert _found(catalog, id) == GOLDEN["embedded"][id]
-
-
-@pytest.mark.parametrize("id", sorted(GOLDEN["public"]))
-def test_public_data_read_the_same(catalog, mirror, monkeypatch, id):
-    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
-    fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), catalog.dataset(id).files)
-    assert _found(catalog, id) == GOLDEN["public"][id]

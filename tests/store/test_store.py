@@ -371,9 +371,18 @@ def test_a_disk_error_names_the_folder_and_what_to_do(store: Store, monkeypatch:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1024**2 - 1, "1024.0 KiB"),
-     (1024**2, "1.0 MiB"), (1024**3, "1.0 GiB"), (1024**4, "1.0 TiB"), (3 * 1024**5, "3072.0 TiB")],
-)  # fmt: skip
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (1024**2 - 1, "1024.0 KiB"),
+        (1024**2, "1.0 MiB"),
+        (1024**3, "1.0 GiB"),
+        (1024**4, "1.0 TiB"),
+        (3 * 1024**5, "3072.0 TiB"),
+    ],
+)
 def test_sizes_are_in_units_of_1024(count: int, text: str) -> None:
     assert module.size_in_words(count) == text
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from neuroledger.cli import statuses
 from neuroledger.display import visible
-from neuroledger.errors import Finding, NeuroLedgerError, RequestError, SpecError
+from neuroledger.errors import Finding, NeuroLedgerError, RequestError, SpecError, about_pair, naming_extras
 
 __all__ = ["main"]
 
@@ -37,18 +38,17 @@ ANSWERS: Mapping[str, str] = {
     "events": "BIDS: events to decode, as DESCRIPTION=LABEL,DESCRIPTION=LABEL",
     "window": "BIDS: start and end of a window in s from its event, such as 0:1",
 }
-EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="neuroledger", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(prog="neuroledger", description=DESCRIPTION, epilog=statuses.TABLE)
     parser.add_argument(
         "--root", type=Path, help="repository folder (default: the one that contains the working directory)"
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, module: str, help: str) -> argparse.ArgumentParser:
-        added = verbs.add_parser(name, help=help, description=help)
+        added = verbs.add_parser(name, help=help, description=help, epilog=statuses.TABLE)
         added.set_defaults(module=module)
         return added
 
@@ -336,12 +336,23 @@ def _parser() -> argparse.ArgumentParser:
     _add_flag(p, "--dry-run", "print the plan, compute and write nothing")
     _add_flag(p, "--retry-failed", "try failed jobs again")
     _add_flag(p, "--force", "compute everything again")
-    _add_flag(p, "--allow-failed", "exit 0 even if jobs failed")
+    _add_flag(p, "--allow-failed", "exit 0 even if jobs failed; jobs that are pending still exit 4")
 
     p = verb("score", "scoring", "score one model on one benchmark and print the result")
     p.add_argument("model", help="id of a model")
     p.add_argument("benchmark", help="id of a benchmark")
-    _add_flag(p, "--layers", "score every layer in place of the committed one; nothing is recorded")
+    _add_flag(p, "--record", "write the record; without it, nothing in the repository changes")
+    p.add_argument(
+        "--layers",
+        nargs="?",
+        const="",
+        metavar="all|NAME,NAME",
+        help="score layers in place of the committed one, and choose one on half of the stimuli; without names: those "
+        "of the spec, or 5 to 20 stages of the network; nothing is recorded",
+    )
+    p.add_argument(
+        "--out", type=Path, metavar="FIGURE", help="also write the figure of --layers (.svg, .pdf, .png)"
+    )
     _add_request(p)
     _add_json(p)
 
@@ -520,41 +531,45 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return its exit code: 0 success, 1 failure, 2 wrong request, 130 interrupted."""
+    """Run one verb and return its exit status, see :mod:`neuroledger.cli.statuses`."""
     parser, arguments = _parser(), list(sys.argv[1:] if arguments is None else arguments)
     for argument in arguments:
         if argument.startswith("--") and argument.endswith("=--"):  # argparse would return an empty list
             parser.error(f"argument {argument[:-3]}: expected a value")
     options = parser.parse_args(arguments)
     try:
-        module = importlib.import_module(f"neuroledger.cli.{options.module}")
-        code: int = getattr(module, {"import": "import_"}.get(options.verb, options.verb))(options)
+        with naming_extras():
+            module = importlib.import_module(f"neuroledger.cli.{options.module}")
+            code: int = getattr(module, {"import": "import_"}.get(options.verb, options.verb))(options)
         sys.stdout.flush()
     except SpecError as error:
         _report_findings(error.findings)
-        return EXIT_FAILED
+        return statuses.WRONG
     except RequestError as error:
         sys.stderr.write(f"neuroledger: {visible(str(error))}\n")
-        return EXIT_WRONG
+        return statuses.WRONG
     except NeuroLedgerError as error:
         sys.stderr.write(f"neuroledger: {visible(str(error))}\n")
-        return EXIT_FAILED
+        return statuses.FAILED if about_pair(error) else statuses.PENDING
     except KeyboardInterrupt:
         sys.stderr.write(
             "\ninterrupted; finished results are stored. Run the same command again to continue.\n"
         )
-        return EXIT_INTERRUPTED
+        return statuses.INTERRUPTED
     except BrokenPipeError:  # the reader closed the pipe, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except RecursionError:
         sys.stderr.write("neuroledger: a path or a file is nested too deeply: use one with fewer levels\n")
-        return EXIT_FAILED
+        return statuses.FAILED
     except OSError as error:  # its message names the path and the reason
         sys.stderr.write(
             f"neuroledger: {visible(str(error)[:500])}: check the path, its permissions and the free disk space\n"
         )
-        return EXIT_FAILED
+        return statuses.PENDING
+    except MemoryError:
+        sys.stderr.write("neuroledger: memory is exhausted: free memory, then run the same command again\n")
+        return statuses.PENDING
     return code
 
 

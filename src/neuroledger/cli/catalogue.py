@@ -199,6 +199,7 @@ def _reference(catalog: Catalog, key: str) -> str:
 def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
     if entry.kind not in {"benchmarks", "models"}:
         return
+    from neuroledger.engine.control import in_words
     from neuroledger.engine.record import read_record
 
     folder = catalog.root / "results" / "records"
@@ -208,6 +209,9 @@ def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
         other = path.stem if entry.kind == "benchmarks" else path.parent.name
         value = record.score and record.score["value"]
         say(f"  scored   {other:<44} {'failed' if value is None else format(value, '.4f')}")
+        for name, control in record.judged.items():
+            if control.verdict != "passed":
+                say(f"    control {name} {control.verdict}: {in_words(control)}")
 
 
 def new(options: argparse.Namespace) -> int:

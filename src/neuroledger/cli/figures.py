@@ -12,6 +12,7 @@ from neuroledger.errors import RequestError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from neuroledger.families.alignment.layer_curves.curve import Layers
     from neuroledger.stats.score import Score
 
 
@@ -27,7 +28,7 @@ def _draw(options: argparse.Namespace) -> Any:
     """Return the axes of the requested figure."""
     from neuroledger import plot as figures
     from neuroledger.engine.compare import compare
-    from neuroledger.engine.public import layers
+    from neuroledger.families.alignment.layer_curves.curve import layers
     from neuroledger.report.table import leaderboard
     from neuroledger.spec.catalog import open_catalog
 
@@ -39,8 +40,15 @@ def _draw(options: argparse.Namespace) -> Any:
             suite=options.suite, benchmarks=() if options.suite else benchmarks, catalog=catalog
         )
 
-    def layer_scores() -> dict[str, dict[str, Score]]:
-        return {id: layers(_names(options, 1, "model")[0], id) for id in _benchmarks(options)}
+    def layer_scores() -> dict[str, Layers]:
+        # Only the figure of a single curve shows the twin.
+        twin = options.figure == "layers" and len(options.benchmark) == 1
+        model = _names(options, 1, "model")[0]
+        return {id: layers(model, id, untrained=twin) for id in _benchmarks(options)}
+
+    def layer_curves() -> Any:
+        curves = layer_scores()
+        return figures.layers(curves if len(curves) > 1 else next(iter(curves.values())))
 
     draw: dict[str, Callable[[], Any]] = {
         "agreement": lambda: figures.agreement(board()),
@@ -57,7 +65,7 @@ def _draw(options: argparse.Namespace) -> Any:
         ),
         "heat_map": lambda: figures.heat_map(board()),
         "layer_map": lambda: figures.layer_map(layer_scores()),
-        "layers": lambda: figures.layers(layer_scores()),
+        "layers": layer_curves,
         "paired": lambda: figures.paired(_scores(options), by=options.by or "subject"),
         "ranks": lambda: figures.ranks(board()),
         "rdm": lambda: figures.rdm(

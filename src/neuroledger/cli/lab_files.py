@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
 from neuroledger.data import assembly as assemblies
+from neuroledger.data.arrays import Array
 from neuroledger.data.hdf5 import array, cell, opened, text
 from neuroledger.data.package import IMAGES, from_long_table
 from neuroledger.data.parsing import matlab, numpy_array, parsing
@@ -35,7 +35,6 @@ __all__ = [
     "survey",
 ]
 
-Array = npt.NDArray[Any]
 TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npy", ".npz", ".mat", ".h5", ".hdf5")
 # Names of columns in lower case by their meaning; a column with another name is a neuroid or a coordinate.
 STIMULUS = (

@@ -15,14 +15,14 @@ import pandas as pd
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.package import require_dvc, track
-from neuroledger.data.pin.yaml_edit import inline, with_entries, without
-from neuroledger.display import choose
+from neuroledger.data.pin.yaml_edit import spec_text, with_entries, without
+from neuroledger.display import choose, some
 from neuroledger.engine.evaluate import evaluate as evaluate_pair
-from neuroledger.engine.plan import some
+from neuroledger.engine.outcome import Pending, pending_for, pending_lines
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.run import closed
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
+from neuroledger.errors import ModelError, NeuroLedgerError, RequestError, UnknownError, about_pair
 from neuroledger.families.efficiency.cost import shown_cost
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
@@ -42,13 +42,15 @@ STATE_KEYS = ("state_dict", "model_state_dict", "model", "net", "network", "weig
 
 @dataclass(frozen=True)
 class Evaluated(Mapping[str, Score]):
-    """Scores of one model by benchmark, its costs, and the skipped and failed benchmarks with reasons."""
+    """Scores of one model by benchmark, its costs, and the skipped, failed and pending benchmarks with reasons."""
 
     model: str
     scores: Mapping[str, Score]
     costs: Mapping[str, Score] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    pending: Mapping[str, Pending] = field(default_factory=dict)
+    """Benchmarks for which this machine lacks something now, with the command that mends it."""
 
     def __getitem__(self, benchmark: str) -> Score:
         return self.scores[benchmark]
@@ -71,7 +73,11 @@ class Evaluated(Mapping[str, Score]):
             }
             for id, score in self.scores.items()
         ]  # fmt: skip
-        rows += [{"benchmark": id, "state": f"failed: {reason}"} for id, reason in self.failed.items()]
+        states = {id: f"failed: {reason}" for id, reason in self.failed.items()}
+        states |= {id: f"pending: {what}" for id, what in self.pending.items()}
+        if not (rows or states):  # an empty table would not say why
+            states = {id: f"skipped: {reason}" for id, reason in self.skipped.items()}
+        rows += [{"benchmark": id, "state": state} for id, state in states.items()]
         return pd.DataFrame(
             rows,
             columns=["benchmark", "score", "low", "high", "raw", "ceiling", "scale", "operations", "state"],
@@ -84,7 +90,7 @@ class Evaluated(Mapping[str, Score]):
         reasons: dict[str, list[str]] = {}
         for id, reason in self.skipped.items():
             reasons.setdefault(reason, []).append(id)
-        total = len(self.skipped) + len(self.scores) + len(self.failed)
+        total = len(self.skipped) + len(self.scores) + len(self.failed) + len(self.pending)
         text = "; ".join(f"{some(ids)}: {reason}" for reason, ids in reasons.items())
         return [f"skipped {len(self.skipped)} of {total} benchmarks: {text}"]
 
@@ -113,7 +119,8 @@ def evaluate(
 ) -> Evaluated:
     """Score a model on every benchmark of a suite; nothing is recorded.
 
-    Benchmarks that need an output that the model does not have, and benchmarks without local data, are skipped.
+    Benchmarks that need an output that the model does not have are skipped; those for which this machine lacks
+    something, such as data, are pending, and say which command mends it.
 
     Parameters
     ----------
@@ -131,6 +138,8 @@ def evaluate(
     ------
     RequestError
         An id is unknown, or a module has neither regions nor a readout.
+    SpecError
+        The spec of a model or benchmark that is named is invalid.
     """
     catalog = open_catalog()
     wrapped_model = wrapped(model, **declared)
@@ -141,6 +150,7 @@ def evaluate(
     scores: dict[str, Score] = {}
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}
+    pending: dict[str, Pending] = {}
     measured: Mapping[str, Score] = {}
     with choose() as display:
         session = Session(
@@ -148,21 +158,32 @@ def evaluate(
         )
         for number, id in enumerate(ids):
             display.progress("evaluate", number, len(ids))
-            spec = catalog.benchmark(id)
-            if reason := closed(catalog, id, wrapped_model):
-                skipped[id] = reason
-                continue
             try:
+                spec = catalog.benchmark(id)
+                reason = closed(catalog, id, wrapped_model)
+                if isinstance(reason, Pending):
+                    pending[id] = reason
+                elif reason is not None:
+                    skipped[id] = reason
+                if reason is not None:
+                    continue
                 scores[id] = evaluate_pair(session, spec, wrapped_model).headline
                 display.line(f"{id}: {scores[id]}")
                 if costs and not measured:
                     measured = shown_cost(session, wrapped_model, spec.dataset)
-            except NeuroLedgerError as error:
-                failed[id] = str(error)
-                display.line(f"{id}: failed: {error}")
+            except UnknownError:
+                raise
+            except Exception as error:
+                if about_pair(error):
+                    failed[id] = str(error)
+                    display.line(f"{id}: failed: {error}")
+                else:
+                    pending[id] = pending_for(error, again=f"neuroledger evaluate MODEL --benchmark {id}")
+        for line in pending_lines(pending.items()):
+            display.line(line)
         display.progress("evaluate", len(ids), len(ids))
     name = wrapped_model if isinstance(wrapped_model, str) else wrapped_model.id
-    return Evaluated(name, scores, measured, skipped, failed)
+    return Evaluated(name, scores, measured, skipped, failed, pending)
 
 
 def package_model(
@@ -222,12 +243,8 @@ def package_model(
             **rest,
         }
         path = catalog.root / "specs" / "models" / f"{id}.yaml"
-        head = (
-            "# yaml-language-server: $schema=../schema/model.json\n"
-            if (catalog.root / "specs" / "schema").is_dir()
-            else ""
-        )
-        text = head + "".join(f"{name}: {inline(value)}\n" for name, value in lines.items())
+        has_schemas = (catalog.root / "specs" / "schema").is_dir()
+        text = spec_text("model", lines, schema=has_schemas)
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     write_text(path, with_entries(text, ("weights",), {target.name: pin}))
     try:

@@ -7,19 +7,36 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neuroledger.cli.statuses import FAILED, PENDING, SUCCESS, WRONG, worst
 from neuroledger.display import choose, say, say_json, say_table
+from neuroledger.engine.check import spec_problems
+from neuroledger.engine.checked import (
+    Checked,
+    Confirmed,
+    Contradicted,
+    NotChecked,
+    Undefined,
+    Verified,
+    in_words,
+)
+from neuroledger.engine.control import in_words as control_in_words
+from neuroledger.engine.outcome import pending_lines
 from neuroledger.engine.plan import Job, plan, require_compatible
 from neuroledger.engine.record import Record
-from neuroledger.engine.run import current, not_ready
+from neuroledger.engine.run import current
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import SIGNS, RequestError, UnavailableError
+from neuroledger.errors import SIGNS, RequestError, SpecError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.spec.load import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import counts_in_words
 
+# How `verify --json` names what was found.
+STATES: Mapping[type[Checked], str] = {
+    Confirmed: "confirmed", NotChecked: "not checked", Contradicted: "contradicted", Undefined: "undefined",
+}  # fmt: skip
 # At most this many unavailable benchmarks are listed.
 UNAVAILABLE_SHOWN = 8
 # The argument of --suite that selects every suite.
@@ -42,10 +59,13 @@ def run(options: argparse.Namespace) -> int:
     suites: Sequence[SuiteSpec] = _suites(catalog, options.suites)
     if not options.suites and not options.benchmarks:
         suites = to_score(catalog, params.suite)
+    _refuse_invalid(catalog, options.models, options.benchmarks)
     planned = plan(catalog, models=models, benchmarks=options.benchmarks, suites=suites, request=request)
     jobs = planned.jobs
     for note in planned.notes():
         say(note)
+    for line in pending_lines(planned.pending):
+        say(line)
     if options.dry_run:
         return _show_plan(catalog, jobs, request, options)
     with choose() as display:
@@ -53,25 +73,40 @@ def run(options: argparse.Namespace) -> int:
             catalog, jobs, request, display,
             retry_failed=options.retry_failed, force=options.force, executor=options.executor,
         )  # fmt: skip
-    states = Counter(outcome.record.status for outcome in outcomes)
-    computed = sum(outcome.computed for outcome in outcomes)
-    words = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True))
+    ended = [done for done in outcomes if done.pending is None]
+    waiting = len(outcomes) - len(ended) + len(planned.pending)
+    states = Counter(done.record.status for done in ended)
+    states["pending"] = waiting
+    computed = sum(done.computed for done in ended)
+    words = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True) if count)
     say(
-        f"{len(outcomes)} jobs: {computed} computed, {len(outcomes) - computed} up to date; {words or 'nothing to do'}"
+        f"{len(outcomes) + len(planned.pending)} jobs: {computed} computed, {len(ended) - computed} up to date; "
+        f"{words or 'nothing to do'}"
     )
     if options.suites or options.benchmarks or options.models:
         _say_unavailable(planned.unavailable)
-    failed = [outcome.record for outcome in outcomes if outcome.record.status == "failed"]
+    failed = [done.record for done in ended if done.record.status == "failed"]
     for record in failed:
         say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
-    before = sum(outcome.record.status == "failed" and not outcome.computed for outcome in outcomes)
+    before = sum(done.record.status == "failed" and not done.computed for done in ended)
     if before:
         verb = "was" if before == 1 else "were"
         say(f"  {before} of them failed before and {verb} not tried again; --retry-failed tries them again")
-    # Missing data are a failure unless all suites were selected, which means all that can be scored here.
-    selected = ALL_SUITES not in options.suites or ALL_SUITES in catalog.ids("suites")
-    incomplete = failed or (selected and len(outcomes) < len(jobs))
-    return 1 if incomplete and not options.allow_failed else 0
+    return worst(failed=bool(failed) and not options.allow_failed, pending=waiting > 0)
+
+
+def _refuse_invalid(catalog: Catalog, models: Sequence[str], benchmarks: Sequence[str]) -> None:
+    """Refuse a request that names an invalid spec, before anything is computed.
+
+    Raises
+    ------
+    SpecError
+        Every problem of the named specs, with file, line and column.
+    """
+    named = [("models", id) for id in models] + [("benchmarks", id) for id in benchmarks]
+    findings = [finding for kind, id in named for finding in spec_problems(catalog, kind, id)]
+    if findings:
+        raise SpecError(sorted(set(findings)))
 
 
 def _suites(catalog: Catalog, names: Sequence[str]) -> list[SuiteSpec]:
@@ -114,47 +149,50 @@ def score(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.root)
     request = _request(options, read_params(catalog.root))
     catalog.model(options.model)
-    if options.layers:
+    if options.out is not None and options.layers is None:
+        raise RequestError("--out writes the figure of --layers: add --layers")
+    if options.layers is not None:
         return _layers(catalog, request, options)
+    _refuse_invalid(catalog, [options.model], [options.benchmark])
     planned = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
     for id, reason in planned.unavailable.items():
         raise RequestError(f"{id!r} is unavailable: {reason}")
     require_compatible(catalog, options.benchmark, options.model)
+    for _, pending in planned.pending:
+        raise pending.error()
     with choose("none" if options.json else None) as display:
         # A user who names this pair has probably changed the code or the environment since it failed.
-        outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=True)
-    if not outcomes:
-        dataset = catalog.benchmark(options.benchmark).dataset
-        cause = not_ready(catalog, "datasets", dataset) or not_ready(catalog, "models", options.model)
-        raise UnavailableError(f"nothing was scored: {cause}")
-    outcome = outcomes[0]
+        (done,) = run_jobs(catalog, planned.jobs, request, display, retry_failed=True, write=options.record)
+    record = done.record
     if options.json:
-        say_json(outcome.record.model_dump(mode="json"))
+        say_json(record.model_dump(mode="json"))
     else:
-        _card(outcome.record)
-    return 1 if outcome.record.status == "failed" else 0
+        _card(record)
+        if done.computed and not options.record:
+            say("  not recorded: `--record` writes the record")
+    return FAILED if record.status == "failed" else SUCCESS
 
 
 def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> int:
-    from neuroledger.engine.evaluate import layer_scores
+    """Print the layer curve of a model, and write its figure where asked."""
+    from neuroledger.families.alignment.layer_curves.curve import curve
     from neuroledger.models.activation_store import open_store
 
+    asked = options.layers if options.layers in ("", "all") else options.layers.split(",")
     with choose("none" if options.json else None) as display:
         session = Session(catalog, request, open_store(catalog.root, display))
-        scores = layer_scores(session, catalog.benchmark(options.benchmark), options.model)
+        layers = curve(session, catalog.benchmark(options.benchmark), options.model, asked)
     if options.json:
-        say_json({layer: score.to_dict() for layer, score in scores.items()})
-        return 0
-    say_table(
-        ("layer", "score", "95 % interval", "raw"),
-        [
-            (layer, f"{score.value:.4f}", f"[{score.low:.4f}, {score.high:.4f}]", f"{score.raw:.4f}")
-            for layer, score in scores.items()
-        ],
-    )
-    say(
-        "nothing was recorded: choosing the best of many layers on the same stimuli is optimistic (docs/models.md)"
-    )
+        say_json(layers.to_dict())
+    else:
+        say(str(layers))
+        say("nothing was recorded; what the choice of a layer means: docs/models.md")
+    if options.out is not None:
+        from neuroledger.report.plots.style import save
+
+        path = save(layers.plot(), options.out)
+        if not options.json:
+            say(str(path))
     return 0
 
 
@@ -164,8 +202,9 @@ def _card(record: Record) -> None:
         say(f"  {record.error['type']}: {record.error['message']}")
     for name, plain in record.scores.items():
         say(f"  {name:<28}{_describe(plain)}")
-    for name, control in record.controls.items():
-        say(f"  control {name:<20}{'passed' if control['passed'] else 'FAILED'}: {control['says']}")
+    for name, control in record.judged.items():
+        verdict = "FAILED" if control.verdict == "failed" else control.verdict
+        say(f"  control {name:<20}{verdict}: {control_in_words(control)}")
     for note in (record.score or {}).get("notes", []):
         say(f"  note: {note}")
     say(
@@ -205,7 +244,9 @@ def evaluate(options: argparse.Namespace) -> int:
         device=request.device,
     )  # fmt: skip
     say(str(evaluated))
-    return 1 if evaluated.failed else 0
+    if not (evaluated.scores or evaluated.failed or evaluated.pending):
+        return WRONG  # the model fits none of the benchmarks, as each row says
+    return worst(failed=bool(evaluated.failed), pending=bool(evaluated.pending))
 
 
 def cost(options: argparse.Namespace) -> int:
@@ -230,7 +271,7 @@ def verify(options: argparse.Namespace) -> int:
 
     catalog = open_catalog(options.root)
     with choose("none" if options.json else None) as display:
-        findings = verify_records(
+        results = verify_records(
             catalog,
             options.records,
             recompute=options.recompute,
@@ -239,14 +280,20 @@ def verify(options: argparse.Namespace) -> int:
             key=getattr(options, "key", None),
         )
     if options.json:
-        say_json([finding.to_dict() for finding in findings])
+        say_json([_plain_result(result) for result in results])
     else:
-        for finding in findings:
-            say(f"{SIGNS[finding.severity]} {finding}")
-    bad = sum(finding.severity == "error" for finding in findings)
-    if not options.json:
-        say(f"{len(findings)} records: {len(findings) - bad} good, {bad} not")
-    return 1 if bad else 0
+        for result in results:
+            say(f"{SIGNS[result.finding.severity]} {result.finding}")
+        say(in_words(results, recomputed=options.recompute))
+    # A contradiction is a fault whatever else could not be looked at.
+    if any(isinstance(result.checked, Contradicted) for result in results):
+        return FAILED
+    return PENDING if any(isinstance(result.checked, NotChecked) for result in results) else SUCCESS
+
+
+def _plain_result(result: Verified) -> dict[str, Any]:
+    evidence = {"origin": result.evidence.origin.value, "signer": result.evidence.signer}
+    return {**result.finding.to_dict(), "checked": STATES[type(result.checked)], "evidence": evidence}
 
 
 def sign(options: argparse.Namespace) -> int:

@@ -39,14 +39,14 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.data.integrity import sha256_of_file
 from neuroledger.data.package import Terms, package_assembly, package_stimuli, package_trials
 from neuroledger.data.pin.pin import Downloads, pin
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.display import choose
 from neuroledger.engine.check import check
 from neuroledger.engine.plan import lacking, plan
 from neuroledger.engine.record import Record
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request
-from neuroledger.errors import DataError, RequestError, SpecError
+from neuroledger.errors import DataError, RequestError, SpecError, require_package
 from neuroledger.report.site import build_site
 from neuroledger.spec.base import sha256_of as identity_of
 from neuroledger.spec.catalog import Catalog, open_catalog
@@ -225,6 +225,7 @@ def _repository(root: Path | None, suite: str) -> Catalog:
         if not (root / ".dvc").exists():
             inside = any((above / ".git").exists() for above in root.resolve().parents)
             flags = [] if (root / ".git").exists() else ["--subdir" if inside else "--no-scm"]
+            require_package("dvc")
             command = [sys.executable, "-P", "-m", "dvc", "init", "--quiet", *flags]
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -245,13 +246,8 @@ def _write_spec(catalog: Catalog, kind: str, id: str, fields: Mapping[str, Any])
     path = catalog.root / "specs" / f"{kind}s" / f"{id}.yaml"
     if path.exists():
         raise RequestError(f"{kind} {id!r} already exists: give another --id")
-    head = ""
-    if (catalog.root / "specs" / "schema").is_dir():
-        head = f"# yaml-language-server: $schema=../schema/{kind}.json\n"
-    lines = "".join(
-        f"{name}: {inline(value)}\n" for name, value in {"id": id, "version": 1, **fields}.items()
-    )
-    write_text(path, head + lines)
+    has_schemas = (catalog.root / "specs" / "schema").is_dir()
+    write_text(path, spec_text(kind, {"id": id, "version": 1, **fields}, schema=has_schemas))
     return path
 
 
@@ -733,5 +729,5 @@ def _score(
         outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=bool(written))
     folder = out or catalog.root / f"site-{id}"
     build_site(catalog, id, folder)
-    records = tuple(outcome.record for outcome in outcomes)
+    records = tuple(done.record for done in outcomes)
     return Started(id, benchmarks, id, tuple(notes), records, folder / "index.html", tuple(written))

@@ -22,6 +22,7 @@ __all__ = ["summary"]
 MAX_CHARACTERS: Final = 60_000
 MAX_ROWS: Final = 60
 MAX_CELL: Final = 90
+VERDICTS: Final = {"passed": "", "undecided": " *undecided*", "failed": " **failed**"}
 KINDS: Final = {"datasets": "data set", "models": "model"}
 
 
@@ -102,14 +103,14 @@ def _score(record: Record | None) -> tuple[str, str]:
 
 
 def _controls(record: Record | None) -> str:
-    """Return how many controls passed, and the value and bound of each."""
-    controls = {} if record is None else record.controls
+    """Return how many controls passed, and the value, bound and verdict of each."""
+    controls = {} if record is None else record.judged
     texts = [
-        f"{_safe(name)} {_number(control.get('value'))} {'≥' if control.get('role') == 'positive' else '≤'} "
-        f"{_number(control.get('bound'))}{'' if control.get('passed') is True else ' **failed**'}"
+        f"{_safe(name)} {_number(control.value)} {'≥' if control.role == 'positive' else '≤'} "
+        f"{_number(control.bound)}{VERDICTS[control.verdict]}"
         for name, control in list(controls.items())[:6]
     ]
-    passed = sum(control.get("passed") is True for control in controls.values())
+    passed = sum(control.verdict == "passed" for control in controls.values())
     return "; ".join([f"{passed} of {len(controls)} passed", *texts]) if controls else "none"
 
 

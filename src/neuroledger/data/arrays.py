@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Booleans", "Floats", "Indices", "Integers", "Singles", "Strings"]
+__all__ = ["Array", "Booleans", "Floats", "Indices", "Integers", "Reals", "Singles", "Strings"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+Reals = npt.NDArray[np.floating[Any]]
 Singles = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]

@@ -17,7 +17,7 @@ from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.memory import mapped, require_memory, row_blocks
 from neuroledger.data.normalise_input import as_text, in_numpy
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import AssemblyError, DataError
+from neuroledger.errors import AssemblyError, StorageError
 from neuroledger.store.files import replacing
 
 __all__ = [
@@ -364,7 +364,7 @@ def write(assembly: xr.DataArray, path: Path) -> None:
     ------
     AssemblyError
         An attribute or coordinate cannot be stored.
-    DataError
+    StorageError
         The disk is full or read-only; an earlier file is left unchanged.
     """
     array = assembly.copy()
@@ -381,6 +381,6 @@ def write(assembly: xr.DataArray, path: Path) -> None:
             f"{path.name} cannot be written: {error}; use plain coordinates of one type without None"
         ) from error
     except RuntimeError as error:  # the HDF5 library does not pass on the operating system's error
-        raise DataError(
+        raise StorageError(
             f"{path} cannot be written ({error}); free space on that disk or correct its permissions"
         ) from error

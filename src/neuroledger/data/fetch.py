@@ -26,13 +26,21 @@ from filelock import FileLock
 from filelock import Timeout as Locked
 
 from neuroledger.data.integrity import compare, remembering, sha256_of_file, verify_file
+from neuroledger.data.packaged import packaged_file, packaged_problem
 from neuroledger.data.s3 import address_of, credentials, region_of, signed
-from neuroledger.errors import DataError, Finding, IntegrityError, UnavailableError
+from neuroledger.errors import (
+    DataError,
+    Finding,
+    IntegrityError,
+    StorageError,
+    UnavailableError,
+    require_package,
+)
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
 
-__all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mirror_folder"]
+__all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mending", "mirror_folder"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received so far, and the total bytes."""
@@ -55,16 +63,35 @@ KINDS = {"datasets": Path("data"), "models": Path("data") / "models"}
 
 
 def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
-    """A finding that counts the missing files of a data set or model and gives the command that fetches them, or None."""
+    """A finding that counts the missing files of a data set or model and gives the command that fetches them, or None.
+
+    For a file of a package, the finding says what is wrong with the package, and gives the command that installs it.
+    """
     pins = catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
     folder = folder_of(catalog.root, kind, id)
-    missing = [name for name in pins if not (folder / name).exists()]
+    where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
+    for name, pin in sorted(pins.items()):
+        if pin.package is not None:
+            problem = packaged_problem(name, pin, memory=catalog.root / ".cache", where=where)
+            if problem is not None:
+                return problem
+    missing = [name for name, pin in pins.items() if pin.package is None and not (folder / name).exists()]
     if not missing:
         return None
     size = sum(pins[name].size for name in missing) / 1e6
-    where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
     what = f"{len(missing)} of {len(pins)} files are missing, {size:,.1f} MB"
     return Finding("data.missing", "error", where, what, f"run `neuroledger fetch {id}`")
+
+
+def mending(catalog: Catalog, kind: str, id: str) -> str:
+    """The exact command that brings what :func:`absent` reports."""
+    pins = catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    for name, pin in sorted(pins.items()):
+        if pin.package is not None:
+            problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
+            if problem is not None:
+                return problem.fix.strip("`")
+    return f"neuroledger fetch {id}"
 
 
 def folder_of(root: Path, kind: str, id: str) -> Path:
@@ -77,7 +104,7 @@ def mirror_folder() -> Path | None:
 
     Raises
     ------
-    DataError
+    StorageError
         The variable does not name a folder.
     """
     value = os.environ.get("NEUROLEDGER_MIRROR")
@@ -85,7 +112,7 @@ def mirror_folder() -> Path | None:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        raise DataError(f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it")
+        raise StorageError(f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it")
     return folder
 
 
@@ -99,6 +126,8 @@ def fetch_files(
 ) -> list[Path]:
     """Fetch every pinned file into ``folder`` and return the paths that were fetched; verified files are left alone.
 
+    Files of packages are verified where they are installed, and not copied.
+
     A file is written next to its final path, verified, and renamed, so that an existing file is replaced by the pinned
     bytes or not at all.
 
@@ -107,7 +136,8 @@ def fetch_files(
     IntegrityError
         An existing file has other bytes (and ``force`` is not set), or a source returned other bytes than pinned.
     UnavailableError
-        No source could be reached; the message lists what was tried.
+        No source could be reached, and the message lists what was tried; or a file's package is not installed as
+        pinned, and the message gives the command.
     """
     memory = root / ".cache"
     mirror = _Mirror(mirror_folder())
@@ -115,6 +145,9 @@ def fetch_files(
     with remembering(memory):
         for name, pin in sorted(files.items()):
             path = folder / name
+            if pin.package is not None:
+                packaged_file(name, pin, memory=memory)
+                continue
             if _is_verified(path, pin, memory, force):
                 continue
             with _disk_errors(path):
@@ -145,11 +178,11 @@ def _is_verified(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool
 
 @contextmanager
 def _disk_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into one `DataError` about this path."""
+    """Turn errors of the operating system into one `StorageError` about this path."""
     try:
         yield
     except OSError as error:
-        raise DataError(
+        raise StorageError(
             f"{path} cannot be written ({error.strerror or error}); free space on that disk or correct its permissions"
         ) from error
 
@@ -358,6 +391,7 @@ def _pull(root: Path, path: Path, force: bool) -> None:
 
 
 def _run_dvc(pointer: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    require_package("dvc")
     command = [sys.executable, "-P", "-m", "dvc", *arguments]
     return subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import parsing
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, package_missing
 
 __all__ = ["array", "cell", "cells", "opened", "refuse_outside_storage", "text", "variable"]
 
@@ -55,7 +55,7 @@ def _h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise UnavailableError("HDF5 files need h5py: pip install 'neuroledger[recordings]'") from error
+        raise package_missing("h5py") from error
     return h5py
 
 

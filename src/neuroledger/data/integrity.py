@@ -6,7 +6,7 @@ import hashlib
 from functools import partial
 from pathlib import Path
 
-from neuroledger.errors import DataError, IntegrityError
+from neuroledger.errors import IntegrityError, MissingError, StorageError
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.store.hashes import hashed, recalled, remember, remembering
 
@@ -22,17 +22,21 @@ def sha256_of_file(path: Path) -> str:
     return hashed(path)
 
 
-def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, fix: str = "") -> None:
+def verify_file(
+    path: Path, pin: SourceFile, *, memory: Path | None = None, fix: str = "", command: str = ""
+) -> None:
     """Verify that the file's size and SHA-256 equal ``pin``.
 
     ``memory`` is a folder that remembers verifications by size, modification time, change time and inode: a file that
     did not change since is not read again. With None the file is always read. ``fix`` is appended to error messages:
-    the command that fixes the problem.
+    what fixes the problem; ``command`` is the exact command.
 
     Raises
     ------
-    DataError
-        The file is missing or cannot be read.
+    MissingError
+        The file is not here.
+    StorageError
+        It cannot be read.
     IntegrityError
         Its bytes differ.
     """
@@ -40,28 +44,31 @@ def verify_file(path: Path, pin: SourceFile, *, memory: Path | None = None, fix:
     try:
         stat = path.stat()
     except FileNotFoundError:
-        raise DataError(f"{path} is missing{suffix}") from None
+        raise MissingError(f"{path} is missing{suffix}", command) from None
     if stat.st_size != pin.size:
-        raise IntegrityError(f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{suffix}")
+        raise IntegrityError(
+            f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{suffix}", command
+        )
     known = memory is not None and recalled(path, memory) == pin.sha256
     if pin.sha1 is not None and not (known and (path, pin.sha1) in _SHA1):
-        compare(path, Stated(sha1=pin.sha1), fix=fix)
+        compare(path, Stated(sha1=pin.sha1), fix=fix, command=command)
         _SHA1.add((path, pin.sha1))
     if known:
         return
     try:
         sha256 = sha256_of_file(path)
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}){suffix}") from error
+        raise StorageError(f"{path} cannot be read ({error.strerror}){suffix}", command) from error
     if sha256 != pin.sha256:
         raise IntegrityError(
-            f"{path} does not have the pinned bytes: SHA-256 {sha256[:12]}…, pinned {pin.sha256[:12]}…{suffix}"
+            f"{path} does not have the pinned bytes: SHA-256 {sha256[:12]}…, pinned {pin.sha256[:12]}…{suffix}",
+            command,
         )
     if memory is not None:
         remember(path, sha256, memory)
 
 
-def compare(path: Path, stated: Stated, *, fix: str = "") -> None:
+def compare(path: Path, stated: Stated, *, fix: str = "", command: str = "") -> None:
     """Verify that a download has the size, every checksum, and the beginning of the SHA-256 that its publisher states.
 
     Raises
@@ -71,7 +78,7 @@ def compare(path: Path, stated: Stated, *, fix: str = "") -> None:
     """
     size = path.stat().st_size
     if stated.size is not None and size != stated.size:
-        raise IntegrityError(_difference(path, fix, f"{size:,} bytes", f"{stated.size:,}"))
+        raise IntegrityError(_difference(path, fix, f"{size:,} bytes", f"{stated.size:,}"), command)
     expected = [
         ("MD5", stated.md5),
         ("SHA-1", stated.sha1),
@@ -86,7 +93,7 @@ def compare(path: Path, stated: Stated, *, fix: str = "") -> None:
             digest = hashlib.file_digest(file, new_hash).hexdigest()
         if not digest.startswith(checksum):
             ellipsis = "…" if len(checksum) < len(digest) else ""
-            raise IntegrityError(_difference(path, fix, f"{name} {digest}", f"{checksum}{ellipsis}"))
+            raise IntegrityError(_difference(path, fix, f"{name} {digest}", f"{checksum}{ellipsis}"), command)
 
 
 def _difference(path: Path, fix: str, actual: str, stated: str) -> str:

@@ -14,6 +14,7 @@ from neuroledger.data.fetch import folder_of
 from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.integrity import remembering, verify_file
 from neuroledger.data.normalise_input import in_numpy
+from neuroledger.data.packaged import packaged_file
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, SpecError, UnavailableError
@@ -34,21 +35,30 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
 
     Raises
     ------
-    DataError, IntegrityError
-        A file is missing or differs; the message gives the command that fixes it.
+    MissingError, StorageError, IntegrityError
+        A file is missing, cannot be read or differs; the message gives the command that mends it.
+    UnavailableError
+        A file's package is not installed as pinned; the message gives the command that installs it.
     """
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
     memory = catalog.root / ".cache" if trust_memory else None
-    for parent in {(folder / name).parent for name in pins}:
+    for parent in {(folder / name).parent for name, pin in pins.items() if pin.package is None}:
         sweep(parent)
+    files: dict[str, Path] = {}
     with remembering(memory):
         for name, pin in sorted(pins.items()):
-            fix = f"run `neuroledger fetch {id}`"
+            if pin.package is not None:
+                files[name] = packaged_file(name, pin, memory=memory)
+                continue
+            files[name] = folder / name
+            command = f"neuroledger fetch {id}"
+            fix = ""
             if (folder / name).exists():
-                fix = f"move it away, then {fix}"
-            verify_file(folder / name, pin, memory=memory, fix=fix)
-    return {name: folder / name for name in pins}
+                command = f"{command} --force"
+                fix = "move it away if you need it"
+            verify_file(folder / name, pin, memory=memory, fix=fix, command=command)
+    return files
 
 
 def _pins(catalog: Catalog, kind: str, id: str) -> dict[str, SourceFile]:
@@ -56,11 +66,14 @@ def _pins(catalog: Catalog, kind: str, id: str) -> dict[str, SourceFile]:
 
 
 def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
-    """The first file of a data set or model that exists locally and differs from its pin, or None."""
+    """The first file of a data set or model that was fetched and differs from its pin, or None.
+
+    A file of a package is not in the repository: if it differs, the model is not available on this machine.
+    """
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
     for name, pin in sorted(pins.items()):
-        if (folder / name).exists():
+        if pin.package is None and (folder / name).exists():
             try:
                 verify_file(folder / name, pin, memory=catalog.root / ".cache")
             except DataError:

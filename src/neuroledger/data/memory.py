@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.arrays import Indices as Rows
-from neuroledger.errors import RequestError
+from neuroledger.errors import LimitError
 
 __all__ = [
     "LazyRows", "Rows", "WHOLE", "available_bytes", "empty_array", "found_once", "mapped", "part_of", "release",
@@ -45,13 +45,13 @@ def require_memory(needed: int, what: str, change: str) -> None:
 
     Raises
     ------
-    RequestError
+    LimitError
         Fewer than ``needed`` bytes are available; the message says for ``what``, both numbers, and the ``change`` that
         would help.
     """
     available = available_bytes()
     if available is not None and needed > available:
-        raise RequestError(
+        raise LimitError(
             f"{what} needs about {needed / 1024**3:.1f} GiB of memory, {available / 1024**3:.1f} GiB are free: {change}"
         )
 
@@ -61,7 +61,7 @@ def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change:
 
     Raises
     ------
-    RequestError
+    LimitError
         The array does not fit into the available memory, or its allocation fails; see `require_memory`.
     """
     needed = math.prod(shape) * np.dtype(dtype).itemsize
@@ -69,7 +69,7 @@ def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change:
     try:
         return np.empty(shape, dtype=dtype)
     except MemoryError as error:
-        raise RequestError(
+        raise LimitError(
             f"{what} needs about {needed / 1024**3:.1f} GiB of memory, more than this process may take: {change}"
         ) from error
 

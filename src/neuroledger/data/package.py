@@ -21,7 +21,7 @@ from neuroledger.data.integrity import sha256_of_file
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
 from neuroledger.data.stimuli import StimulusSet, read_table
-from neuroledger.errors import AssemblyError, RequestError
+from neuroledger.errors import AssemblyError, RequestError, require_package
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import parse
 from neuroledger.store.files import replacing, write_text
@@ -259,6 +259,7 @@ def track(root: Path, written: list[Path]) -> None:
     RequestError
         `dvc add` failed.
     """
+    require_package("dvc")
     command = [sys.executable, "-P", "-m", "dvc", "add", "--quiet", *map(str, written)]
     process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if process.returncode != 0:
@@ -319,14 +320,8 @@ def _track_and_pin(
     text = with_field(text, ("reader",), reader, before="expectations")
     declared = data.get("expectations") or {}
     for part, items in expectations.items():
-        if part in declared:
-            continue
-        if not declared:
-            text = without(text, "expectations") + f"expectations:\n  {part}:\n"
-            text += "".join(f"    - {inline(item)}\n" for item in items)
-        else:
-            text = with_entries(text, ("expectations", part), {str(i): item for i, item in enumerate(items)})
-        declared = {**declared, part: items}
+        if part not in declared:
+            text = with_entries(text, ("expectations", part), items)
     write_text(path, text)
 
 

@@ -51,11 +51,21 @@ import xarray as xr
 from xarray.core.indexes import PandasIndex, PandasMultiIndex
 from xarray.core.indexing import PandasIndexingAdapter
 
-from neuroledger import errors
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import available_bytes
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.errors import DataError, NeuroLedgerError, SpecError
+from neuroledger.errors import (
+    DataError,
+    LimitError,
+    NeuroLedgerError,
+    PendingError,
+    SpecError,
+    StorageError,
+    UnavailableError,
+    causes_of,
+    error_named,
+    is_about_machine,
+)
 
 __all__ = ["Limits", "confined", "confines", "limits_for"]
 
@@ -72,6 +82,11 @@ WALL_FACTOR: Final = 20
 MEMORY_SHARE: Final = 0.9
 ALIGNMENT: Final = 64
 NOTE_BYTES: Final = 4096
+
+STOPPED: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
+"""Exit statuses of a process that another one stopped, such as the system for lack of memory."""
+OUTSIDE: Final = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
+                            errno.ENAMETOOLONG, errno.EBADF})  # fmt: skip
 
 # The packages, functions and their modules that a result may name. All of them only build values from their arguments;
 # none opens, imports or calls anything. Names of classes differ between versions of pandas, so `_classes` lists objects.
@@ -139,7 +154,7 @@ def limits_for(files: Iterable[Path], writable: Sequence[Path] = ()) -> Limits:
 
     Raises
     ------
-    DataError
+    LimitError
         ``NEUROLEDGER_READER_SECONDS`` is not a number of seconds.
     """
     readable = tuple(files)
@@ -147,7 +162,7 @@ def limits_for(files: Iterable[Path], writable: Sequence[Path] = ()) -> Limits:
     seconds, override = BASE_SECONDS + size // BYTES_PER_SECOND, os.environ.get(SECONDS, "")
     if override:
         if not override.isdecimal() or len(override) >= 10 or int(override) == 0:
-            raise DataError(f"{SECONDS} is {override!r}, not a whole number of seconds: correct or unset it")
+            raise LimitError(f"{SECONDS} is {override!r}, not a whole number of seconds: correct or unset it")
         seconds = int(override)
     free = available_bytes()
     memory = None if free is None else int(MEMORY_SHARE * free)
@@ -169,14 +184,18 @@ def confined(
     ------
     NeuroLedgerError
         `function` raised it.
+    LimitError
+        It reached a limit of memory or time, or was killed.
+    StorageError, UnavailableError
+        The disk failed, or a package is missing.
     DataError
-        `function` raised another exception, crashed, or reached a limit; the message names the file it opened last.
+        It raised another exception or crashed; the message names the file it opened last.
     """
     if not confines():
         try:
             return function()
         except Exception as error:
-            raise _as_own_error(type(error).__name__, str(error), what) from error
+            raise _as_own_error(_described(error), what) from error
     while _TO_IMPORT:
         with suppress(Exception):
             import_module(_TO_IMPORT.pop())
@@ -187,7 +206,7 @@ def confined(
         try:
             child = os.fork()
         except OSError as error:
-            raise DataError(f"{what}: no process can be started ({error.strerror}); free memory") from error
+            raise LimitError(f"{what}: no process can be started ({error.strerror}); free memory") from error
         if child == 0:
             os.close(reading)
             _run_in_child(function, limits, libraries, scratch, result, writing, note)
@@ -246,19 +265,22 @@ def _receive(
     what = f"{what}: reading {name}" if name else what
     longer = f"if the files need more time, set {SECONDS}"
     if message is None:
-        raise DataError(f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {longer}")
+        raise LimitError(f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {longer}")
     if not message:
         if status == -signal.SIGXCPU:
-            raise DataError(f"{what} took more than {limits.seconds} s of CPU time; {longer}")
+            raise LimitError(f"{what} took more than {limits.seconds} s of CPU time; {longer}")
+        if status in STOPPED:
+            name = signal.Signals(-status).name
+            raise LimitError(f"{what}: its process was stopped (signal {name}); free memory and try again")
         cause = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        hint = "free memory and try again" if status == -signal.SIGKILL else "fetch the file again"
-        raise DataError(f"{what} crashed the process that parses it ({cause}): the file is damaged; {hint}")
+        raise DataError(
+            f"{what} crashed the process that parses it ({cause}): the file is damaged; fetch the file again"
+        )
     try:
         report = json.loads(message)
         if "error" in report:
-            kind, text, trace = report["error"]
-            log.debug("%s: %s", what, trace)
-            raise _as_own_error(str(kind), str(text), what)
+            log.debug("%s: %s", what, report["trace"])
+            raise _as_own_error({name: str(text) for name, text in report["error"].items()}, what)
         _TO_IMPORT.update(name for name in report["imported"] if name.partition(".")[0] in LIBRARIES)
         return _unpack(result, report["buffers"], [*limits.readable, *limits.writable], mapped)
     except (ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, OSError) as error:
@@ -267,12 +289,40 @@ def _receive(
         ) from error
 
 
-def _as_own_error(kind: str, message: str, what: str) -> NeuroLedgerError:
-    """The child's exception: of the same class if it is this project's, else a `DataError`."""
-    own = getattr(errors, kind, None) if kind in errors.__all__ else None
-    if isinstance(own, type) and issubclass(own, NeuroLedgerError) and own is not SpecError:
-        return own(message)
-    return DataError(f"{what} failed ({kind}: {message}): a file is damaged or of another format")
+def _described(error: BaseException) -> dict[str, str]:
+    """Describe an exception as plain data: its type, message and command, and the kind of a state of the machine."""
+    text = error.message if isinstance(error, PendingError) else str(error)
+    command = error.command if isinstance(error, PendingError) else ""
+    machine = next((kind for each in causes_of(error) if (kind := _machine_kind(each))), "")
+    return {"kind": type(error).__name__, "text": text, "command": command, "machine": machine}
+
+
+def _machine_kind(error: BaseException) -> str:
+    """The name of the error that reports the same state of the machine; empty for a statement about the contents.
+
+    A file that is absent or forbidden here is one that the contents name, since the declared files may be read.
+    """
+    if isinstance(error, PendingError) or not is_about_machine(error):
+        return ""
+    if isinstance(error, OSError):
+        return "" if error.errno in OUTSIDE else StorageError.__name__
+    return UnavailableError.__name__ if isinstance(error, ImportError) else LimitError.__name__
+
+
+def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
+    """The child's exception: of the same class if it is this project's, of the machine's state, or a `DataError`."""
+    kind, text = described["kind"], described["text"]
+    own = None if kind == SpecError.__name__ else error_named(kind)
+    if own is not None and issubclass(own, PendingError):
+        return own(text, described["command"])
+    machine = {each.__name__: each for each in (LimitError, StorageError, UnavailableError)}.get(
+        described["machine"]
+    )
+    if machine is not None:
+        return machine(text if own is not None else f"{what} failed ({kind}: {text})")
+    if own is not None:
+        return own(text)
+    return DataError(f"{what} failed ({kind}: {text}): a file is damaged or of another format")
 
 
 # In the child
@@ -308,7 +358,7 @@ def _run_in_child(
         except (
             BaseException
         ) as error:  # also KeyboardInterrupt and SystemExit, which only the caller can report
-            report = {"error": [type(error).__name__, str(error), traceback.format_exc()]}
+            report = {"error": _described(error), "trace": traceback.format_exc()}
         view = memoryview(json.dumps(report).encode())
         while view:
             view = view[os.write(writing, view) :]

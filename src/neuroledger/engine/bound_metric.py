@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 from neuroledger.stats.aggregate import aggregate, error_of
 from neuroledger.stats.samples import NotKnown, Samples
 from neuroledger.stats.score import LIMITS, Score, natural_scale
-from neuroledger.stats.splits import Split, draw, first_values, given, predefined
+from neuroledger.stats.splits import Split, draw, first_values, given, predefined, rows_of_stimuli, testing
 from neuroledger.stats.uncertainty import NOWHERE, Uncertainty
 from neuroledger.stats.variation import uncertainty_of
 from neuroledger.stats.workspace import Memo, Workspace
@@ -177,9 +177,17 @@ class _Bound:
         return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){resampling}>"
 
     def _compute(
-        self, arrays: Sequence[xr.DataArray], splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
+        self,
+        arrays: Sequence[xr.DataArray],
+        splits: Iterable[tuple[Any, Any]] | None,
+        rows: xr.DataArray,
+        tested: Collection[str] | None = None,
     ) -> Score:
+        if tested is not None and "splits" not in self.component.injected:
+            arrays, rows = [_of_stimuli(array, tested) for array in arrays], _of_stimuli(rows, tested)
         drawn = self._splits(splits, rows)
+        if tested is not None and drawn is not None:
+            drawn = testing(drawn, rows, tested)
         samples = self._samples(arrays, drawn)
         return _score(self, samples, arrays, drawn, rows)
 
@@ -266,6 +274,7 @@ class BoundMetric(_Bound):
         source_test: xr.DataArray | None = None,
         target_train: xr.DataArray | None = None,
         target_test: xr.DataArray | None = None,
+        tested: Collection[str] | None = None,
     ) -> Score:
         """Score ``source`` against ``target``.
 
@@ -279,6 +288,9 @@ class BoundMetric(_Bound):
             splits of the spec.
         source_train, source_test, target_train, target_test
             For metrics with a predefined split, instead of ``source`` and ``target``.
+        tested
+            Ids of the stimuli on which the metric is computed: in the test parts of splits, or, for a metric without
+            splits, in both assemblies. The other stimuli may only train a readout. By default all stimuli.
 
         Raises
         ------
@@ -295,7 +307,7 @@ class BoundMetric(_Bound):
             test = self._matched(source_test, target_test)  # type: ignore[arg-type]
             splits = predefined(train[1].sizes["presentation"], test[1].sizes["presentation"])
             source, target = joined(train[0], test[0]), joined(train[1], test[1])
-            return self._compute((source, target), splits, target)
+            return self._compute((source, target), splits, target, tested)
         if source is None or target is None:
             raise RequestError(f"{self.spec.id} compares two assemblies: give source and target")
         if splits is None and self.spec.splits is not None and self.spec.splits.name == "predefined":
@@ -309,9 +321,9 @@ class BoundMetric(_Bound):
             new = {
                 name: ("presentation", c.values) for name, c in coords.items() if name not in source.coords
             }
-            return self._compute((source, target), splits, source.assign_coords(new))
+            return self._compute((source, target), splits, source.assign_coords(new), tested)
         source, target = self._matched(source, target)
-        return self._compute((source, target), splits, target)
+        return self._compute((source, target), splits, target, tested)
 
     def _matched(
         self, array: xr.DataArray, reference: xr.DataArray, name: str = "source", other: str = "target"
@@ -391,6 +403,11 @@ def _workspace(workspace: Workspace | None) -> Workspace:
             f"workspace is a {type(workspace).__name__}; pass neuroledger.stats.workspace.Workspace(device=…, dtype=…)"
         )
     return workspace or Workspace(memo=Memo(0))
+
+
+def _of_stimuli(assembly: xr.DataArray, stimuli: Collection[str]) -> xr.DataArray:
+    """Return the presentations of some stimuli."""
+    return assembly.isel(presentation=rows_of_stimuli(assembly, stimuli))
 
 
 def _in_numpy(side: Any) -> Any:

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
 from neuroledger.data.fetch import folder_of
+from neuroledger.engine.control import Role, bounded, in_words
 from neuroledger.engine.controls import floor_of
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
@@ -48,6 +49,12 @@ CHOOSES = {
     "ceilings": ("compare", "ceiling"),
     "benchmarks": ("paradigm", "paradigm"),
     "models": ("builder", "builder"),
+}
+
+# What a failed control of each role says about its benchmark.
+FAULTS: Final[Mapping[Role, str]] = {
+    "positive": "the benchmark misses a known effect: correct it",
+    "negative": "the benchmark rewards noise: correct it",
 }
 
 
@@ -159,6 +166,18 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
     return sorted(set(problems)), len(chosen)
 
 
+def spec_problems(catalog: Catalog, kind: str, id: str) -> list[Finding]:
+    """Return the problems of one spec that make a score on it impossible; see :func:`check` for all problems."""
+    try:
+        entry = catalog.entry(kind, id)
+    except SpecError as error:
+        return list(error.findings)
+    problems = [*_references(catalog, entry), *_components(entry), *_overrides(catalog, entry)]
+    if isinstance(entry.spec, ModelSpec):
+        problems += _layers(entry, entry.spec)
+    return sorted(set(problems))
+
+
 def _entry(catalog: Catalog, kind: str, id: str, path: Path) -> Entry:
     if path == catalog.path(kind, id):
         return catalog.entry(kind, id)
@@ -208,9 +227,17 @@ def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
     return f"# yaml-language-server: $schema={'../' * depth}schema/{kind[:-1]}.json"
 
 
-def _at(entry: Entry, location: tuple[str | int, ...], what: str, fix: str = "", *, code: str) -> Finding:
+def _at(
+    entry: Entry,
+    location: tuple[str | int, ...],
+    what: str,
+    fix: str = "",
+    *,
+    code: str,
+    severity: Severity = "error",
+) -> Finding:
     line, column = entry.document.position(location)
-    return Finding(code, "error", entry.document.path, what, fix, line, column)
+    return Finding(code, severity, entry.document.path, what, fix, line, column)
 
 
 def _references(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
@@ -319,12 +346,34 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
         for location, words, hint in commitment_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.commitment")
         yield from _pointers(catalog, entry, "weights", spec.weights)
+        yield from _untrained(catalog, entry, spec)
     elif isinstance(spec, BenchmarkSpec):
         yield from _normalisation(catalog, entry, spec)
         yield from _controls(catalog, entry, spec)
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.suite")
+
+
+def _untrained(catalog: Catalog, entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
+    """Report an untrained twin that has weights, or another builder than the trained model."""
+    if spec.untrained is None or not catalog.has("models", spec.untrained):
+        return  # an unknown id is reported as a reference
+    try:
+        twin = catalog.model(spec.untrained)
+    except SpecError:
+        return  # reported for that spec
+    own, other = (each.builder.name if each.builder else "none" for each in (spec, twin))
+    words = ""
+    if not spec.weights:
+        words = "the model has no `weights`, so it is untrained itself"
+    elif twin.weights:
+        words = f"{twin.id!r} has `weights`, so it is not untrained"
+    elif own != other:
+        words = f"{twin.id!r} has the builder {other!r}, this model {own!r}"
+    if words:
+        fix = "name a model with the same builder, a `seed` and no weights"
+        yield _at(entry, ("untrained",), words, fix, code="spec.untrained")
 
 
 def _pointers(
@@ -388,7 +437,7 @@ def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Itera
 
 
 def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
-    """Report controls whose records violate their bounds, and bounds that chance exceeds."""
+    """Report controls that failed or are undecided in their own records, and bounds that chance exceeds."""
     from neuroledger.engine.bound_metric import resolve
 
     rules = spec.controls
@@ -405,7 +454,9 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
         )
         fix = "raise floor_at_most above chance, remove it, or declare a `floor`"
         yield _at(entry, ("controls", "floor_at_most"), words, fix, code="spec.chance")
-    for role, ids in (("positive", rules.positive), ("negative", rules.negative)):
+    models: tuple[tuple[Role, tuple[str, ...]], ...]
+    models = (("positive", rules.positive), ("negative", rules.negative))
+    for role, ids in models:
         for i, id in enumerate(ids):
             path = record_path(catalog.root, spec.id, id)
             if not path.exists():
@@ -422,15 +473,16 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
                 or record.inputs.get("benchmark", {}).get("spec_sha256") != current
             ):
                 continue  # the record is of another version of the spec
-            value = float(record.score["value"])
-            if role == "positive" and value < rules.ceiling_at_least:
-                words = f"positive control {id!r} reaches {value:.3f}, below {rules.ceiling_at_least:g}"
-                fix = "the benchmark misses a known effect: correct it"
-                yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
-            if role == "negative" and value > most:
-                words = f"negative control {id!r} reaches {value:.3f}, above {most:g}"
-                fix = "the benchmark rewards noise: correct it"
-                yield _at(entry, ("controls", role, i), words, fix, code="spec.control")
+            control = record.judged.get(id)
+            if control is None:  # earlier records of controls do not judge themselves
+                bound = rules.ceiling_at_least if role == "positive" else most
+                control = bounded(role, record.as_score(), bound)
+            words = f"{role} control {id!r}: {in_words(control)}"
+            place = ("controls", role, i)
+            if control.verdict == "failed":
+                yield _at(entry, place, words, FAULTS[role], code="spec.control")
+            elif control.verdict == "undecided":
+                yield _at(entry, place, words, code="spec.control-undecided", severity="note")
 
 
 def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -17,10 +19,10 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, weights_of
-from neuroledger.stats.differences import Difference, corrected, difference, joint_mean, overall
+from neuroledger.stats.differences import Difference, Joint, corrected, difference, joint_mean, overall
 from neuroledger.stats.score import COMMENSURABLE, Score
 
-__all__ = ["Comparison", "Subject", "compare"]
+__all__ = ["Comparison", "Subject", "compare", "pairwise"]
 
 # An id, a model in memory, a score, or scores by benchmark.
 Subject = str | Model | Score | Mapping[str, Score]
@@ -78,6 +80,8 @@ def compare(
     RequestError
         A model, benchmark or suite is unknown, or both models are the same.
     """
+    for subject in (a, b):
+        _require_subject(subject)
     name_a, name_b = _name(a, "A"), _name(b, "B")
     if isinstance(a, str) and a == b:
         raise RequestError(f"{a!r} cannot be compared with itself; name two models")
@@ -93,20 +97,130 @@ def compare(
     scorer = _Scorer(catalog, Session(catalog, Request()), tell)
     items = list(chosen.benchmarks)
     results = [scorer.on(catalog.benchmark(item.id), a, b) for item in items]
-    families = [catalog.benchmark(item.id).parent if chosen.family == "parent" else "" for item in items]
+    return _compared(catalog, chosen, name_a, name_b, results, joint_mean)
+
+
+def pairwise(
+    catalog: Catalog,
+    suite: SuiteSpec,
+    records: Sequence[Record],
+    models: Sequence[str],
+    withheld: Mapping[str, str] | None = None,
+) -> Iterator[Comparison]:
+    """Yield the comparison of each pair of ``models`` on a suite, from ``records`` alone, in the order of the models.
+
+    Each comparison is that of :func:`compare`, except that nothing is scored again: a pair whose records lack the
+    variation of the score has the difference without an interval. ``withheld`` maps benchmarks whose intervals failed
+    their calibration to the reason; their differences have no interval either.
+    """
+    kept = {(record.benchmark, record.model): record for record in records}
+    sides = {
+        (item.id, model): _side(item.id, model, kept.get((item.id, model)), (withheld or {}).get(item.id))
+        for item in suite.benchmarks
+        for model in models
+    }
+    means: dict[tuple[tuple[float, int], ...], Joint] = {}
+
+    def mean(parts: Sequence[tuple[float, Score]]) -> Joint:
+        key = tuple((weight, id(score)) for weight, score in parts)
+        if key not in means:
+            means[key] = joint_mean(parts)
+        return means[key]
+
+    for a, b in combinations(models, 2):
+        results = [
+            _recorded_pair(catalog.benchmark(item.id), sides[item.id, a], sides[item.id, b])
+            for item in suite.benchmarks
+        ]
+        yield _compared(catalog, suite, a, b, results, mean)
+
+
+Outcome = tuple[Difference, tuple[Score, Score] | None]
+
+
+def _compared(
+    catalog: Catalog,
+    suite: SuiteSpec,
+    a: str,
+    b: str,
+    results: Sequence[Outcome],
+    mean: Callable[[Sequence[tuple[float, Score]]], Joint],
+) -> Comparison:
+    """Return the comparison with corrected p values and the difference of the suite means; one result per benchmark."""
+    items = suite.benchmarks
+    families = [catalog.benchmark(item.id).parent if suite.family == "parent" else "" for item in items]
     differences = corrected([result for result, _ in results], families)
     usable = {
         item.id: item.weight
         for item, (_, pair) in zip(items, results, strict=True)
         if pair is not None and _can_be_averaged(pair)
     }
-    shares = weights_of(usable, {id: catalog.benchmark(id).parent for id in usable}, chosen.hierarchy)
+    shares = weights_of(usable, {id: catalog.benchmark(id).parent for id in usable}, suite.hierarchy)
     pairs = [
         (pair, shares[item.id])
         for item, (_, pair) in zip(items, results, strict=True)
         if pair is not None and item.id in shares
     ]
-    return Comparison(name_a, name_b, chosen.id, chosen.version, differences, _overall(pairs))
+    return Comparison(a, b, suite.id, suite.version, differences, _overall(pairs, mean))
+
+
+class _Side(NamedTuple):
+    """The recorded score of a model on a benchmark, or the reason why it cannot be compared; and the seed of the run."""
+
+    score: Score | None
+    seed: int
+    reason: str
+
+
+def _side(benchmark: str, model: str, record: Record | None, withheld: str | None) -> _Side:
+    try:
+        found = _recorded(benchmark, model, record)
+        score = _score_in(found)
+    except DataError as error:
+        return _Side(None, 0, str(error))
+    seed, reason = int(found.request.get("seed", 0)), ""
+    if withheld is not None:
+        return _Side(score.replace(spread=None), seed, withheld)
+    if score.spread is None and math.isfinite(score.low):
+        reason = (
+            f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
+        )
+    return _Side(score, seed, reason)
+
+
+def _recorded_pair(spec: BenchmarkSpec, a: _Side, b: _Side) -> Outcome:
+    if spec.unavailable is not None:
+        return Difference(spec.id, reason=f"unavailable: {spec.unavailable}"), None
+    if a.score is None or b.score is None:
+        return Difference(spec.id, reason=a.reason if a.score is None else b.reason), None
+    if a.seed != b.seed:
+        return Difference(spec.id, reason=_other_seeds({a.seed, b.seed})), None
+    found = difference(spec.id, a.score, b.score)
+    return replace(found, reason=a.reason or b.reason or found.reason), (a.score, b.score)
+
+
+def _other_seeds(seeds: Collection[int]) -> str:
+    return f"records with seeds {min(seeds)} and {max(seeds)} cannot be paired; rerun one"
+
+
+def _require_subject(subject: object) -> None:
+    """Require an id, a model, a Score or scores.
+
+    Raises
+    ------
+    RequestError
+        It is something else, or contains no score.
+    """
+    if isinstance(subject, Mapping) and not subject:
+        words = "no benchmark was scored, so there is nothing to compare"
+        raise RequestError(
+            f"an empty {type(subject).__name__}: {words}; print it to see what is pending or skipped"
+        )
+    if not isinstance(subject, str | Model | Score | Mapping):
+        raise RequestError(
+            f"{type(subject).__name__} is not a model: pass the id of a model, a model such as nl.models.torch(module, "
+            "id=…, regions={…: …}), or scores of nl.evaluate"
+        )
 
 
 def _name(subject: Subject, fallback: str) -> str:
@@ -130,7 +244,7 @@ def _of_scores(
     pairs = [(x, y) for x, y in both if (x.scale, x.direction) == (y.scale, y.direction)]
     averaged = pairs if len(pairs) == 1 else [pair for pair in pairs if _can_be_averaged(pair)]
     weighted = [(pair, 1 / len(averaged)) for pair in averaged]
-    return Comparison(name_a, name_b, "", 0, differences, _overall(weighted))
+    return Comparison(name_a, name_b, "", 0, differences, _overall(weighted, joint_mean))
 
 
 def _can_be_averaged(pair: Sequence[Score]) -> bool:
@@ -167,9 +281,7 @@ class _Scorer:
     session: Session
     tell: Callable[[str], None]
 
-    def on(
-        self, spec: BenchmarkSpec, a: Subject, b: Subject
-    ) -> tuple[Difference, tuple[Score, Score] | None]:
+    def on(self, spec: BenchmarkSpec, a: Subject, b: Subject) -> Outcome:
         """Return the difference and the pair of scores; None instead of a pair that does not exist."""
         if spec.unavailable is not None:
             return Difference(spec.id, reason=f"unavailable: {spec.unavailable}"), None
@@ -184,7 +296,7 @@ class _Scorer:
         records = [_record(self.catalog, spec.id, side) if isinstance(side, str) else None for side in sides]
         seeds = {int(record.request.get("seed", 0)) for record in records if record is not None}
         if len(seeds) > 1:
-            raise DataError(f"records with seeds {min(seeds)} and {max(seeds)} cannot be paired; rerun one")
+            raise DataError(_other_seeds(seeds))
         seed = next(iter(seeds), 0)
         scores = [self._score(spec, side, record, seed) for side, record in zip(sides, records, strict=True)]
         unpaired = [
@@ -202,10 +314,8 @@ class _Scorer:
         return scores[0], scores[1]
 
     def _score(self, spec: BenchmarkSpec, subject: Subject, record: Record | None, seed: int) -> Score:
-        if record is not None and record.score is not None and record.score["value"] is None:
-            raise DataError(f"the score of {record.model} on {spec.id} is undefined and cannot be compared")
         if record is not None:
-            return record.as_score()
+            return _score_in(record)
         if isinstance(subject, Score):
             return subject
         if isinstance(subject, Mapping):
@@ -221,11 +331,15 @@ class _Scorer:
 
 def _record(catalog: Catalog, benchmark: str, model: str) -> Record:
     path = record_path(catalog.root, benchmark, model)
-    if not path.exists():
+    return _recorded(benchmark, model, read_record(path) if path.exists() else None)
+
+
+def _recorded(benchmark: str, model: str, record: Record | None) -> Record:
+    """Return the record if it can be compared."""
+    if record is None:
         raise DataError(
             f"{model} has no record on {benchmark}; run `neuroledger run {model} --benchmark {benchmark}`"
         )
-    record = read_record(path)
     if record.status != "scored" or not record.intact:
         state = record.status if record.intact else "edited"
         raise DataError(
@@ -234,14 +348,26 @@ def _record(catalog: Catalog, benchmark: str, model: str) -> Record:
     return record
 
 
-def _overall(weighted: Sequence[tuple[tuple[Score, Score], float]]) -> Difference:
-    """Return the difference of the weighted means."""
+def _score_in(record: Record) -> Score:
+    """Return the recorded score if it is defined."""
+    if record.score is not None and record.score["value"] is None:
+        raise DataError(
+            f"the score of {record.model} on {record.benchmark} is undefined and cannot be compared"
+        )
+    return record.as_score()
+
+
+def _overall(
+    weighted: Sequence[tuple[tuple[Score, Score], float]],
+    mean: Callable[[Sequence[tuple[float, Score]]], Joint],
+) -> Difference:
+    """Return the difference of the weighted means, each computed by ``mean``."""
     if not weighted:
         return Difference("suite", reason="no benchmark on which both were scored")
     if len(weighted) == 1:
         alone = difference("suite", *weighted[0][0])
         return replace(alone, p_corrected=alone.p)
-    means = [joint_mean([(weight, pair[side]) for pair, weight in weighted]) for side in (0, 1)]
+    means = [mean([(weight, pair[side]) for pair, weight in weighted]) for side in (0, 1)]
     base = Difference("suite", means[0].value, means[1].value, means[0].value - means[1].value)
     whole = overall(base, means[0], means[1])
     return replace(whole, p_corrected=whole.p)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from neuroledger.data.factorize import encode
+from neuroledger.engine.control import Control, Role, bounded, in_words, shuffled, undefined
 from neuroledger.engine.measurement import Measurement
-from neuroledger.engine.resolve import Resolved
+from neuroledger.engine.resolve import Resolved, model_of
 from neuroledger.engine.score import headline
-from neuroledger.engine.session import Control, Session
-from neuroledger.errors import MetricError, NeuroLedgerError
-from neuroledger.spec.kinds import Controls, MetricSpec
+from neuroledger.engine.session import SHUFFLED, Session
+from neuroledger.errors import MetricError, about_pair
+from neuroledger.models.model import ShufflesLabels
+from neuroledger.spec.kinds import BenchmarkSpec, Controls, MetricSpec
 from neuroledger.spec.registry import Side
+from neuroledger.stats.score import Score
 
-__all__ = ["controlled", "floor_of", "require_passed"]
+__all__ = ["controlled", "departures", "floor_of", "require_passed"]
 
 
 def controlled(
@@ -26,64 +28,102 @@ def controlled(
     measured: Measurement,
     session: Session,
     dummy: float | None,
-    value_of: Callable[[str], float],
+    own: Score,
+    score_of: Callable[[Session, str], Score],
 ) -> dict[str, Control]:
-    """Compute every control of the benchmark: declared models, the data as their own prediction, permuted stimuli.
+    """Judge every control of the benchmark: declared models, the data as their own prediction, permuted stimuli.
 
-    ``value_of`` returns the headline value of another model. All controls except permuted stimuli are independent of the
-    model and computed once per session.
+    All controls except permuted stimuli are independent of the model and computed once per session. A control that a
+    metric cannot score fails; other errors are not about the control, and are raised.
+
+    Parameters
+    ----------
+    dummy
+        The score of the benchmark's dummy, if the benchmark normalises by a floor.
+    own
+        The headline of the job's model, which may itself be a control.
+    score_of
+        Returns the headline of another model with the data and seed of a session.
+
+    Raises
+    ------
+    NeuroLedgerError
+        A control cannot be computed here: its files, its model or a package are missing or invalid.
     """
     benchmark, results = job.benchmark, dict[str, Control]()
     rules = benchmark.controls
-    chance = _chance(job, measured) if job.benchmark.normalised_by == "none" else 0.0
-    bounds = {
-        "positive": (rules.ceiling_at_least, math.inf),
-        "negative": (-math.inf, floor_of(rules, chance)),
-    }
-    roles = [("positive", id) for id in benchmark.controls.positive]
-    roles += [("negative", id) for id in benchmark.controls.negative]
+    chance = _chance(job, measured) if benchmark.normalised_by == "none" else 0.0
+    floor = floor_of(rules, chance)
 
-    def value_from(source: xr.DataArray, target: xr.DataArray) -> float:
+    def score_from(source: xr.DataArray, target: xr.DataArray) -> Score:
         replaced = Measurement(source, target, measured.repeated, measured.splits)
-        return headline(job, replaced, session, dummy).value
+        return headline(job, replaced, session, dummy)
 
-    for role, id in roles:
-        if job.control and id == job.model.id:
-            continue
-        key = (benchmark.id, id)
-        if key not in session.controls:
-            session.controls[key] = _judged(role, *bounds[role], partial(value_of, id))
-        results[id] = session.controls[key]
+    def model_control(role: Role, id: str) -> Control:
+        is_own = job.control and id == job.model.id
+        bound = rules.ceiling_at_least if role == "positive" else floor
+        first = (lambda: own) if is_own else (lambda: score_of(session, id))
+        if not _shuffles_labels(session, id):
+            return _one(role, first, bound)
+        return _many(role, first, lambda number: score_of(session.reshuffled(number), id), bound)
+
+    models: tuple[tuple[Role, tuple[str, ...]], ...]
+    models = (("positive", rules.positive), ("negative", rules.negative))
+    for role, ids in models:
+        for id in ids:
+            key = (benchmark.id, id)
+            if key not in session.controls:
+                session.controls[key] = model_control(role, id)
+            results[id] = session.controls[key]
     if job.paradigm.itself and _can_be_recorded(measured.target):
         key = (benchmark.id, "itself")
         if key not in session.controls:
-            value = lambda: value_from(_itself(measured), measured.target)  # noqa: E731
-            session.controls[key] = _judged("positive", rules.ceiling_at_least, rules.itself_at_most, value)
+            session.controls[key] = _one(
+                "positive",
+                lambda: score_from(_itself(measured), measured.target),
+                rules.ceiling_at_least,
+                rules.itself_at_most,
+            )
         results["itself"] = session.controls[key]
     side = job.paradigm.permuted
     if side is not None:
         seed = session.request.seed
-        results["permuted"] = _judged(
-            "negative", *bounds["negative"], lambda: value_from(*_mismatched(measured, side, seed))
-        )
+
+        def permuted(number: int) -> Score:
+            return score_from(*_mismatched(measured, side, seed, number))
+
+        results["permuted"] = _many("negative", lambda: permuted(0), permuted, floor)
     return results
 
 
 def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
-    """Return if every control passed.
+    """Return if no control failed.
 
     Raises
     ------
     MetricError
-        A control failed, so the scores of the benchmark are not meaningful.
+        A control failed, so the scores of the benchmark are not meaningful. Undecided ones refuse nothing.
     """
-    failed = {name: control for name, control in controls.items() if not control.passed}
+    failed = {name: control for name, control in controls.items() if control.verdict == "failed"}
     if not failed:
         return
-    words = "; ".join(f"{name} ({control.role}): {control.says}" for name, control in failed.items())
+    words = "; ".join(f"{name} ({control.role}): {in_words(control)}" for name, control in failed.items())
     chance = any(control.role == "negative" and control.value is not None for control in failed.values())
     hint = "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`" if chance else ""
     raise MetricError(f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}")
+
+
+def departures(benchmark: BenchmarkSpec, controls: Mapping[str, Control], model: str) -> list[str]:
+    """Return in what the controls of a model's record are not those that its benchmark declares."""
+    rules = benchmark.controls
+    declared, present = (*rules.positive, *rules.negative), {*controls, model}
+    problems = [f"the control {id} of its benchmark is missing" for id in declared if id not in present]
+    # The bound of a score that nothing normalises is counted from chance, which a record does not tell.
+    is_known = benchmark.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
+    floor = floor_of(rules, 0.0) if is_known else None
+    bounds: dict[Role, float | None] = {"positive": rules.ceiling_at_least, "negative": floor}
+    wrong = [id for id, control in controls.items() if bounds[control.role] not in (None, control.bound)]
+    return problems + [f"the bound of the control {id} is not that of its benchmark" for id in wrong]
 
 
 def floor_of(rules: Controls, chance: float) -> float:
@@ -104,20 +144,39 @@ def _chance(job: Resolved, measured: Measurement) -> float:
     return 1 / len(encode(labels).labels) if labels.dtype.kind in "UOSbiu" and labels.size else 0.0
 
 
-def _judged(role: str, low: float, high: float, value_of: Callable[[], float]) -> Control:
-    """Compare a control's value with its bounds; a control that cannot be computed fails, with the reason."""
-    bound = low if role == "positive" else high
+def _shuffles_labels(session: Session, id: str) -> bool:
+    """Whether a control model permutes its training labels by the seed, so that another seed is another shuffle."""
+    model = model_of(session, id)
+    return isinstance(model, ShufflesLabels) and model.shuffles_labels
+
+
+def _one(role: Role, score_of: Callable[[], Score], bound: float, at_most: float | None = None) -> Control:
+    """Judge a control that has one score; if its metric is undefined, it failed."""
     try:
-        value = value_of()
-    except NeuroLedgerError as error:
-        return Control(role, None, bound, False, str(error))
-    if not math.isfinite(value):
-        return Control(role, None, bound, False, "its score is undefined")
-    if role == "positive" and value > high:
-        says = f"{value:.3f}, must be at most {high:g}: the ceiling is too low to normalise by"
-        return Control(role, value, high, False, says)
-    relation = "at least" if role == "positive" else "at most"
-    return Control(role, value, bound, low <= value <= high, f"{value:.3f}, must be {relation} {bound:g}")
+        return bounded(role, score_of(), bound, at_most)
+    except MetricError as error:
+        if not about_pair(error):  # the machine's state says nothing about the benchmark
+            raise
+        return undefined(role, bound, str(error), at_most)
+
+
+def _many(role: Role, first: Callable[[], Score], score_of: Callable[[int], Score], bound: float) -> Control:
+    """Judge a control that has one score for each shuffle; if the metric is undefined in the first, it failed."""
+
+    def value_of(number: int) -> float:
+        try:
+            return score_of(number).value
+        except MetricError as error:
+            if not about_pair(error):
+                raise
+            return math.nan
+
+    try:
+        return shuffled(role, first(), value_of, bound)
+    except MetricError as error:
+        if not about_pair(error):
+            raise
+        return undefined(role, bound, str(error))
 
 
 def _can_be_recorded(target: xr.DataArray) -> bool:
@@ -140,15 +199,18 @@ def _itself(measured: Measurement) -> xr.DataArray:
     return target.assign_coords({name: ("neuroid", values) for name, values in places.items()})
 
 
-def _mismatched(measured: Measurement, side: Side, seed: int) -> tuple[xr.DataArray, xr.DataArray]:
-    """Return source and target, with the values of one side assigned to the wrong stimuli.
+def _mismatched(
+    measured: Measurement, side: Side, seed: int, number: int = 0
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return source and target, with the values of one side assigned to the wrong stimuli by shuffle ``number``.
 
     Either side gives the same pairs. For recordings the target is permuted: the source may exceed memory, and results
     computed from it remain valid.
     """
     answers = getattr(measured, side)
     dim = "presentation" if "presentation" in answers.dims else "stimulus"
-    order = np.random.default_rng([seed, 271828]).permutation(answers.sizes[dim])
+    entropy = [seed, SHUFFLED] if number == 0 else [seed, SHUFFLED, number]
+    order = np.random.default_rng(entropy).permutation(answers.sizes[dim])
     permuted = answers.isel({dim: order})
     if "stimulus_b" in answers.dims:
         permuted = permuted.isel(stimulus_b=order)

@@ -16,10 +16,12 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from neuroledger.data.gate.validation import ValidationReport, identity
-from neuroledger.display import hidden
+from neuroledger.display import hidden, some
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
-from neuroledger.engine.controls import floor_of
+from neuroledger.engine.checked import SELF_REPORTED
+from neuroledger.engine.control import in_words, undecided_in
+from neuroledger.engine.controls import departures
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
@@ -543,7 +545,30 @@ class Proposal:
         else:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            yield _note("review.record", path, f"{state}: {words}, as reported; not recomputed here")
+            unreachable = self._unreachable(new)
+            if unreachable:
+                words = f"{state}: {words}, self-reported; it cannot be checked: {unreachable}"
+                yield _warning(
+                    "review.not-checkable", path, words, "ask for the files, or for a signed record"
+                )
+            else:
+                yield _note("review.record", path, f"{state}: {words}, {SELF_REPORTED}; not checked here")
+            for name, control in undecided_in(new.judged):
+                yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
+
+    def _unreachable(self, record: Record) -> str:
+        """Return which files of a record nobody can fetch, so that nobody can recompute it; empty if there are none."""
+        data, model = (
+            self.spec("datasets", _input_field(record, "dataset", "id")),
+            self.spec("models", record.model),
+        )
+        pins = data.files if isinstance(data, DatasetSpec) else {}
+        weights = model.weights if isinstance(model, ModelSpec) else {}
+        for kind, files in (("data", pins), ("weights", weights)):
+            by_hand = sorted(name for name, pin in files.items() if pin.by_hand)
+            if by_hand:
+                return f"its {kind} have no address ({some(by_hand)})"
+        return "its data are private" if isinstance(data, DatasetSpec) and data.access == "private" else ""
 
     def _stale(self, path: str, record: Record) -> Iterator[Finding]:
         """Yield differences between the specs of a record and of the proposal; shipped models are not in the proposal."""
@@ -557,19 +582,13 @@ class Proposal:
                 yield _warning("record.stale", path, words, "run `neuroledger run` again")
 
     def _control_problems(self, record: Record) -> list[str]:
-        """Return the reasons why the controls of a record are not those of its benchmark, or did not pass."""
-        if any(not control["passed"] for control in record.controls.values()):
+        """Return the reasons why the controls of a record are not those of its benchmark, or failed."""
+        if any(control.verdict == "failed" for control in record.judged.values()):
             return ["a control failed, and a score was recorded"]
         spec = self.spec("benchmarks", record.benchmark)
         if record.score is None or not isinstance(spec, BenchmarkSpec) or any(self._stale("", record)):
             return []
-        rules, controls = spec.controls, record.controls
-        declared, present = (*rules.positive, *rules.negative), {*controls, record.model}
-        problems = [f"the control {id} of its benchmark is missing" for id in declared if id not in present]
-        bounded = spec.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
-        bounds = {"positive": rules.ceiling_at_least, "negative": floor_of(rules, 0.0) if bounded else None}
-        wrong = [id for id, item in controls.items() if bounds[item["role"]] not in (None, item["bound"])]
-        return problems + [f"the bound of the control {id} is not that of its benchmark" for id in wrong]
+        return departures(spec, record.judged, record.model)
 
     def _is_signature(self, path: str, state: State) -> bool:
         has_record = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries

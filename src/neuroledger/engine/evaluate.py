@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from neuroledger.data.threads import exclusive
+from neuroledger.engine.control import Control
 from neuroledger.engine.controls import controlled, require_passed
 from neuroledger.engine.measurement import Measurement
-from neuroledger.engine.resolve import Resolved, model_of, resolve
+from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import measure, score
-from neuroledger.engine.session import Control, Session
-from neuroledger.errors import MetricError, ModelError, RequestError
-from neuroledger.models.model import LayeredModel, Model, unknown
+from neuroledger.engine.session import Session
+from neuroledger.errors import MetricError, RequestError, about_pair
+from neuroledger.models.model import Model
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 
-__all__ = ["Evaluation", "dummy_of", "evaluate", "layer_scores"]
+__all__ = ["Evaluation", "dummy_of", "evaluate", "headline_of"]
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,34 @@ def evaluate(
     NeuroLedgerError
         With the reason: compatibility, data, model, metric, ceiling or a failed control.
     """
-    job = resolve(session, benchmark, model, _headline)
+    job = resolve(session, benchmark, model, headline_of)
     measured = measure(job, session)
     floored = job.benchmark.normalised_by == "floor" and job.first not in measured.costs
     dummy = dummy_of(session, job) if floored else None
     scores = score(job, measured, session, dummy)
     outcomes: dict[str, Control] = {}
     if controls:
-        outcomes = controlled(job, measured, session, dummy, partial(_bare_value, session, benchmark))
+        own = next(iter(scores.values()))
+        outcomes = controlled(
+            job, measured, session, dummy, own, lambda other, id: headline_of(other, benchmark, id)
+        )
         if not job.control:
             require_passed(benchmark.id, outcomes)
     return Evaluation(scores, outcomes, measured)
 
 
-def _headline(session: Session, benchmark: BenchmarkSpec, model: Model | str) -> Score:
+def headline_of(session: Session, benchmark: BenchmarkSpec, model: Model | str) -> Score:
+    """Return the headline of a model on a benchmark, without controls."""
     return evaluate(session, benchmark, model, controls=False).headline
 
 
 def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float:
     """Return a model's headline value without controls; NaN if its metric is undefined (as for constant predictions)."""
     try:
-        return _headline(session, benchmark, model).value
-    except MetricError:
+        return headline_of(session, benchmark, model).value
+    except MetricError as error:
+        if not about_pair(error):
+            raise
         return math.nan
 
 
@@ -89,48 +95,3 @@ def dummy_of(session: Session, job: Resolved) -> float:
         if math.isfinite(value) and abs(rule.perfect - value) > 1e-12:
             return value
     raise MetricError(f"benchmark {benchmark.id!r}: its dummy {rule.dummy!r} has no usable score")
-
-
-def layer_scores(
-    session: Session, benchmark: BenchmarkSpec, model: Model | str, layers: Sequence[str] = ()
-) -> dict[str, Score]:
-    """Return the benchmark's headline for each layer as the region, in the model's order of layers.
-
-    All layers are recorded in one pass over the stimuli. The scores are exploratory and not recorded: the best of many
-    layers on the same stimuli is biased upwards, so a model commits to its layers on other stimuli (``commit`` in its
-    spec).
-
-    Parameters
-    ----------
-    session
-        Shared data, models and activations.
-    benchmark
-        A benchmark that asks for the responses of a region.
-    model
-        A model with layers, or the id of one.
-    layers
-        Layers to score; default: all layers that the model names.
-
-    Raises
-    ------
-    RequestError
-        The benchmark records from no region, or the model has no such layer.
-    ModelError
-        The model has no layers.
-    """
-    region = benchmark.paradigm.parameters.get("region")
-    if region is None:
-        raise RequestError(
-            f"benchmark {benchmark.id!r} (paradigm {benchmark.paradigm.name!r}) records from no region; "
-            "layers are compared on benchmarks that ask for the responses of a region"
-        )
-    built = model_of(session, model) if isinstance(model, str) else model
-    if not isinstance(built, LayeredModel):
-        raise ModelError(f"model {built.id!r} has no layers to compare")
-    for layer in layers:
-        if layer not in built.layers:
-            raise RequestError(f"no {unknown('layer', layer, built.layers)}")
-    return {
-        layer: _headline(session, benchmark, replace(built, regions={str(region): layer}))
-        for layer in layers or built.layers
-    }

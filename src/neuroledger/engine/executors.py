@@ -6,15 +6,22 @@ import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing import active_children, get_context
 from typing import Any, Final, TypeVar
 
 from neuroledger.data.threads import limit_process
-from neuroledger.engine.plan import Job
-from neuroledger.errors import RequestError, UnavailableError
+from neuroledger.engine.plan import Job, again
+from neuroledger.errors import (
+    LimitError,
+    NeuroLedgerError,
+    PendingError,
+    RequestError,
+    UnavailableError,
+    package_missing,
+)
 
 __all__ = ["execute", "gpu_of"]
 
@@ -125,6 +132,9 @@ def _processes(
         with _pool(1, gpus) as alone:
             try:
                 result = alone.submit(work, job).result()
+            except BrokenProcessPool:
+                words = "its process died, also when it was tried alone; free memory and try again"
+                result = failed(job, LimitError(words, command=again(job.model, job.benchmark)))
             except Exception as error:
                 result = failed(job, error)
         yield job, result
@@ -135,8 +145,8 @@ def _dask(
 ) -> Done[T]:
     try:
         distributed: Any = import_module("distributed")
-    except ModuleNotFoundError:
-        raise UnavailableError('Dask is not installed: pip install "neuroledger[cluster]"') from None
+    except ModuleNotFoundError as error:
+        raise package_missing("distributed") from error
     try:
         # Dask gives each worker process one thread of BLAS.
         cluster: Any = address or distributed.LocalCluster(
@@ -144,22 +154,54 @@ def _dask(
         )
         client = distributed.Client(cluster, timeout=20)
     except OSError as error:
-        raise UnavailableError(f"no Dask scheduler answers at {address} ({error})") from error
+        raise UnavailableError(
+            f"no Dask scheduler answers at {address} ({error}); start it: `dask scheduler`"
+        ) from error
+    ended = set[Job]()
     with ExitStack() as stack:
         if address is None:
             stack.enter_context(closing(cluster))
-        stack.enter_context(closing(client))
+        stack.callback(_close, client)
         if gpus:
             client.run(partial(_choose_gpu, gpus))
         # The scheduler retries the jobs of a lost worker on other workers several times.
         pending = {client.submit(work, job, pure=False, key=f"{job.id}"): job for job in jobs}
         for future in distributed.as_completed(list(pending)):
             job = pending[future]
+            ended.add(job)
             if future.status == "finished":
                 yield job, future.result()
             else:
-                reason = future.exception() if future.status == "error" else None
-                yield job, failed(job, reason or RuntimeError(f"the scheduler reports: {future.status}"))
+                yield job, failed(job, _reason(future, job, address))
+    for job in jobs:
+        if job not in ended:
+            yield job, failed(job, _lost(job, address, "the scheduler ended before this job did"))
+
+
+def _close(client: Any) -> None:
+    """Close the connection; that of a scheduler which is gone cannot be closed in order."""
+    with suppress(Exception):
+        client.close(timeout=10)
+
+
+def _lost(job: Job, address: str | None, words: str) -> PendingError:
+    executor = f"dask:{address}" if address else "dask"
+    return PendingError(words, command=f"{again(job.model, job.benchmark)} --executor {executor}")
+
+
+def _reason(future: Any, job: Job, address: str | None) -> BaseException:
+    """Return why a job has no result: its own exception, or that of a lost worker or scheduler."""
+    if future.status != "error":
+        return _lost(job, address, f"the scheduler reports: {future.status}")
+    try:
+        error = future.exception(timeout=10)
+    except Exception as lost:  # the scheduler is gone
+        return _lost(job, address, f"the scheduler does not answer ({type(lost).__name__})")
+    if isinstance(error, NeuroLedgerError | OSError | MemoryError | ImportError):
+        return error
+    if isinstance(error, import_module("distributed.scheduler").KilledWorker):
+        return _lost(job, address, f"its workers died ({error})")
+    return error or _lost(job, address, "no reason is known")
 
 
 def _choose_gpu(gpus: int, dask_worker: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,9 +12,9 @@ import xarray as xr
 from neuroledger.errors import DataError
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.stats.score import Score
-from neuroledger.stats.splits import Split
+from neuroledger.stats.splits import Split, rows_of_stimuli
 
-__all__ = ["Measurement", "apart", "overlap_notes", "recording_overlap"]
+__all__ = ["Measurement", "apart", "overlap_notes", "part_of", "recording_overlap"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Measurement:
         Notes for readers of the score.
     trace
         Intermediate counts of the paradigm for inspection; the engine does not read them.
+    tested
+        Ids of the stimuli on which the metric is computed; the others may only train a readout. None for all stimuli.
     """
 
     source: xr.DataArray
@@ -46,6 +48,7 @@ class Measurement:
     costs: Mapping[str, Score] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     trace: object | None = None
+    tested: frozenset[str] | None = None
 
 
 def apart(measured: Measurement, by: str) -> Iterator[tuple[str, Measurement]]:
@@ -79,6 +82,33 @@ def apart(measured: Measurement, by: str) -> Iterator[tuple[str, Measurement]]:
             if any(not len(part) for split in splits for part in split):
                 raise DataError(f"{by} {value!r} has no presentations in a train or test part")
         yield value, replace(measured, source=source, target=own, repeated=repeated, splits=splits)
+
+
+def part_of(measured: Measurement, stimuli: Collection[str]) -> Measurement:
+    """Return the measurement of some stimuli alone: nothing of the others is left in it.
+
+    Raises
+    ------
+    MetricError
+        An assembly has no stimuli on its presentations.
+    DataError
+        A predefined split has no train or test rows left.
+    """
+
+    def kept(assembly: xr.DataArray) -> xr.DataArray:
+        return assembly.isel(presentation=rows_of_stimuli(assembly, stimuli))
+
+    rows, splits = rows_of_stimuli(measured.target, stimuli), measured.splits
+    if splits is not None:
+        position = np.full(measured.target.sizes["presentation"], -1)
+        position[rows] = np.arange(len(rows))
+        splits = [Split(*(position[part][position[part] >= 0] for part in split)) for split in splits]
+        if any(not len(part) for split in splits for part in split):
+            raise DataError("a predefined split has no train or test rows of these stimuli")
+    repeated = None if measured.repeated is None else kept(measured.repeated)
+    return replace(
+        measured, source=kept(measured.source), target=kept(measured.target), repeated=repeated, splits=splits
+    )
 
 
 def _with_values(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.intp]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from neuroledger.data.fetch import absent
+from neuroledger.display import some
 from neuroledger.engine.layer_commitment import rule_of
+from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.overrides import in_compat, resolve
 from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError, SpecError
@@ -23,8 +25,8 @@ from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteS
 from neuroledger.spec.load import explain
 
 __all__ = [
-    "Job", "Plan", "fits", "inputs_of", "interface", "lacking", "other_models", "parameters_of", "plan",
-    "require_compatible", "some", "unavailable",
+    "Job", "Plan", "again", "fits", "inputs_of", "interface", "lacking", "mismatch", "other_models", "parameters_of", "plan",
+    "require_compatible", "unavailable",
 ]  # fmt: skip
 
 SCHEMA_VERSION = 1
@@ -36,7 +38,7 @@ DATASET_ONLY_SAYS = DESCRIPTIVE | {
 }  # fmt: skip
 BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects"}
 MODEL_ONLY_SAYS = DESCRIPTIVE | {
-    "control", "benchmarks", "license", "unavailable", "simulated", "pretraining",
+    "control", "benchmarks", "license", "unavailable", "simulated", "pretraining", "untrained",
 }  # fmt: skip
 
 
@@ -62,11 +64,14 @@ class Plan:
         Requested pairs (model, benchmark) that cannot be scored, with the channels that the model lacks.
     unavailable
         Benchmarks and models that are unavailable, with the reason.
+    pending
+        Pairs and benchmarks that have an invalid spec, with what is wrong in it.
     """
 
     jobs: tuple[Job, ...]
     incompatible: Mapping[tuple[str, str], str] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    pending: tuple[tuple[str, Pending], ...] = ()
 
     def notes(self) -> Iterator[str]:
         """Yield one line with the number of incompatible pairs and the reasons, if any."""
@@ -82,9 +87,9 @@ class Plan:
         yield f"skipped {pairs} incompatible {'pair' if pairs == 1 else 'pairs'}: {'; '.join(words)}"
 
 
-def some(names: Sequence[str]) -> str:
-    """Return the first three names and the number of others."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def again(model: str, benchmark: str) -> str:
+    """Return the command that scores this pair."""
+    return f"neuroledger run {model} --benchmark {benchmark}"
 
 
 def plan(
@@ -98,14 +103,15 @@ def plan(
     """Return the jobs of a request.
 
     ``models`` replace the models of the suites. A suite without models, or a list of benchmarks, is scored for every
-    matching model of the repository. Unavailable and incompatible pairs give no job.
+    matching model of the repository. Unavailable and incompatible pairs give no job; pairs with an invalid spec, which
+    the request does not name, are pending.
 
     Raises
     ------
     RequestError
         An id is unknown, or neither suites nor benchmarks are named.
     SpecError
-        A required spec is invalid.
+        The spec of a named model or benchmark is invalid.
     """
     requests = [(item.id, models or suite.models) for suite in suites for item in suite.benchmarks]
     requests += [(id, models) for id in benchmarks]
@@ -113,10 +119,17 @@ def plan(
         raise RequestError("nothing to run: name a suite or benchmarks")
     jobs: dict[tuple[str, str], Job] = {}
     incompatible: dict[tuple[str, str], str] = {}
+    pending: dict[str, Pending] = {}
     unavailable_ids = {id: why for id in models if (why := catalog.model(id).unavailable) is not None}
+    for id in benchmarks:
+        catalog.benchmark(id)
     for id, suite_models in requests:
-        benchmark = catalog.benchmark(id)
-        reason = unavailable(catalog, benchmark)
+        try:
+            benchmark = catalog.benchmark(id)
+            reason = unavailable(catalog, benchmark)
+        except SpecError as error:
+            pending[id] = pending_for(error)
+            continue
         if reason is not None:
             unavailable_ids[id] = reason
             continue
@@ -124,15 +137,19 @@ def plan(
         for model in dict.fromkeys((*controls, *(suite_models or catalog.own("models")))):
             if (id, model) in jobs or model in unavailable_ids:
                 continue
-            if not models and not fits(catalog, model, id):
+            try:
+                if not models and not fits(catalog, model, id):
+                    continue
+                lacks = lacking(catalog, model, id)
+                if lacks:
+                    incompatible[model, id] = ", ".join(lacks)
+                    continue
+                inputs = inputs_of(catalog, benchmark, model, request)
+            except (SpecError, RequestError) as error:
+                pending[f"{id} · {model}"] = pending_for(error)
                 continue
-            lacks = lacking(catalog, model, id)
-            if lacks:
-                incompatible[model, id] = ", ".join(lacks)
-                continue
-            inputs = inputs_of(catalog, benchmark, model, request)
             jobs[id, model] = Job(model, id, sha256_of(inputs), inputs)
-    return Plan(tuple(jobs.values()), incompatible, unavailable_ids)
+    return Plan(tuple(jobs.values()), incompatible, unavailable_ids, tuple(pending.items()))
 
 
 def unavailable(catalog: Catalog, benchmark: BenchmarkSpec) -> str | None:
@@ -179,12 +196,38 @@ def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> 
     RequestError
         ``model`` is not a model or lacks a channel; the message lists the channels of both.
     """
+    found = mismatch(catalog, benchmark, model)
+    if found is None:
+        return
+    id = model if isinstance(model, str) else model.id
+    fix = found.fix or f"`neuroledger run --benchmark {benchmark}` scores all models that are compatible"
+    raise RequestError(
+        f"model {id!r} cannot be scored on {benchmark!r}: {found.model}; {found.benchmark}; {fix}"
+    )
+
+
+class Mismatch(NamedTuple):
+    """Why a model cannot be scored: what it takes and gives, what the benchmark needs, and what to change, if anything."""
+
+    model: str
+    benchmark: str
+    fix: str
+
+
+def mismatch(catalog: Catalog, benchmark: str, model: Model | str) -> Mismatch | None:
+    """Return the channels of a model, or of the model of a spec, and of a benchmark if they do not match, else None.
+
+    Raises
+    ------
+    RequestError
+        ``model`` is not a model.
+    """
     spec = catalog.benchmark(benchmark)
     required = interface(catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli)
     if isinstance(model, str):
-        id, own = model, interface(catalog.entry("models", model), "")
+        own = interface(catalog.entry("models", model), "")
     elif isinstance(model, Model):
-        id, own = model.id, Interface(model.takes, model.gives)
+        own = Interface(model.takes, model.gives)
     else:
         raise RequestError(
             f"{type(model).__name__} is not a model: pass the id of a model, or declare inputs and outputs with "
@@ -193,17 +236,17 @@ def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> 
         )
     inputs, outputs = own.lacking(required) if own is not None and required is not None else ([], [])
     if own is None or required is None or not (inputs or outputs):
-        return
+        return None
     regions = [name.partition(":")[2] for name in outputs if name.startswith("responses:")]
+    fix = ""
     if regions and any(name.startswith("responses") for name in own.outputs):
         fix = f"commit a layer to the region: `regions: {{{regions[0]}: <layer>}}`"
     elif "dynamics" in outputs:
         fix = "score a model with several time steps, whose time bins are its `times`"
-    else:
-        fix = f"`neuroledger run --benchmark {benchmark}` scores all models that are compatible"
-    raise RequestError(
-        f"model {id!r} cannot be scored on {benchmark!r}: it takes {_list(own.inputs)} and gives {_list(own.outputs)}; "
-        f"the benchmark shows {_list(required.inputs)} and asks for {_list(required.outputs)}; {fix}"
+    return Mismatch(
+        f"it takes {_list(own.inputs)} and gives {_list(own.outputs)}",
+        f"the benchmark shows {_list(required.inputs)} and asks for {_list(required.outputs)}",
+        fix,
     )
 
 

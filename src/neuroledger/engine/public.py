@@ -1,4 +1,4 @@
-"""The functions that users call from Python: find, load, score, layers, run, records."""
+"""The functions that users call from Python: find, load, score, run, records."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pandas as pd
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.load import load_dataset
 from neuroledger.display import choose
-from neuroledger.engine.evaluate import evaluate, layer_scores
+from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import Record, read_all
 from neuroledger.engine.run import closed, run_object
 from neuroledger.engine.run import run as run_jobs
-from neuroledger.engine.session import Request, Session
-from neuroledger.errors import RequestError
+from neuroledger.engine.session import Request, Session, require_device
+from neuroledger.errors import PendingError, RequestError, is_about_machine
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
-from neuroledger.models.model import Model
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import Score
 
-__all__ = ["find", "layers", "load", "records", "run", "score"]
+__all__ = ["find", "load", "records", "run", "score"]
 
 
 def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
@@ -82,6 +82,9 @@ def score(
 
     Raises
     ------
+    PendingError
+        Something is missing here: data, a package, a device, memory; the message and ``command`` say what mends it, and
+        then the same call works.
     NeuroLedgerError
         The model cannot be scored; the message states the reason.
     """
@@ -89,33 +92,18 @@ def score(
         return evaluate(session, session.catalog.benchmark(benchmark), wrapped(model, **declared)).headline
 
 
-def layers(
-    model: Model | str,
-    benchmark: str,
-    *,
-    layers: Sequence[str] = (),
-    seed: int = 0,
-    limit: int | None = None,
-    device: str = "cpu",
-) -> dict[str, Score]:
-    """Return the benchmark's score for each layer of a model, used as the region; nothing is recorded.
-
-    See :func:`neuroledger.engine.evaluate.layer_scores`, and :func:`neuroledger.plot.layers` for the figure.
-
-    Raises
-    ------
-    NeuroLedgerError
-        The model cannot be scored; the message states the reason.
-    """
-    with _session(Request(seed=seed, limit=limit, device=device)) as session:
-        return layer_scores(session, session.catalog.benchmark(benchmark), model, layers)
-
-
 @contextmanager
 def _session(request: Request) -> Iterator[Session]:
+    """Yield a session; errors of the machine, such as exhausted memory, are raised as `PendingError` with a command."""
     catalog = open_catalog()
     with choose("none") as display:
-        yield Session(catalog, request, open_store(catalog.root, display))
+        try:
+            require_device(request.device)
+            yield Session(catalog, request, open_store(catalog.root, display))
+        except Exception as error:
+            if is_about_machine(error) and not isinstance(error, PendingError):
+                raise pending_for(error).error() from error
+            raise
 
 
 def run(
@@ -125,10 +113,12 @@ def run(
     benchmarks: Sequence[str] = (),
     seed: int | None = None,
     **declared: Any,
-) -> list[Record]:
-    """Compute the missing scores of a request and return its records.
+) -> list[Outcome]:
+    """Compute the missing scores of a request and return its outcomes: records, and what is pending.
 
-    Incompatible pairs, and benchmarks whose data are missing or not validated, are skipped; one line states the reason.
+    Incompatible pairs are skipped; one line states the reason. A pair for which this machine lacks something, such as
+    data, a package or memory, gives a :class:`~neuroledger.engine.outcome.Pending`, with the reason and the command that
+    mends it; nothing is written for it.
 
     Parameters
     ----------
@@ -152,23 +142,30 @@ def run(
     subjects = [model if isinstance(model, str) else wrapped(model, **declared) for model in models]
     ids = [model for model in subjects if isinstance(model, str)]
     with choose() as display:
-        results = []
+        results: list[Outcome] = []
         if ids or not subjects:
             planned = plan(catalog, models=ids, benchmarks=benchmarks, suites=suites, request=request)
             for note in planned.notes():
                 display.line(note)
-            results = [outcome.record for outcome in run_jobs(catalog, planned.jobs, request, display)]
+            for line in pending_lines(planned.pending):
+                display.line(line)
+            results += [done.outcome for done in run_jobs(catalog, planned.jobs, request, display)]
+            results += [what for _, what in planned.pending]
         benchmark_ids = dict.fromkeys(
             [*benchmarks, *(item.id for spec in suites for item in spec.benchmarks)]
         )
         session = Session(catalog, request, open_store(catalog.root, display))
         for model in (subject for subject in subjects if not isinstance(subject, str)):
             for id in benchmark_ids:
-                if reason := closed(catalog, id, model):
+                reason = closed(catalog, id, model)
+                if isinstance(reason, Pending):
+                    results.append(reason)
+                    display.line(next(pending_lines([(f"{id} · {model.id}", reason)])))
+                elif reason is not None:
                     display.line(f"skipped {id} · {model.id}: {reason}")
                 else:
-                    record, words = run_object(session, id, model)
-                    results.append(record)
+                    outcome, words = run_object(session, id, model)
+                    results.append(outcome)
                     display.line(words)
     return results
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from neuroledger.display import card, visible
+from neuroledger.engine.control import Control, control_of, in_words
 from neuroledger.errors import DataError, Finding, MetricError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
@@ -50,20 +51,23 @@ SOURCES = ("specs", "src", "data", "params.yaml", "dvc.yaml")
 Number = Annotated[float, Field(strict=True, ge=-1e100, le=1e100)]
 
 
-class _Value(BaseModel):
+class _Interval(BaseModel):
     value: Number | None
     low: Number | None = None
     high: Number | None = None
-    error: Number | None = None
-    raw: Number | None = None
-    scale: str = ""
-    n: dict[str, Number] = {}
 
     @model_validator(mode="after")
     def _check_interval(self) -> Self:
         if (self.low is None) != (self.high is None) or (self.low or 0.0) > (self.high or 0.0):
             raise ValueError(f"{self.low} to {self.high} is not an interval")
         return self
+
+
+class _Value(_Interval):
+    error: Number | None = None
+    raw: Number | None = None
+    scale: str = ""
+    n: dict[str, Number] = {}
 
 
 class _Ceiling(_Value):
@@ -79,19 +83,29 @@ class _Score(_Value):
     covers: str = ""
 
 
-class _Control(BaseModel):
+class _Control(_Interval):
+    """A control as it is stored; its verdict must follow from its numbers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["positive", "negative"]
+    bound: Number
+    at_most: Number | None = None
+    verdict: Literal["passed", "failed", "undecided"]
+    shuffles: Annotated[int, Field(strict=True, ge=0)] = 0
+    reason: str = ""
+
+
+class _EarlierControl(BaseModel):
+    """A control of a record from before controls had intervals: a verdict by value, and a text."""
+
+    model_config = ConfigDict(extra="forbid")
+
     role: Literal["positive", "negative"]
     value: Number | None
     bound: Number
     passed: StrictBool
     says: str
-
-    @model_validator(mode="after")
-    def _check_verdict(self) -> Self:
-        sign = 1 if self.role == "positive" else -1
-        if self.passed and (self.value is None or sign * self.value < sign * self.bound):
-            raise ValueError(f"{self.value} does not pass a {self.role} control with bound {self.bound}")
-        return self
 
 
 class _Request(BaseModel):
@@ -128,7 +142,7 @@ class Record(BaseModel):
     scores: dict[str, dict[str, Any]]
     """Every metric's score by metric id, the headline among them."""
     controls: dict[str, dict[str, Any]]
-    """Each control: role, value, bound, and whether it passed."""
+    """Each control as it is stored; :attr:`judged` has them as values, of earlier records too."""
     request: dict[str, Any]
     inputs: dict[str, Any]
     """Identities of specs, data, weights and components."""
@@ -146,6 +160,11 @@ class Record(BaseModel):
         """Whether the content matches the stored hash."""
         return self.payload_sha256 == self.payload()
 
+    @property
+    def judged(self) -> dict[str, Control]:
+        """The controls by name."""
+        return {name: control_of(control) for name, control in self.controls.items()}
+
     def as_score(self) -> Score:
         """Return the headline score, without samples; its items belong to the population of the data set."""
         dataset = self.inputs.get("dataset")
@@ -162,7 +181,7 @@ class Record(BaseModel):
             ]
         if self.error:
             rows += [("error", self.error.get("message", ""))]
-        rows += [(name, control["says"]) for name, control in self.controls.items()]
+        rows += [(name, f"{control.verdict}: {in_words(control)}") for name, control in self.judged.items()]
         rows += [("record", self.id[:12]), ("intact", "yes" if self.intact else "no: it was edited")]
         return card(f"{self.model} on {self.benchmark} ({self.status})", rows)
 
@@ -206,7 +225,7 @@ def record_of(plain: Any) -> Record:
     if record.score is not None and [record.score.get(name) for name in names] not in scores:
         raise ValueError("its headline is not among its scores")
     for control in record.controls.values():
-        _Control.model_validate(control)
+        _require_control(control)
     _Request.model_validate(record.request)
     _Environment.model_validate(record.environment)
     if record.id != sha256_of(record.inputs):
@@ -216,6 +235,17 @@ def record_of(plain: Any) -> Record:
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} contradicts its score")
     return record
+
+
+def _require_control(plain: dict[str, Any]) -> None:
+    """Return if a stored control is valid and its verdict follows from its numbers."""
+    is_earlier = "verdict" not in plain
+    (_EarlierControl if is_earlier else _Control).model_validate(plain)
+    control = control_of(plain)
+    if not control.follows and not (is_earlier and control.verdict == "failed"):
+        raise ValueError(
+            f"{control.verdict} does not follow for a {control.role} control: {in_words(control)}"
+        )
 
 
 def read_record(path: Path) -> Record:

@@ -20,7 +20,7 @@ from neuroledger.engine.layer_commitment import committed, rule_of
 from neuroledger.engine.overrides import in_compat
 from neuroledger.engine.plan import parameters_of, require_compatible
 from neuroledger.engine.session import Session
-from neuroledger.errors import DataError, RequestError, UnavailableError
+from neuroledger.errors import RequestError, UnavailableError
 from neuroledger.models.activation_store import attach
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
@@ -28,7 +28,7 @@ from neuroledger.spec.base import id_of
 from neuroledger.spec.kinds import BenchmarkSpec, Pretraining
 from neuroledger.stats.score import Score
 
-__all__ = ["Resolved", "model_of", "resolve"]
+__all__ = ["Resolved", "model_of", "resolve", "untrained_of"]
 
 Scoring = Callable[[Session, BenchmarkSpec, Model], Score]
 
@@ -126,7 +126,23 @@ def model_of(session: Session, id: str) -> Model:
         return session.models[id]
 
 
-def _build(session: Session, id: str) -> Model:
+def untrained_of(session: Session, id: str) -> Model | None:
+    """Build the untrained twin of the model ``id``: the one that its spec names, or the model without its weights.
+
+    None if the spec names no twin, and has no weights to leave out or a builder that draws none from a seed.
+    """
+    spec = session.catalog.model(id)
+    if spec.untrained is not None:
+        return model_of(session, spec.untrained)
+    if spec.builder is None or not spec.weights:
+        return None
+    component = registry.get("builder", spec.builder.name)
+    draws = "seed" in component.parameters.model_fields and "weights" in component.injected
+    return _build(session, id, trained=False) if draws else None
+
+
+def _build(session: Session, id: str, *, trained: bool = True) -> Model:
+    """Build a model from its spec; an untrained one gets no weights, and draws them from the seed of its builder."""
     catalog, spec = session.catalog, session.catalog.model(id)
     if spec.builder is None or spec.unavailable is not None:
         raise UnavailableError(f"model {id!r} is unavailable: {spec.unavailable}")
@@ -136,7 +152,7 @@ def _build(session: Session, id: str) -> Model:
     for name, value in fields.items():
         if value and name not in component.injected:
             raise RequestError(f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it")
-    weights = verified_files(catalog, "models", id)
+    weights = verified_files(catalog, "models", id) if trained else {}
     if weights:
         files = list(weights.values())
         confined(
@@ -157,13 +173,13 @@ def _build(session: Session, id: str) -> Model:
 
 def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
     """Return the benchmark's data: validated, verified, read, checked, selected, and limited as requested."""
-    from neuroledger.data.gate.validate import refused_here
+    from neuroledger.data.gate.validate import refused_error, refused_here
 
     id, limit = benchmark.dataset, session.request.limit
     if id not in session.valid:
         problem = refused_here(session.catalog, id)
         if problem:
-            raise DataError(f"{problem.where}: {problem.what}; {problem.fix}")
+            raise refused_error(session.catalog, id, problem)
         session.valid.add(id)
     if id not in session.datasets:
         session.datasets[id] = load_dataset(session.catalog, id)

@@ -1,44 +1,75 @@
-"""Running the jobs of a request: missing records are computed, and each is written as soon as its job ends."""
+"""Running the jobs of a request: missing records are computed, and each is written as soon as its job ends.
+
+What this machine lacks at this moment is pending: it gives no record, and replaces none.
+"""
 
 from __future__ import annotations
 
 import time
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from neuroledger.data.fetch import absent
+from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
 from neuroledger.data.load import damaged_file
 from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
+from neuroledger.engine.check import spec_problems
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
-from neuroledger.engine.plan import Job, inputs_of, other_models, require_compatible, some, unavailable
+from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
+from neuroledger.engine.plan import Job, again, inputs_of, mismatch, other_models, unavailable
 from neuroledger.engine.record import Record, environment, read_record, record_path, relative, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
-from neuroledger.errors import DataError, NeuroLedgerError, RequestError
+from neuroledger.errors import (
+    CircleError,
+    DataError,
+    NeuroLedgerError,
+    PendingError,
+    SpecError,
+    UnknownError,
+    about_pair,
+    error_named,
+)
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
-from neuroledger.spec.base import sha256_of
+from neuroledger.spec.base import id_of, sha256_of
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.stats.spread import pack
 from neuroledger.store.files import sweep
 
-__all__ = ["Outcome", "Work", "closed", "current", "grouped", "not_ready", "run", "run_job", "run_object"]
+__all__ = ["Done", "Work", "closed", "current", "grouped", "not_ready", "run", "run_job", "run_object"]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The record of a job, and whether it was computed now or already existed."""
+class Done:
+    """The outcome of a job, and whether it was computed now or already existed."""
 
     job: Job
-    record: Record
+    outcome: Outcome
     computed: bool
+
+    @property
+    def record(self) -> Record:
+        """The record.
+
+        Raises
+        ------
+        PendingError
+            There is none yet; the message says what is missing, and the command that mends it.
+        """
+        if isinstance(self.outcome, Pending):
+            raise self.outcome.error()
+        return self.outcome
+
+    @property
+    def pending(self) -> Pending | None:
+        """What is missing, or None."""
+        return self.outcome if isinstance(self.outcome, Pending) else None
 
 
 @dataclass(frozen=True)
@@ -50,8 +81,8 @@ class Work:
     session: Session | None = field(default=None, compare=False)
     """The session of this process; None in a worker process, which opens its own."""
 
-    def __call__(self, job: Job) -> tuple[Record, str]:
-        """Compute a job; return its record and its score as text, and store its samples.
+    def __call__(self, job: Job) -> tuple[Outcome, str]:
+        """Compute a job; return its outcome and its score as text, and store its samples.
 
         Data sets and models of other jobs are removed from memory.
         """
@@ -59,17 +90,24 @@ class Work:
             session = self.session or _session(self.root, self.request)
             benchmark = session.catalog.benchmark(job.benchmark)
             session.forget(but_datasets={benchmark.dataset}, but_models={job.model, *other_models(benchmark)})
-            record, evaluation = run_job(session, job)
+            outcome, evaluation = run_job(session, job)
         if evaluation is not None and self.request.limit is None:
-            keep_samples(self.root, job.id, evaluation.scores)
-        return record, _words(record, evaluation)
+            try:
+                keep_samples(self.root, job.id, evaluation.scores)
+            except Exception as error:
+                outcome, evaluation = _pending(job, error), None
+        return outcome, _words(outcome, evaluation)
 
 
-def _failed(catalog: Catalog, request: Request, job: Job, error: BaseException) -> tuple[Record, str]:
-    """Return the failed record of a job that a worker could not compute."""
-    described = {"type": type(error).__name__, "message": f"on a worker: {str(error) or 'no reason given'}"}
-    record = _record(Session(catalog, request), job, None, (None, {}), described, {})
-    return record, described["message"]
+def _pending(job: Job, error: BaseException) -> Pending:
+    return pending_for(error, again=again(job.model, job.benchmark))
+
+
+def _lost(job: Job, error: BaseException) -> tuple[Outcome, str]:
+    """Return what is pending if a worker could not compute a job, whatever the reason."""
+    pending = _pending(job, error)
+    pending = replace(pending, reason=f"on a worker: {pending.reason}")
+    return pending, str(pending)
 
 
 @lru_cache(maxsize=2)
@@ -86,15 +124,17 @@ def run(
     retry_failed: bool = False,
     force: bool = False,
     executor: str = "local",
-) -> list[Outcome]:
-    """Compute the jobs whose record is missing, stale, damaged, or failed for lack of data; return outcomes in job order.
+    write: bool = True,
+) -> list[Done]:
+    """Compute the jobs whose record is missing, stale or damaged; return what became of each, in job order.
 
     Each record is written as soon as its job ends, so an interruption loses only the jobs in progress. Jobs are grouped
-    by data set and then by model. A job whose data or weights are missing, or whose data are not validated, has no
-    outcome: one line states the reason and the fix, and an existing record is not changed.
+    by data set and then by model. A job for which this machine lacks something (files, validation, packages, memory, a
+    worker) or whose specs are invalid is pending: nothing is written, an existing record is not changed, and one line
+    states the reason and the command that mends it.
 
-    ``retry_failed`` also computes jobs with a failed record, ``force`` all jobs; for ``executor`` see
-    :func:`neuroledger.engine.executors.execute`.
+    ``retry_failed`` also computes jobs with a failed record, ``force`` all jobs. Without ``write`` no record is written.
+    For ``executor`` see :func:`neuroledger.engine.executors.execute`.
 
     Raises
     ------
@@ -108,53 +148,99 @@ def run(
         record_path(catalog.root, job.benchmark, job.model, scratch=scratch).parent for job in jobs
     }:
         sweep(folder)
-    damaged = _damaged(catalog, jobs)
-    records = {
-        job: None
-        if force or damaged & {job.model, catalog.benchmark(job.benchmark).dataset}
-        else current(catalog, job, request, retry_failed=retry_failed)
-        for job in jobs
-    }
-    outcomes = {
-        job: Outcome(job, record, computed=False) for job, record in records.items() if record is not None
-    }
-    todo, skipped = list[Job](), dict[str, set[str]]()
+    done, todo = dict[Job, Done](), list[Job]()
+    damaged = lru_cache(maxsize=None)(partial(_damaged, catalog))
     ready = lru_cache(maxsize=None)(partial(not_ready, catalog))
+    problems = lru_cache(maxsize=None)(partial(_invalid, catalog))
     for job in jobs:
-        if job in outcomes:
-            continue
-        dataset = catalog.benchmark(job.benchmark).dataset
-        reason = ready("datasets", dataset) or ready("models", job.model)
-        if reason is None:
-            todo.append(job)
+        record = None if force else current(catalog, job, request, retry_failed=retry_failed)
+        sources = [("datasets", catalog.benchmark(job.benchmark).dataset), ("models", job.model)]
+        if record is None:
+            needed = [*_needed(catalog, job), *sources]
+            missing = _first(problems, needed) or _first(damaged, sources) or _first(ready, sources)
         else:
-            skipped.setdefault(reason, set()).add(job.benchmark)
-    for reason, benchmarks in skipped.items():
-        display.line(f"unavailable: {some(sorted(benchmarks))}: {reason}")
+            missing = _first(damaged, sources)  # files may be absent, but none may contradict its pin
+        if missing is not None:
+            done[job] = Done(job, missing, computed=False)
+        elif record is not None:
+            done[job] = Done(job, record, computed=False)
+        else:
+            todo.append(job)
     work = Work(catalog.root, request)
     if executor == "local":
         work = replace(work, session=Session(catalog, request, open_store(catalog.root, display)))
-    failed = partial(_failed, catalog, request)
-    finished = execute(executor, grouped(catalog, todo), work, failed, device=request.device)
-    for number, (job, (record, words)) in enumerate(finished, 1):
-        path = record_path(catalog.root, job.benchmark, job.model, scratch=request.limit is not None)
-        write_record(path, record)
-        outcomes[job] = Outcome(job, record, computed=True)
-        display.line(f"{_sign(record)} {job.benchmark} · {job.model}: {words}")
+    finished = execute(executor, grouped(catalog, todo), work, _lost, device=request.device)
+    for number, (job, (outcome, words)) in enumerate(finished, 1):
+        if isinstance(outcome, Record) and write:
+            path = record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
+            try:
+                write_record(path, outcome)
+            except (OSError, NeuroLedgerError) as error:
+                outcome = _pending(job, error)
+        if isinstance(outcome, Record):
+            display.line(f"{_sign(outcome)} {job.benchmark} · {job.model}: {words}")
+        done[job] = Done(job, outcome, computed=isinstance(outcome, Record))
         display.progress("scoring", number, len(todo))
-    return [outcomes[job] for job in jobs if job in outcomes]
+    waiting = [(_name(job), done[job].pending) for job in jobs]
+    for line in pending_lines((name, what) for name, what in waiting if what is not None):
+        display.line(line)
+    return [done[job] for job in jobs]
 
 
-def not_ready(catalog: Catalog, kind: str, id: str) -> str | None:
-    """Return why a data set or model cannot be used here, with the command that fixes it; None if it can.
+def _name(job: Job) -> str:
+    return f"{job.benchmark} · {job.model}"
+
+
+def _first(lacks: Callable[[str, str], Pending | None], sources: Sequence[tuple[str, str]]) -> Pending | None:
+    """Return what the first of these specs, given by kind and id, lacks; None if none lacks anything."""
+    return next((lack for kind, id in sources if (lack := lacks(kind, id)) is not None), None)
+
+
+def _needed(catalog: Catalog, job: Job) -> Iterator[tuple[str, str]]:
+    """Yield kind and id of the specs that a job depends on, except its data set and model."""
+    benchmark = catalog.benchmark(job.benchmark)
+    yield "benchmarks", job.benchmark
+    for override in benchmark.all_metrics:
+        yield "metrics", id_of(override)
+    if benchmark.ceiling is not None:
+        yield "ceilings", id_of(benchmark.ceiling)
+    for id in sorted(other_models(benchmark)):
+        yield "models", id
+
+
+def _invalid(catalog: Catalog, kind: str, id: str) -> Pending | None:
+    """Return what is wrong in a spec, with file, line and column; None if it is valid."""
+    findings = spec_problems(catalog, kind, id)
+    return pending_for(SpecError(findings)) if findings else None
+
+
+def _damaged(catalog: Catalog, kind: str, id: str) -> Pending | None:
+    """Return which local file of a data set or model differs from its pin; None if none does. Missing files are ignored."""
+    path = damaged_file(catalog, kind, id)
+    if path is None:
+        return None
+    words = f"{catalog.shown(path)} cannot be read or differs from its pin; move it away if you need it"
+    return Pending(words, f"neuroledger fetch {id} --force", "data.hash")
+
+
+def not_ready(catalog: Catalog, kind: str, id: str) -> Pending | None:
+    """Return why a data set or model cannot be used here; None if it can.
 
     Reasons are missing files and missing validation; data that failed validation give a failed record instead.
     """
-    problem = absent(catalog, kind, id)
-    if kind == "datasets":
-        refused = refusal(catalog, id)
-        problem = problem if refused is None or refused.code == "data.invalid" else refused
-    return None if problem is None else f"{problem.where}: {problem.what}; {problem.fix}"
+    missing = absent(catalog, kind, id)
+    refused = refusal(catalog, id) if kind == "datasets" else None
+    if refused is not None and refused.code == "data.invalid":
+        refused = None
+    problem = missing or refused
+    if problem is None:
+        return None
+    commands = list[str]()
+    if missing is not None:
+        commands.append(mending(catalog, kind, id))
+    if refused is not None:
+        commands.append(f"neuroledger validate {id}")
+    return Pending(f"{problem.where}: {problem.what}", " && ".join(commands), problem.code)
 
 
 def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
@@ -165,16 +251,6 @@ def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
         first_of_data.setdefault(datasets[job], number)
         first_of_model.setdefault(job.model, number)
     return sorted(jobs, key=lambda job: (first_of_data[datasets[job]], first_of_model[job.model]))
-
-
-def _damaged(catalog: Catalog, jobs: Sequence[Job]) -> frozenset[str]:
-    """Return the data sets and models of the jobs with a local file that differs from its pin.
-
-    Their jobs are computed again and fail with the reason. Missing files are ignored.
-    """
-    sources = {("datasets", catalog.benchmark(job.benchmark).dataset) for job in jobs}
-    sources |= {("models", job.model) for job in jobs}
-    return frozenset(id for kind, id in sources if damaged_file(catalog, kind, id) is not None)
 
 
 def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool) -> Record | None:
@@ -188,44 +264,57 @@ def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool)
         return None
     if record.id != job.id or not record.intact:
         return None
-    if record.status == "failed":
-        kind = (record.error or {}).get("type", "")
-        if retry_failed or kind in _RETRIED:
-            return None
-    return record
+    kind = (record.error or {}).get("type", "")
+    tried_again = retry_failed or not _about_pair(kind)
+    return None if record.status == "failed" and tried_again else record
 
 
-# Failures caused by this machine or its settings, not by the pair; every run retries them.
-_RETRIED = frozenset({
-    "AssemblyError", "BrokenProcessPool", "DataError", "IntegrityError", "KilledWorker", "MemoryError", "OSError",
-    "SpecError", "UnavailableError", "UntrustedError",
-})  # fmt: skip
+def _about_pair(kind: str) -> bool:
+    """Whether the type of a recorded error says something about the pair.
+
+    Earlier versions recorded states of the machine, such as missing files; those records are computed again. They gave
+    them the types ``DataError`` and ``AssemblyError`` too, so records with these are tried again.
+    """
+    recorded = error_named(kind)
+    machine = (PendingError, SpecError, UnknownError, CircleError, DataError)
+    return recorded is not None and not issubclass(recorded, machine)
 
 
-def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str:
-    """Return why a model cannot be scored on a benchmark here; empty if it can."""
+def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str | Pending | None:
+    """Return why a model cannot be scored on a benchmark: a reason, or what is pending here; None if it can."""
     spec = catalog.benchmark(benchmark)
-    try:
-        require_compatible(catalog, benchmark, model)
-    except RequestError as error:
-        return str(error).split("; ")[1]
-    return unavailable(catalog, spec) or not_ready(catalog, "datasets", spec.dataset) or ""
+    found = mismatch(catalog, benchmark, model)
+    if found is not None:
+        return f"{found.benchmark}; {found.fix}" if found.fix else found.benchmark
+    reason = unavailable(catalog, spec)
+    if reason is not None:
+        return reason
+    return _first(partial(_invalid, catalog), [("benchmarks", benchmark)]) or not_ready(
+        catalog, "datasets", spec.dataset
+    )
 
 
-def run_object(session: Session, benchmark: str, model: Model) -> tuple[Record, str]:
-    """Score a model in memory; return its record, which is not written, and one line of text.
+def run_object(session: Session, benchmark: str, model: Model) -> tuple[Outcome, str]:
+    """Score a model in memory; return its record, which is not written, or what is pending, and one line of text.
 
     The inputs of the record contain the id and type of the model, but not its content.
     """
     spec = session.catalog.benchmark(benchmark)
     inputs = inputs_of(session.catalog, spec, None, session.request)
     inputs["model"] = {"id": model.id, "in_memory": type(model).__name__}
-    record, evaluation = run_job(session, Job(model.id, benchmark, sha256_of(inputs), inputs), model)
-    return record, f"{_sign(record)} {benchmark} · {model.id}: {_words(record, evaluation)}"
+    job = Job(model.id, benchmark, sha256_of(inputs), inputs)
+    outcome, evaluation = run_job(session, job, model)
+    if isinstance(outcome, Pending):
+        return outcome, next(pending_lines([(_name(job), outcome)]))
+    return outcome, f"{_sign(outcome)} {_name(job)}: {_words(outcome, evaluation)}"
 
 
-def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Record, Evaluation | None]:
-    """Evaluate one job and return its record; any error gives a failed record without a score."""
+def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Outcome, Evaluation | None]:
+    """Evaluate one job.
+
+    An error that says something about the pair gives a failed record without a score. Any other exception, such as a
+    missing file, exhausted memory or a crash of the program, gives no record: the job is pending.
+    """
     started, began = time.perf_counter(), time.process_time()
     evaluation: Evaluation | None = None
     error: dict[str, str] | None = None
@@ -234,12 +323,10 @@ def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Rec
         result = evaluate(session, session.catalog.benchmark(job.benchmark), model or job.model)
         plain = _plain(session, job, result)  # computes the intervals, whose errors must be caught here
         evaluation = result
-    except NeuroLedgerError as problem:
-        error = {"type": type(problem).__name__, "message": str(problem)}
     except Exception as problem:
-        last = traceback.extract_tb(problem.__traceback__)[-1]
-        where = f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}"
-        error = {"type": type(problem).__name__, "message": f"{problem} ({where})"}
+        if not about_pair(problem):
+            return _pending(job, problem), None
+        error = {"type": type(problem).__name__, "message": str(problem)}
     timing = {
         "wall_s": round(time.perf_counter() - started, 3),
         "cpu_s": round(time.process_time() - began, 3),
@@ -288,7 +375,9 @@ def _sign(record: Record) -> str:
     return {"scored": "✓", "partial": "◐", "failed": "✗"}[record.status]
 
 
-def _words(record: Record, evaluation: Evaluation | None) -> str:
+def _words(outcome: Outcome, evaluation: Evaluation | None) -> str:
+    if isinstance(outcome, Pending):
+        return str(outcome)
     if evaluation is None:
-        return (record.error or {}).get("message", "failed")
+        return (outcome.error or {}).get("message", "failed")
     return str(evaluation.headline)

@@ -83,7 +83,7 @@ def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
         raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
     trials = bound.component.trials and measured.repeated is not None
     target = measured.repeated if trials else measured.target
-    raw = bound(measured.source, target, splits=measured.splits)
+    raw = bound(measured.source, target, splits=measured.splits, tested=measured.tested)
     return _generalised(raw.replace(notes=(*measured.notes, *raw.notes)), job.benchmark)
 
 

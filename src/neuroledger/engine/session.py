@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
+import numpy as np
 import xarray as xr
 
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
+from neuroledger.engine.control import Control
 from neuroledger.errors import RequestError
 from neuroledger.models.activations import Store
 from neuroledger.models.devices import available
@@ -21,7 +23,10 @@ from neuroledger.stats.score import Score
 from neuroledger.stats.workspace import Workspace
 from neuroledger.store.store import open_store
 
-__all__ = ["Control", "Request", "Session", "device_for_metrics", "named_device", "require_device"]
+__all__ = ["SHUFFLED", "Request", "Session", "device_for_metrics", "named_device", "require_device"]
+
+# Separates the random numbers of shuffles from all others of the same seed.
+SHUFFLED: Final = 271828
 
 
 @dataclass(frozen=True)
@@ -36,17 +41,6 @@ class Request:
         if self.seed < 0:
             raise RequestError(f"seed {self.seed} is negative; choose a seed of 0 or more")
         object.__setattr__(self, "device", named_device(self.device))
-
-
-@dataclass(frozen=True)
-class Control:
-    """A control's value and bound; the value of a control that could not be computed is None, and it failed."""
-
-    role: str
-    value: float | None
-    bound: float
-    passed: bool
-    says: str
 
 
 @dataclass
@@ -88,6 +82,17 @@ class Session:
     def __post_init__(self) -> None:
         store = None if self.store is None else open_store(self.catalog.root)
         self.workspace = Workspace(device=device_for_metrics(self.request.device), store=store)
+
+    def reshuffled(self, number: int) -> Session:
+        """Return a session with the seed of another shuffle, which shares data, models, ceilings and dummies with this one.
+
+        The seed follows from that of the request and the number of the shuffle.
+        """
+        entropy = np.random.SeedSequence([self.request.seed, SHUFFLED, number])
+        seed = int(entropy.generate_state(1)[0])
+        session = replace(self, request=replace(self.request, seed=seed))
+        session.workspace = self.workspace
+        return session
 
     def forget(self, *, but_datasets: Collection[str], but_models: Collection[str]) -> None:
         """Drop all other data sets and models from memory, but keep results computed from them."""

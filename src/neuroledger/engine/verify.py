@@ -1,4 +1,7 @@
-"""Verification of records, optionally by recomputation; each record gives one finding."""
+"""Verification of records, optionally by recomputation.
+
+What this machine could not look at is not checked: it is neither confirmed nor contradicted.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,16 @@ import numpy as np
 
 from neuroledger.data.load import verified_files
 from neuroledger.display import Display
+from neuroledger.engine.checked import (
+    Confirmed,
+    Contradicted,
+    Evidence,
+    NotChecked,
+    Origin,
+    Undefined,
+    Verified,
+)
+from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Job, inputs_of
 from neuroledger.engine.record import (
     PAYLOAD,
@@ -25,7 +38,18 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import DataError, Finding, IntegrityError, NeuroLedgerError, RequestError, Severity
+from neuroledger.errors import (
+    CODES,
+    DataError,
+    Finding,
+    MissingError,
+    NeuroLedgerError,
+    PendingError,
+    RequestError,
+    SpecError,
+    UnavailableError,
+    about_pair,
+)
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.spread import unpack
@@ -39,8 +63,6 @@ SHARE: Final = 0.01
 # Draws are recorded with eleven significant bits.
 HALF_PRECISION: Final = 4e-3
 HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
-TEXT_TOLERANCE: Final = 2e-3  # texts of controls show three decimals
-NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 HASH: Final = re.compile(r"(?<=sha256 )[0-9a-f]{12,64}")
 # The difference as text, and its distance in units of rounding, or None if it is not allowed.
 Change = tuple[str, float | None]
@@ -55,12 +77,15 @@ def verify(
     display: Display,
     signers: Path | None = None,
     key: Path | None = None,
-) -> list[Finding]:
-    """Return one finding for each record at ``paths`` (default: all records).
+) -> list[Verified]:
+    """Return what is known of each record at ``paths`` (default: all records).
 
     A record is edited if its hash does not match its content, and stale if the current specs and components give another
     identity. Its data changed if a file differs from its pin; every file is hashed again. This does not show that the
     numbers are right, because an edited record can be hashed again.
+
+    A record whose data, weights or packages are not on this machine, or whose specs are invalid, is not checked. A failed
+    record that nothing contradicts is undefined.
 
     With ``recompute``, everything that the inputs determine is computed again, without a cache, and compared. Reproduced
     records are signed with the SSH key ``key``. Signatures are verified against ``signers``, a file of allowed signers
@@ -74,34 +99,53 @@ def verify(
     signers = signers or signers_of(catalog.root)
     chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
     sessions: dict[Request, Session] = {}
-    hashed: dict[tuple[str, str], tuple[str, str]] = {}
-    findings = []
+    hashed: dict[tuple[str, str], PendingError | None] = {}
+    results = []
     for number, path in enumerate(chosen):
         if not path.is_file():
             raise RequestError(f"{path} does not exist")
         display.progress("verifying", number, len(chosen))
-        finding = _verified(catalog, path, recompute, sessions, hashed)
-        if finding.code in {"record.current", "record.reproduced"}:
-            finding = _signed(path, finding, signers, key if recompute else None)
-        findings.append(finding)
+        result = _verified(catalog, path, recompute, sessions, hashed)
+        results.append(_signed(path, result, signers, key if recompute else None))
     display.progress("verifying", len(chosen), len(chosen))
-    return findings
+    return results
 
 
-def _signed(path: Path, finding: Finding, signers: Path | None, key: Path | None) -> Finding:
-    """Return the finding on a current or reproduced record, extended by its signer."""
-    record = read_record(path)
-    if key is not None and finding.code == "record.reproduced":
+def _signed(path: Path, result: Verified, signers: Path | None, key: Path | None) -> Verified:
+    """Return the result with the signer of the record; sign a reproduced record with ``key``, if there is one.
+
+    A signature says nothing about a record that is contradicted, and states no reason why a pair is undefined.
+    """
+    if isinstance(result.checked, Contradicted | Undefined):
+        return result
+    try:
+        record = read_record(path)
+    except DataError:  # it could not be read, and so was not checked
+        return result
+    reproduced = result.evidence.origin is Origin.RECOMPUTED
+    if key is not None and reproduced:
         sign(path, record, key)
-        finding = replace(finding, what=f"{finding.what}; signed with {key.name}")
+        what = f"{result.finding.what}; signed with {key.name}"
+        result = replace(result, finding=replace(result.finding, what=what))
     signer = None if signers is None else signer_of(path, record, signers)
-    if signer is not None:
-        words = f"recomputed and signed by {signer}; {finding.what}"
-        return replace(finding, code="record.signed", what=words)
-    if signers is not None and signature_path(path).is_file():
+    if signer is None:
+        if signers is None or not signature_path(path).is_file():
+            return _stated(result)
         words = "the signature does not match the record, or its signer is not among the allowed signers"
-        return Finding("record.signature", "error", finding.where, words, "remove it and sign again")
-    return finding
+        finding = Finding(
+            "record.signature", "error", result.finding.where, words, "remove it and sign again"
+        )
+        return Verified(finding, Contradicted(words))
+    evidence = Evidence(Origin.RECOMPUTED if reproduced else Origin.SIGNED, signer)
+    if isinstance(result.checked, Confirmed):
+        result = replace(result, finding=replace(result.finding, code="record.signed"))
+    return _stated(replace(result, evidence=evidence))
+
+
+def _stated(result: Verified) -> Verified:
+    """Return the result with the evidence in its words."""
+    words = f"{result.finding.what}; its numbers are {result.evidence}"
+    return replace(result, finding=replace(result.finding, what=words))
 
 
 def _verified(
@@ -109,54 +153,76 @@ def _verified(
     path: Path,
     recompute: bool,
     sessions: dict[Request, Session],
-    hashed: dict[tuple[str, str], tuple[str, str]],
-) -> Finding:
+    hashed: dict[tuple[str, str], PendingError | None],
+) -> Verified:
     place = catalog.shown(path.resolve())
     try:
         record = read_record(path)
         request = Request(**record.request)
     except (DataError, TypeError) as error:
-        return Finding("record.unreadable", "error", place, str(error), AGAIN)
+        if isinstance(error, DataError) and not about_pair(error):
+            return _not_checked("record.not-checked", place, "the record cannot be read", str(error))
+        return _contradicted("record.unreadable", place, str(error))
     if not record.intact:
-        return Finding("record.edited", "error", place, "its content does not match its own hash", AGAIN)
+        return _contradicted("record.edited", place, "its content does not match its own hash")
     if (record.benchmark, record.model) != (path.parent.name, path.stem):
         words = f"the file contains the record of {record.benchmark} · {record.model}"
-        return Finding("record.misplaced", "error", place, words, "restore both records from git")
+        return _contradicted("record.misplaced", place, words, "restore both records from git")
     try:
         inputs = inputs_of(catalog, catalog.benchmark(record.benchmark), record.model, request)
+    except SpecError as error:
+        pending = pending_for(error)
+        return _not_checked("record.not-checked", place, "an invalid spec", pending.reason, pending.command)
     except NeuroLedgerError as error:
-        return Finding("record.stale", "error", place, str(error), AGAIN)
+        return _contradicted("record.stale", place, str(error))
     if sha256_of(inputs) != record.id:
         names = sorted({*record.inputs, *inputs})
         changed = [name for name in names if record.inputs.get(name) != inputs.get(name)]
-        return Finding("record.stale", "error", place, f"changed since: {', '.join(changed)}", AGAIN)
+        return _contradicted("record.stale", place, f"changed since: {', '.join(changed)}")
+    if not recompute and record.status == "failed":
+        words = (record.error or {}).get("message", "")
+        return Verified(Finding("record.failed", "note", place, words), Undefined(words))
     for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
-        code, reason = _hash_once(catalog, kind, id, hashed)
-        if code and not (record.status == "failed" and code == "record.data-missing"):
-            severity: Severity = "error" if code == "record.data-changed" else "note"
-            return Finding(code, severity, place, reason, f"`neuroledger fetch {id}`")
+        problem = _hash_once(catalog, kind, id, hashed)
+        if problem is not None:
+            what = "data" if kind == "datasets" else "weights"
+            missing = isinstance(problem, MissingError | UnavailableError)
+            code = "record.data-missing" if missing else "record.data-changed"
+            words = f"{what} {'missing' if missing else 'damaged'}"
+            return _not_checked(code, place, words, problem.message, problem.command)
     if not recompute:
-        if record.status == "failed":
-            return Finding("record.failed", "note", place, (record.error or {}).get("message", ""))
-        words = "its inputs are current; its numbers are self-reported and were not recomputed"
-        return Finding("record.current", "ok", place, words)
+        return Verified(Finding("record.current", "ok", place, "its inputs are current"), Confirmed())
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
+    if isinstance(again, Pending):
+        return _not_checked("record.not-checked", place, CODES[again.code], again.reason, again.command)
     return _compared(place, record, again)
 
 
-def _compared(place: str, record: Record, again: Record) -> Finding:
+def _not_checked(code: str, place: str, reason: str, what: str, command: str = "") -> Verified:
+    fix = f"`{command}`" if command else ""
+    return Verified(
+        Finding(code, "warning", place, f"not checked: {what}", fix), NotChecked(reason.rstrip("."))
+    )
+
+
+def _contradicted(code: str, place: str, what: str, fix: str = AGAIN) -> Verified:
+    return Verified(Finding(code, "error", place, what, fix), Contradicted(what))
+
+
+def _compared(place: str, record: Record, again: Record) -> Verified:
     """Compare a record with its recomputation: same payload, same numbers within rounding, or a difference."""
-    if again.payload() == record.payload_sha256:
-        return Finding("record.reproduced", "ok", place, "recomputed: same payload")
     if record.status == again.status == "failed":
         kinds = [(item.error or {}).get("type") for item in (record, again)]
         if kinds[0] == kinds[1]:
-            words = f"fails again: {(again.error or {}).get('message', '')}"
-            return Finding("record.failed", "note", place, words)
+            message = (again.error or {}).get("message", "")
+            finding = Finding("record.failed", "note", place, f"fails again: {message}")
+            return Verified(finding, Undefined(message))
+    if again.payload() == record.payload_sha256:
+        return _reproduced(place, "same payload")
     was, now = (item.environment.get("processor") or "unknown" for item in (record, again))
     recorded, computed = (_plain(item, hashes=was == now) for item in (record, again))
-    # Controls have no standard error; that of the score, which has the same units, is used.
+    # Controls without an interval have the tolerance of the score, which has the same units.
     allowed_of_controls = max(TOLERANCE, SHARE * _standard_error(again.score or {}))
     controls = recorded.pop("controls"), computed.pop("controls")
     pairs = [
@@ -167,10 +233,15 @@ def _compared(place: str, record: Record, again: Record) -> Finding:
     if broken:
         more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
         where = "" if was == now else f" (computed for the processor {was}, here {now})"
-        return Finding("record.not-reproduced", "error", place, broken[0] + more + where, AGAIN)
+        return _contradicted("record.not-reproduced", place, broken[0] + more + where)
     wide = [words for words, share in pairs if share and share > 1]
     within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
-    return Finding("record.reproduced", "ok", place, f"recomputed: {within}")
+    return _reproduced(place, within)
+
+
+def _reproduced(place: str, how: str) -> Verified:
+    finding = Finding("record.reproduced", "ok", place, f"recomputed: {how}")
+    return Verified(finding, Confirmed(), Evidence(Origin.RECOMPUTED))
 
 
 def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
@@ -206,10 +277,7 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
         words = f"{' '.join(at[2:] or at).strip()} was {was}, is {now}"
         numeric = all(isinstance(value, float) and math.isfinite(value) for value in (was, now))
         if not numeric:
-            alike = at[-1] == "says" and NUMBER.sub("", str(was)) == NUMBER.sub("", str(now))
-            pairs = zip(*(map(float, NUMBER.findall(str(text))) for text in (was, now)), strict=True)
-            close = alike and all(abs(a - b) <= TEXT_TOLERANCE * max(1.0, abs(b)) for a, b in pairs)
-            yield words, 0.0 if close else None
+            yield words, None
             return
         distance = abs(was - now)
         if distance > max(allowed, TOLERANCE * abs(was)):
@@ -246,15 +314,13 @@ def _ratio(score: Mapping[str, Any]) -> float:
 
 
 def _hash_once(
-    catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], tuple[str, str]]
-) -> tuple[str, str]:
-    """Hash all files of a data set or model once per run; return code and reason of a problem, or empty texts."""
+    catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], PendingError | None]
+) -> PendingError | None:
+    """Hash all files of a data set or model once per run; return what is missing or damaged, or None."""
     if (kind, id) not in hashed:
         try:
             verified_files(catalog, kind, id, trust_memory=False)
-            hashed[kind, id] = ("", "")
-        except IntegrityError as error:
-            hashed[kind, id] = ("record.data-changed", str(error))
-        except DataError as error:
-            hashed[kind, id] = ("record.data-missing", str(error))
+            hashed[kind, id] = None
+        except PendingError as error:
+            hashed[kind, id] = error
     return hashed[kind, id]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Floats
+
 __all__ = ["ADDED", "added_to_each", "shared", "unseen"]
 
-Floats = npt.NDArray[np.float64]
 # Number of hits and of misses that are added to a proportion before its variance is computed.
 ADDED = 2
 

@@ -14,7 +14,6 @@ from neuroledger.stats.calibration import Experiment
 
 __all__ = ["simulated_predictions"]
 
-Floats = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Standard deviation of the log size of errors between models of an item.
 BETWEEN = 0.3

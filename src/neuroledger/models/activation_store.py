@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.memory import require_memory
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.display import Display, NoDisplay
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import StorageError
 from neuroledger.models.activations import Probe, Store, batch_bytes
 from neuroledger.models.model import LayeredModel, Model
 from neuroledger.store.store import Store as Files
@@ -25,7 +25,6 @@ from neuroledger.store.store import Written, size_in_words, store_folder
 
 __all__ = ["DiskStore", "attach", "open_store", "time_in_words"]
 
-Array = NDArray[Any]
 
 KIND: Final = "activations"
 VALUES: Final = "values.bin"
@@ -99,16 +98,16 @@ class DiskStore:
 
         Raises
         ------
-        RequestError
+        StorageError
             The activations do not fit on the disk; the message suggests what to change.
-        DataError
+        StorageError
             The disk cannot be written.
         """
         try:
             self._announce(model, stimuli, probe, rows)
             self._write(model, identity, stimuli, probe, rows, batches)
         except OSError as error:
-            raise DataError(
+            raise StorageError(
                 f"activations cannot be written to {self.files.folder} ({error.strerror or error}): free space, change "
                 "permissions, or set NEUROLEDGER_ACTIVATIONS to another folder"
             ) from error
@@ -189,13 +188,13 @@ class DiskStore:
         largest = max(probe.shapes, key=lambda at: int(np.prod(probe.shapes[at])))
         change = f"name fewer layers (the largest is {largest!r}), show fewer stimuli with --limit, or "
         if needed > self.files.limit:
-            raise RequestError(
+            raise StorageError(
                 f"{size}. The limit of the store is {size_in_words(self.files.limit)}: {change}raise "
                 f"NEUROLEDGER_ACTIVATIONS_LIMIT, for example to `{size_in_words(2 * needed)}`"
             )
         room = self.files.make_room(needed)
         if needed > room:
-            raise RequestError(
+            raise StorageError(
                 f"{size}. {self.files.folder} has space for {size_in_words(max(0, room))}: {change}set "
                 "NEUROLEDGER_ACTIVATIONS to a folder on a larger disk"
             )

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError
-
-Array = NDArray[Any]
 
 PROBE: Final = 2
 MAX_BATCH: Final = 64

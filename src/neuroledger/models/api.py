@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ def torch(
     seed: int = 0,
     batch: int | None = None,
     device: str = "cpu",
+    origin: Module | None = None,
 ) -> LayeredModel:
     """Create a model from a torch module in its present state; its activations are cached until the program ends.
 
@@ -69,6 +71,8 @@ def torch(
         Whether every trial shifts the image slightly, as a fixating eye does; needs ``visual_degrees``.
     batch
         Stimuli per forward pass; by default chosen from the size of the activations.
+    origin
+        The module of which this one is a copy: equal copies share activations.
 
     Raises
     ------
@@ -82,9 +86,21 @@ def torch(
         raise ModelError(f"model {id!r}: {type(module).__name__} is not a torch module (torch.nn.Module)")
     if preprocessing is None or isinstance(preprocessing, Mapping):
         preprocessing = _parse_preprocessing(preprocessing or {}, id)
+    bins = None if times is None else tuple((float(start), float(end)) for start, end in times)
+    # A function cannot be compared with another one, so its activations are its own.
+    steps: Any = uuid.uuid4().hex
+    if isinstance(preprocessing, Preprocessing):
+        steps = preprocessing.model_dump(mode="json")
+    described = {
+        "device": device,
+        "preprocessing": steps,
+        "times": None if bins is None else [list(bin_) for bin_ in bins],
+        "stochastic": seed if stochastic or microsaccades else None,
+        "microsaccades": visual_degrees if microsaccades else None,
+    }
     return assemble(
         module,
-        in_memory(module, {"device": device}),
+        in_memory(module, described, origin=origin),
         id=id,
         preprocessing=preprocessing,
         layers=tuple(layers),
@@ -93,7 +109,7 @@ def torch(
         logits=logits,
         labels=tuple(labels),
         visual_degrees=visual_degrees,
-        times=None if times is None else tuple((float(start), float(end)) for start, end in times),
+        times=bins,
         stochastic=stochastic,
         microsaccades=microsaccades,
         seed=seed,

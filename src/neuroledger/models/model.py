@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.memory import require_memory
 from neuroledger.data.screen import place
 from neuroledger.data.stimuli import StimulusSet
@@ -18,7 +19,6 @@ from neuroledger.errors import ModelError, RequestError
 from neuroledger.models import readout
 from neuroledger.models.activations import (
     PROBE,
-    Array,
     Extract,
     Probe,
     Store,
@@ -134,6 +134,16 @@ class Model(Protocol):
 
         A model with a field of view places the stimuli in it (:func:`neuroledger.data.screen.place`).
         """
+        ...
+
+
+@runtime_checkable
+class ShufflesLabels(Protocol):
+    """A model that is trained on permuted labels if ``shuffles_labels``: a control of which each seed gives another draw."""
+
+    @property
+    def shuffles_labels(self) -> bool:
+        """Whether the labels of the training part are permuted."""
         ...
 
 
@@ -316,6 +326,13 @@ class LayeredModel:
     def gives(self) -> Channels:
         """Responses of the committed regions, and decisions."""
         return of_layers(vars(self), decisions=self.decisions)
+
+    @property
+    def only_commits(self) -> bool:
+        """Whether the model names no layers but those of its regions, readout and logits."""
+        used = {layer for region in self.regions for layer in self.committed(region)}
+        used |= {layer for layer in (self.readout, self.logits) if layer is not None}
+        return set(self.layers) <= (used or {"output"})
 
     def answer(self, question: Any) -> xr.DataArray:
         """Return responses or decisions for stimuli as they appear in the field of view; see :class:`Model`."""

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 
 Bin = tuple[float, float]
@@ -68,8 +69,6 @@ def _merged(bins: Sequence[Bin]) -> list[Bin]:
             merged.append((start, end))
     return merged
 
-
-Array = NDArray[Any]
 
 AXES: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType(
     {

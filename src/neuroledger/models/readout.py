@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError, RequestError
 
 CLASSES: Final = 1000
@@ -167,8 +167,6 @@ _OFFSETS: Final = """
 SYNSETS: Final = tuple(f"n{offset}" for offset in _OFFSETS.split())
 """Class index → WordNet id of the noun."""
 
-
-Array = NDArray[Any]
 
 PENALTY: Final = 1e-3
 TRIPLET: Final = 3

@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.screen import shown, shown_as
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import ModelError
+from neuroledger.errors import LimitError, ModelError
 from neuroledger.models.activations import Trial
 from neuroledger.models.devices import available, reproducible
 from neuroledger.models.model import unknown
@@ -27,7 +28,6 @@ from neuroledger.models.preprocessing import Preprocessing, look
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 
 # Exceptions that a module may raise on an input that it does not accept.
 REFUSALS: Final = (
@@ -36,6 +36,28 @@ REFUSALS: Final = (
 
 OUTPUT: Final = "output"
 """Name under which the module's own output is recorded, unless a submodule has that name."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A module that ran in a forward pass.
+
+    Attributes
+    ----------
+    name
+        As in ``named_modules``.
+    shape
+        Shape of its output (of the first tensor in it).
+    weighted
+        Whether the module, or one inside it, has a weight matrix or a kernel; normalisation layers have none.
+    per_stimulus
+        Whether the output has an axis of stimuli (the first or the second one).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    weighted: bool
+    per_stimulus: bool
 
 
 @dataclass(frozen=True)
@@ -76,6 +98,17 @@ class TorchExtract:
         """Prepare the input of the next batch in the background."""
         self.inputs.ahead(stimuli, stimulus_ids)
 
+    def trace(self, stimuli: StimulusSet, stimulus_ids: Sequence[str]) -> list[Run]:
+        """Return the modules that run on ``stimulus_ids``, in the order in which their last run finishes."""
+        import torch
+
+        inputs = self.inputs(stimuli, stimulus_ids)
+        device = available(self.device)
+        with exclusive():
+            self.module.to(device)
+            with _evaluating(self.module), reproducible(device, self.seed), torch.inference_mode():
+                return _trace(self.module, inputs.to(device), self.inputs.model)
+
 
 def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> None:
     """Check that the module has all ``layers``.
@@ -107,14 +140,28 @@ def state_sha256(module: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def in_memory(module: torch.nn.Module, described: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-    """Return a function that computes the identity of a module in this process from its present weights."""
-    token = uuid.uuid4().hex
+def in_memory(
+    module: torch.nn.Module, described: Mapping[str, Any], *, origin: torch.nn.Module | None = None
+) -> Callable[[], dict[str, Any]]:
+    """Return a function that computes the identity of a module in this process from its present weights.
+
+    Models of one module that are described alike share activations. ``origin`` is the module of which this one is a
+    copy: copies with equal weights share activations too.
+    """
+    token = _token(origin if origin is not None else module)
 
     def identity() -> dict[str, Any]:
         return {**described, "process": token, "state": state_sha256(module)}
 
     return identity
+
+
+_TOKENS: Final[WeakKeyDictionary[torch.nn.Module, str]] = WeakKeyDictionary()
+"""Names of the modules of this process, while they live."""
+
+
+def _token(module: torch.nn.Module) -> str:
+    return _TOKENS.setdefault(module, uuid.uuid4().hex)
 
 
 def _run(
@@ -136,13 +183,51 @@ def _run(
         return {layer: _stack_runs(runs.get(layer, []), layer, len(inputs), model, steps) for layer in layers}
     except torch.OutOfMemoryError:
         if len(inputs) == 1:
-            raise ModelError(
+            raise LimitError(
                 f"model {model!r}: out of memory on {device} with one stimulus; use `device: cpu`, or name fewer layers"
             ) from None
     torch.cuda.empty_cache()
     half = len(inputs) // 2
     parts = [_run(module, part, layers, device, model, steps) for part in (inputs[:half], inputs[half:])]
     return {layer: np.concatenate([part[layer] for part in parts]) for layer in layers}
+
+
+def _trace(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> list[Run]:
+    """Run one forward pass and return the modules that return a tensor, in the order of their last run."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def tracer(name: str) -> Callable[[torch.nn.Module, Any, Any], None]:
+        def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+            shapes.pop(name, None)  # so that a module that runs again moves to the end
+            tensor = _first_tensor(output)
+            if tensor is not None:
+                shapes[name] = tuple(tensor.shape)
+
+        return hook
+
+    handles = [part.register_forward_hook(tracer(name)) for name, part in module.named_modules()]
+    try:
+        _forward(module, _match_dtype(module, inputs), model)
+    finally:
+        for handle in handles:
+            handle.remove()
+    parts = dict(module.named_modules())
+    return [
+        Run(name, shape, weighted=_has_weights(parts[name]), per_stimulus=len(inputs) in shape[:2])
+        for name, shape in shapes.items()
+    ]
+
+
+def _has_weights(module: torch.nn.Module) -> bool:
+    """Whether a module, or one inside it, has a weight matrix or a kernel; a normalisation over several axes has none."""
+    from torch.nn import LayerNorm
+
+    return any(
+        parameter.ndim > 1
+        for part in module.modules()
+        if not isinstance(part, LayerNorm)
+        for parameter in part.parameters(recurse=False)
+    )
 
 
 def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> Any:
@@ -187,7 +272,17 @@ def recording(
 
 
 def _tensor(output: Any, layer: str, model: str) -> torch.Tensor:
-    """Return the first tensor of an output: the output itself, or the first in a tuple, list or mapping (depth first)."""
+    """Return the first tensor of an output; see :func:`_first_tensor`."""
+    tensor = _first_tensor(output)
+    if tensor is None:
+        raise ModelError(
+            f"model {model!r}, layer {layer!r} returns {type(output).__name__}, which contains no tensor"
+        )
+    return tensor
+
+
+def _first_tensor(output: Any) -> torch.Tensor | None:
+    """Return the output itself, or the first tensor in a tuple, list or mapping (depth first); None without tensors."""
     import torch
 
     if isinstance(output, torch.Tensor):
@@ -195,11 +290,10 @@ def _tensor(output: Any, layer: str, model: str) -> torch.Tensor:
     if isinstance(output, Mapping):
         output = list(output.values())
     for part in output if isinstance(output, (tuple, list)) else ():
-        if isinstance(part, (torch.Tensor, tuple, list, Mapping)):
-            return _tensor(part, layer, model)
-    raise ModelError(
-        f"model {model!r}, layer {layer!r} returns {type(output).__name__}, which contains no tensor"
-    )
+        tensor = _first_tensor(part)
+        if tensor is not None:
+            return tensor
+    return None
 
 
 def _stack_runs(runs: Sequence[torch.Tensor], layer: str, count: int, model: str, steps: int | None) -> Array:
@@ -251,8 +345,6 @@ def _seed_of_batch(ids: Sequence[str]) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(ids).encode()).digest()[:8])
 
 
-Floats = NDArray[np.float32]
-
 AT_ONCE: Final = 2
 """Prepared batches at a time: the present one and the next."""
 
@@ -267,7 +359,7 @@ class Inputs:
 
     preprocessing: Preprocessing | Callable[..., Any]
     model: str
-    _pending: dict[tuple[str, ...], tuple[StimulusSet, Future[Floats]]] = field(
+    _pending: dict[tuple[str, ...], tuple[StimulusSet, Future[Singles]]] = field(
         default_factory=dict, repr=False
     )
 
@@ -314,7 +406,7 @@ class Inputs:
             while len(self._pending) > AT_ONCE:  # left over from an interrupted pass
                 self._pending.pop(next(iter(self._pending)))[1].cancel()
 
-    def _prepare(self, stimuli: StimulusSet, ids: Sequence[str]) -> Floats:
+    def _prepare(self, stimuli: StimulusSet, ids: Sequence[str]) -> Singles:
         steps = self.preprocessing
         if not isinstance(steps, Preprocessing):
             raise TypeError("only declared preprocessing steps run in threads")

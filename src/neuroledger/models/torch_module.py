@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from neuroledger.errors import ModelError, UnavailableError
+from neuroledger.errors import ModelError, UnavailableError, package_missing
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
@@ -120,8 +120,9 @@ def assemble(
     device: str = "cpu",
     store: Any = None,
     packages: tuple[str, ...] = (),
+    adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> LayeredModel:
-    """Create a model from a built module; load ``weights`` into it, if any.
+    """Create a model from a built module; load ``weights`` into it, if any, renamed by ``adapt``.
 
     ``described`` and ``packages`` identify the module; for a module in memory ``described`` is a function that returns
     its identity.
@@ -135,7 +136,7 @@ def assemble(
             f"model {id!r}: microsaccades need the visual angle of the input: give `visual_degrees`"
         )
     if weights:
-        load_weights(module, weights, id)
+        load_weights(module, weights, id, adapt=adapt)
     layers = layers or every_layer(regions, readout, logits)
     check_layers(module, layers, id)
     identity = described
@@ -211,9 +212,7 @@ def require(package: str, extra: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise UnavailableError(
-            f"{package} is not installed ({error}): pip install 'neuroledger[{extra}]'"
-        ) from error
+        raise package_missing(package, extra) from error
     except (RuntimeError, OSError) as error:
         raise UnavailableError(
             f"{package} is installed but cannot be imported ({error}): its build does not match that of torch; install "

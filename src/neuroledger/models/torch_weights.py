@@ -14,7 +14,7 @@ import numpy as np
 
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import DataError, ModelError, UnavailableError
+from neuroledger.errors import DataError, ModelError, package_missing
 from neuroledger.models.model import unknown
 from neuroledger.store.hashes import sha256_of
 
@@ -31,6 +31,10 @@ TYPES: Final = {
 }  # fmt: skip
 
 
+CHECKPOINTS: Final = frozenset({".pth", ".pt"})
+"""Suffixes of files saved by torch, whose pickles are only read for tensors."""
+
+
 def safetensors(path: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of a safetensors file by name, memory-mapped.
 
@@ -44,7 +48,7 @@ def safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
-        raise UnavailableError("weights need safetensors: pip install 'neuroledger[torch]'") from error
+        raise package_missing("safetensors") from error
 
     def layout() -> dict[str, tuple[str, tuple[int, ...], int]]:
         try:
@@ -132,20 +136,21 @@ def load_weights(
     fresh: tuple[str, ...] = (),
     adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> None:
-    """Load the tensors of one or several safetensors files into a module; names and shapes must match exactly.
+    """Load the tensors of one or several files into a module; names and shapes must match exactly.
 
-    Tensors whose names begin with one of ``fresh`` are ignored on both sides and keep their random values. ``adapt``
+    Files are safetensors, or state dicts saved by torch if their names end in ``.pth`` or ``.pt``. Tensors whose names
+    begin with one of ``fresh`` are ignored on both sides and keep their random values. ``adapt``
     converts the tensors of the files to those of the module.
 
     Raises
     ------
     ModelError
-        A file is not safetensors, or its tensors do not match those of the module by name and shape.
+        A file contains no tensors by name, or its tensors do not match those of the module by name and shape.
     """
     state: dict[str, torch.Tensor] = {}
     for _, path in sorted(weights.items()):
         try:
-            state |= safetensors(path)
+            state |= checkpoint_tensors(path) if path.suffix in CHECKPOINTS else safetensors(path)
         except DataError as error:
             raise ModelError(f"model {model!r}: weights: {error}; fetch them again") from error
     state, own = adapt(state), module.state_dict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -11,11 +12,12 @@ from typing import Final, Literal
 
 import pandas as pd
 
+from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.spec.suites import Group
 from neuroledger.store.files import write_json, write_text
 
 __all__ = [
-    "Cell", "Column", "FORMATS", "Leaderboard", "Role", "Row", "Status", "as_csv", "as_json", "as_latex",
+    "Cell", "Column", "FORMATS", "Leaderboard", "Role", "Row", "Status", "amount", "as_csv", "as_json", "as_latex",
     "as_markdown", "as_text", "leaderboard_text", "number", "write_tracked",
 ]  # fmt: skip
 
@@ -28,7 +30,7 @@ class Cell:
     """One model on one benchmark.
 
     ``top`` marks a score that no model is clearly better than; ``covers`` says which variation the interval covers.
-    ``signed`` names who recomputed and signed the record; if it is empty, the score is self-reported.
+    ``evidence`` says who stands for the numbers.
     """
 
     status: Status
@@ -39,7 +41,7 @@ class Cell:
     reason: str = ""
     top: bool = False
     covers: str = ""
-    signed: str = ""
+    evidence: Evidence = SELF_REPORTED
 
     @property
     def half_width(self) -> float | None:
@@ -156,6 +158,18 @@ def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
+PREFIXES: Final = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G"}
+
+
+def amount(value: float | None, unit: str | None, *, counts: bool = True) -> str:
+    """Format a value of a metric: joules and seconds with a prefix of the SI (``14.72 nJ/sample``), else a number."""
+    if value is None or unit is None or unit.partition("/")[0] not in ("J", "s"):
+        return number(value, counts=counts)
+    power = 0 if value == 0 else 3 * math.floor(math.log10(abs(value)) / 3)
+    power = min(max(power, min(PREFIXES)), max(PREFIXES))
+    return f"{value / 10.0**power:.4g} {PREFIXES[power]}{unit}"
+
+
 def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
     """Return the board as text: one numbered column per benchmark, with a legend below.
 
@@ -245,7 +259,7 @@ def _legend(board: Leaderboard) -> list[str]:
         "* no model is clearly better. Ranks hold jointly for all models (95 %), from differences paired over shared items."
     )
     scored = [cell for row in board.rows for cell in row.cells if cell.status == "scored"]
-    signed = sum(bool(cell.signed) for cell in scored)
+    signed = sum(cell.evidence.origin is Origin.SIGNED for cell in scored)
     lines.append(f"{signed} of {len(scored)} scores are recomputed and signed; the others are self-reported.")
     unranked = [
         f"{row.model}: not ranked, {row.score.reason}"

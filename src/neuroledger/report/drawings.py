@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import xarray as xr
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "Point", "axis_over", "bars", "details", "scatter"]
+__all__ = ["Axis", "Point", "axis_over", "bars", "details", "layer_curve", "scatter"]
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 460.0, 250.0, 58.0, 42.0, 14.0
 MAX_POINTS = 400
 SMALL_POINTS_FROM = 60
+CURVE_HEIGHT: Final = 320.0
+NAMES_HEIGHT: Final = 96.0
+"""Height under the axis of a layer curve, for the slanted names of the layers."""
+NAME_APART: Final = 13.0
+"""Smallest distance between two names of layers that are both drawn."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,162 @@ def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
             )
             figures.append((f"Each {label}: {len(finite)} of {means.size} have a value.", picture))
     return figures
+
+
+def layer_curve(curve: Mapping[str, Any]) -> Markup:
+    """Draw the score of each layer over its depth, with the untrained network and the ceiling.
+
+    The trained network is a line with points and a band of 95 % intervals, the untrained one the same in grey. The grey
+    band at the top is the ceiling with its interval, the dotted line is zero. The chosen layer is a ring; the score of
+    the choice on other stimuli is a diamond with its interval.
+
+    Parameters
+    ----------
+    curve
+        Plain data, as ``neuroledger score MODEL BENCHMARK --layers --json`` prints them: ``model``, ``benchmark``,
+        ``scale``; ``layers``, a list of ``layer``, ``depth`` from 0 to 1, ``value``, ``low``, ``high`` and ``untrained``
+        (``value``, ``low`` and ``high`` of the same layer of the untrained network, or None); ``ceiling`` and ``nested``
+        (``value``, ``low``, ``high``, or None); and ``chosen``, the name of a layer. A missing end of an interval is None.
+
+    Examples
+    --------
+    >>> one = {"layer": "conv1", "depth": 0.5, "value": 0.2, "low": None, "high": None, "untrained": None}
+    >>> text = layer_curve({"model": "net", "benchmark": "V4", "scale": "correlation", "layers": [one],
+    ...                     "ceiling": None, "nested": None, "chosen": "conv1"})
+    >>> "conv1: 0.200" in text
+    True
+    """
+    stages = curve["layers"]
+    untrained = [{**stage["untrained"], "depth": stage["depth"], "layer": stage["layer"]}
+                 for stage in stages if stage["untrained"] is not None]  # fmt: skip
+    ceiling, nested = curve["ceiling"], curve["nested"]
+    marks = [*stages, *untrained, *(mark for mark in (ceiling, nested) if mark is not None)]
+    axis = axis_over([number for mark in marks for number in _numbers(mark)])
+    bottom = CURVE_HEIGHT - NAMES_HEIGHT
+    width, height = WIDTH - 12 - LEFT, bottom - TOP
+
+    def place(depth: float, value: float) -> tuple[float, float]:
+        share = float(axis.place(value)) / 100
+        return LEFT + width * depth, TOP + height * (1 - share)
+
+    parts = []
+    for tick in axis.ticks:
+        y = place(0, tick)[1]
+        kind = "floor" if tick == 0 else "grid"
+        parts.append(f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>')
+    if ceiling is not None:
+        parts += _ceiling_band(ceiling, place)
+    parts += _curve_of(untrained, "untrained", place)
+    parts += _curve_of(stages, "trained", place)
+    for stage in (stage for stage in stages if stage["layer"] == curve["chosen"]):
+        parts += _choice(stage, nested, place)
+    parts += _names(stages, curve["chosen"], place, bottom)
+    scale = str(curve["scale"]).replace("_", " ")
+    unit = f"{scale} after the ceiling" if ceiling is not None else scale
+    middle = TOP + height / 2
+    parts.append(
+        f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(unit)}</text>'
+    )
+    label = f"{curve['model']} on {curve['benchmark']}: {unit} of {len(stages)} layers by depth"
+    return _svg(parts, label, WIDTH, CURVE_HEIGHT)
+
+
+_Place = Callable[[float, float], tuple[float, float]]
+
+
+def _numbers(mark: Mapping[str, Any]) -> list[float]:
+    """Return the value and the known ends of the interval of a mark."""
+    return [float(mark[name]) for name in ("value", "low", "high") if mark[name] is not None]
+
+
+def _in_words(mark: Mapping[str, Any]) -> str:
+    """Format a value with its interval."""
+    text = f"{mark['value']:.3f}"
+    if mark["low"] is not None and mark["high"] is not None:
+        text += f" [{mark['low']:.3f}, {mark['high']:.3f}]"
+    return text
+
+
+def _ceiling_band(ceiling: Mapping[str, Any], place: _Place) -> list[str]:
+    """Draw the ceiling over the whole width: its interval as a band, its value as a line."""
+    (left, y), right = place(0, ceiling["value"]), place(1, 0)[0]
+    parts = []
+    if ceiling["low"] is not None and ceiling["high"] is not None:
+        top, low = place(0, ceiling["high"])[1], place(0, ceiling["low"])[1]
+        parts.append(
+            f'<rect class="ceiling-band" x="{left}" y="{top:.1f}" width="{right - left:.1f}" height="{low - top:.1f}">'
+            f"<title>ceiling: {escape(_in_words(ceiling))}</title></rect>"
+        )
+    parts.append(f'<line class="ceiling" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+    parts.append(f'<text x="{right}" y="{y + 13:.1f}" text-anchor="end">ceiling</text>')
+    return parts
+
+
+def _curve_of(stages: Sequence[Mapping[str, Any]], name: str, place: _Place) -> list[str]:
+    """Draw one network: the band of intervals, the line, a point with a tooltip for each layer, and the name."""
+    if not stages:
+        return []
+    known = [stage for stage in stages if stage["low"] is not None and stage["high"] is not None]
+    upper = [place(stage["depth"], stage["high"]) for stage in known]
+    lower = [place(stage["depth"], stage["low"]) for stage in reversed(known)]
+    at = [place(stage["depth"], stage["value"]) for stage in stages]
+    parts = [
+        f'<polygon class="band {name}" points="{_points([*upper, *lower])}"/>' if known else "",
+        f'<polyline class="{name}" points="{_points(at)}"/>',
+    ]
+    for stage, (x, y) in zip(stages, at, strict=True):
+        tooltip = f"{name}, {stage['layer']}: {_in_words(stage)}"
+        parts.append(
+            f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"><title>{escape(tooltip)}</title></circle>'
+        )
+    x, y = at[-1]
+    parts.append(f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="end">{name}</text>')
+    return parts
+
+
+def _choice(stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _Place) -> list[str]:
+    """Ring the chosen layer, and draw a diamond where its score on the stimuli that did not choose it is."""
+    x, y = place(stage["depth"], stage["value"])
+    parts = [f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="6.5"/>']
+    if nested is None:
+        return parts
+    beside, middle = place(stage["depth"], nested["value"])
+    beside += 11
+    if nested["low"] is not None and nested["high"] is not None:
+        ends = [place(0, nested[name])[1] for name in ("low", "high")]
+        parts.append(
+            f'<line class="nested" x1="{beside:.1f}" x2="{beside:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}"/>'
+        )
+    diamond = [(beside, middle - 5), (beside + 5, middle), (beside, middle + 5), (beside - 5, middle)]
+    tooltip = f"{stage['layer']}, chosen on other stimuli than these: {_in_words(nested)}"
+    parts.append(
+        f'<polygon class="nested" points="{_points(diamond)}"><title>{escape(tooltip)}</title></polygon>'
+    )
+    return parts
+
+
+def _names(
+    stages: Sequence[Mapping[str, Any]], chosen: str | None, place: _Place, bottom: float
+) -> list[str]:
+    """Write the names of the layers under the axis, the chosen one always, others where there is room."""
+    at = {stage["layer"]: place(stage["depth"], 0)[0] for stage in stages}
+    drawn: dict[str, float] = {layer: x for layer, x in at.items() if layer == chosen}
+    for layer, x in at.items():
+        if all(abs(x - other) >= NAME_APART for other in drawn.values()):
+            drawn[layer] = x
+    parts = []
+    for layer, x in drawn.items():
+        kind = ' class="label"' if layer == chosen else ""
+        parts.append(
+            f'<text{kind} transform="translate({x + 4:.1f} {bottom + 14:.1f}) rotate(-40)" text-anchor="end">'
+            f"{escape(layer)}</text>"
+        )
+    return parts
+
+
+def _points(at: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
 
 
 def _svg(parts: Sequence[str], label: str, width: float, height: float) -> Markup:

@@ -14,23 +14,29 @@ from markupsafe import Markup
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.data.images import thumbnail
 from neuroledger.data.load import load_dataset
-from neuroledger.engine.calibrate import calibration_in, calibration_path
+from neuroledger.engine.calibrate import calibration_in, calibration_path, refuted
+from neuroledger.engine.control import Control
 from neuroledger.engine.record import Record
 from neuroledger.engine.samples import samples_of
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
+from neuroledger.report.curves import Curve, curves_in, figures
 from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
+from neuroledger.report.front import front, packed_pairs
 from neuroledger.report.history import Step, history
-from neuroledger.report.table import board_of, boards_of
+from neuroledger.report.table import board_of
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.bibliography import Reference, joined
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 from neuroledger.spec.load import read_params
+from neuroledger.spec.suites import suites_of, to_score
 
 __all__ = ["Page", "Picture", "World", "gather", "packed", "pages", "thumbnails"]
 
 MAX_COSTS = 3  # figures of score against cost on the page of a benchmark
+MAX_CURVES = 4  # layer curves above a board
+STRIP = 8  # stimuli of a data set above a board
 MAX_CHANGES = 40  # latest changes of scores on the page of a benchmark
 FAMILY = r"\{[^{}]*\}$|[^,]+(?=,)|\S*$"  # {Institution}; Family, Given; Given Family
 
@@ -50,6 +56,13 @@ class Picture(NamedTuple):
     content: bytes
 
 
+class Shown(NamedTuple):
+    """A thumbnail with the id of its stimulus."""
+
+    picture: Picture
+    name: str
+
+
 @dataclass(frozen=True)
 class World:
     """Content of a site: the boards of the suite, its parts and other suites with scores; a board of all benchmarks."""
@@ -62,6 +75,11 @@ class World:
     reports: Mapping[str, ValidationReport]
     references: Mapping[str, Reference]
     history: Mapping[tuple[str, str], tuple[Step, ...]]
+    suites: tuple[SuiteSpec, ...]
+    """The suite of each board."""
+    withheld: Mapping[str, str]
+    """Benchmarks whose intervals failed their calibration, with the reason."""
+    curves: tuple[Curve, ...]
 
 
 def gather(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
@@ -75,44 +93,49 @@ def gather(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
     all_benchmarks = [{"id": id} for id in catalog.ids("benchmarks")]
     fields = {"id": "everything", "version": 1, "title": "Every benchmark", "benchmarks": all_benchmarks}
     reports = {id: read_report(report_path(catalog.root, id)) for id in catalog.ids("datasets")}
-    boards = boards_of(catalog, suite, records, new=suite == read_params(catalog.root).suite)
+    withheld = refuted(catalog)
+    suites = (to_score if suite == read_params(catalog.root).suite else suites_of)(catalog, suite)
+    boards = tuple(board_of(catalog, spec, records, withheld) for spec in suites)
     on_boards = {column.id for board in boards for column in board.columns}
     scored = {record.benchmark for record in records} - on_boards
     others = [catalog.suite(id) for id in catalog.ids("suites") if id not in {b.suite for b in boards}]
-    further = [
-        board_of(catalog, other, records)
-        for other in others
-        if scored & {item.id for item in other.benchmarks}
-    ]
+    further = [other for other in others if scored & {item.id for item in other.benchmarks}]
+    further_boards = [board_of(catalog, other, records, withheld) for other in further]
     return World(
         catalog=catalog,
         main=boards[0],
-        boards=(*boards, *further),
-        everything=board_of(catalog, SuiteSpec.model_validate(fields), records),
+        boards=(*boards, *further_boards),
+        everything=board_of(catalog, SuiteSpec.model_validate(fields), records, withheld),
         records=tuple(records),
         reports={id: report for id, report in reports.items() if report is not None},
         references=joined(catalog.bibliographies).references,
         history=history(catalog.root),
+        suites=(*suites, *further),
+        withheld=withheld,
+        curves=tuple(curves_in(catalog.root)),
     )
 
 
 def pages(world: World) -> Iterator[Page | Picture]:
     """Yield every page and image of the site."""
-    yield Page("index.html", "index.html.j2", _index(world))
+    pictures = {id: _pictures(world, id) for id in world.catalog.ids("datasets")}
+    yield Page("index.html", "index.html.j2", _index(world, pictures))
     yield from _benchmark_pages(world)
     yield from _model_pages(world)
     yield from _record_pages(world)
-    yield from _dataset_pages(world)
+    yield from _dataset_pages(world, pictures)
     cited = _cited(world, sorted(world.references))
     yield Page("references.html", "references.html.j2", {"section": "references", "references": cited})
 
 
-def _index(world: World) -> dict[str, Any]:
-    """Return the context of the front page: suites of recorded data first, and the boards as data for the script."""
+def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
+    """Return the context of the front page, which opens with the main board if it has a score; then recorded data first."""
     recorded = [board for board in world.boards if not all(column.simulated for column in board.columns)]
     recorded.sort(key=lambda board: -sum(cell.value is not None for row in board.rows for cell in row.cells))
     simulated = [board for board in world.boards if board not in recorded]
     boards = [*recorded, *simulated]
+    if any(cell.value is not None for row in world.main.rows for cell in row.cells):
+        boards = [world.main, *(board for board in boards if board is not world.main)]
     switch = [("recorded", recorded), ("simulated", simulated)]
     return {
         "section": "index",
@@ -120,6 +143,33 @@ def _index(world: World) -> dict[str, Any]:
         "boards": boards,
         "suites": [board.suite for board in boards],
         "data": [(board, packed(board, _numbers(world, board))) for board in boards],
+        "fronts": [_front(world, board, pictures) for board in boards],
+        "pairs": [
+            (board, packed_pairs(world.catalog, suite, board, world.records, world.withheld))
+            for board, suite in zip(world.boards, world.suites, strict=True)
+        ],
+    }
+
+
+def _front(world: World, board: Leaderboard, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
+    """Return what a board shows above its table: the sentence, forest plots, layer curves and some stimuli."""
+    columns: dict[str, list[Column]] = {}
+    for column in board.columns:
+        if pictures.get(column.dataset):
+            columns.setdefault(column.dataset, []).append(column)
+    strips = []
+    for id, of_dataset in columns.items():
+        spec, shown = world.catalog.dataset(id), pictures[id]
+        few = [shown[i * len(shown) // STRIP] for i in range(STRIP)] if len(shown) > STRIP else list(shown)
+        lines = [reference["line"] for reference in _cited(world, spec.cite)]
+        strip = {"dataset": spec, "columns": of_dataset, "pictures": few, "cited": lines}
+        strips.append(strip)
+    curves = [figure for column in board.columns for figure in figures(world.curves, column.id)]
+    return {
+        "board": board,
+        "front": front(world.catalog, board, world.records),
+        "strips": strips,
+        "curves": curves[:MAX_CURVES],
     }
 
 
@@ -127,19 +177,20 @@ def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
     """Return the labels and numbers above a board."""
     ids = {column.id for column in board.columns}
     controls = [
-        control for record in world.records if record.benchmark in ids for control in record.controls.values()
+        control for record in world.records if record.benchmark in ids for control in record.judged.values()
     ]
     states = Counter(cell.status for row in board.rows for cell in row.cells)
     datasets = {column.dataset for column in board.columns if not column.unavailable}
     valid = sum(world.reports[id].success for id in datasets if id in world.reports)
-    passed = sum(bool(control["passed"]) for control in controls)
+    verdicts = Counter(control.verdict for control in controls)
+    undecided = f", {verdicts['undecided']} undecided" if verdicts["undecided"] else ""
     return [
         ("models", str(sum(row.role == "model" for row in board.rows))),
         ("benchmarks", str(len(board.columns))),
         ("scores", str(states["scored"])),
         ("failed or partial", str(states["failed"] + states["partial"])),
         ("data sets validated", f"{valid} of {len(datasets)}"),
-        ("control checks passed", f"{passed} of {len(controls)}"),
+        ("control checks passed", f"{verdicts['passed']} of {len(controls)}{undecided}"),
     ]
 
 
@@ -154,9 +205,7 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
         ]
         lines.sort(key=lambda line: _by_value(line[0], line[1], column))
         records = [record for record in world.records if record.benchmark == column.id]
-        controls = {
-            name: c for record in records for name, c in record.controls.items() if name != "permuted"
-        }
+        controls = {name: c for record in records for name, c in record.judged.items() if name != "permuted"}
         controls |= _worst_permuted(records)
         context = {
             "spec": spec,
@@ -168,7 +217,7 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
             "records": records,
             "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
             "notes": _notes(records),
-            "figures": _costs(column, lines, records),
+            "figures": [*figures(world.curves, column.id), *_costs(column, lines, records)],
             "calibration": _calibration(world, column.id),
             "history": _changes(world, benchmark=column.id),
             "cited": _cited(world, [*spec.cite, *world.catalog.dataset(column.dataset).cite]),
@@ -183,12 +232,13 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
     yield _list("benchmarks", "Benchmarks", ["benchmark", "part of", "data set", "state"], items)
 
 
-def _worst_permuted(records: Sequence[Record]) -> dict[str, Any]:
+def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
     """Return the permuted control that came closest to its bound; each model has its own permutation."""
-    controls = [record.controls["permuted"] for record in records if "permuted" in record.controls]
+    controls = [record.judged["permuted"] for record in records if "permuted" in record.controls]
     if not controls:
         return {}
-    return {"permuted": max(controls, key=lambda control: (not control["passed"], control["value"] or 0.0))}
+    worse = ("passed", "undecided", "failed")
+    return {"permuted": max(controls, key=lambda item: (worse.index(item.verdict), item.value or 0.0))}
 
 
 def _model_pages(world: World) -> Iterator[Page]:
@@ -224,15 +274,22 @@ def _blocks(world: World, row: Row | None) -> list[tuple[Axis, Column, list[tupl
     ]
 
 
-def _dataset_pages(world: World) -> Iterator[Page | Picture]:
+def _pictures(world: World, dataset: str) -> list[Shown]:
+    """Return the thumbnails of a valid, public data set."""
+    if not _has_files(world.reports.get(dataset)):
+        return []
+    return [
+        Shown(Picture(f"thumbnails/{dataset}/{i}.png", content), name)
+        for i, (name, content) in enumerate(thumbnails(world.catalog, dataset))
+    ]
+
+
+def _dataset_pages(world: World, thumbnails: Mapping[str, Sequence[Shown]]) -> Iterator[Page | Picture]:
     items = []
     for id in world.catalog.ids("datasets"):
         spec, report = world.catalog.dataset(id), world.reports.get(id)
         used = [column.id for column in world.everything.columns if column.dataset == id]
-        pictures = [
-            (Picture(f"thumbnails/{id}/{i}.png", content), name)
-            for i, (name, content) in enumerate(thumbnails(world.catalog, id) if _has_files(report) else ())
-        ]
+        pictures = thumbnails[id]
         yield from (picture for picture, _ in pictures)
         context = {
             "spec": spec,
@@ -303,7 +360,7 @@ def _record_pages(world: World) -> Iterator[Page]:
             "role": row.role,
             "score": {"ceiling": None, "notes": []} | score,
             "axis": axis([cell], [column]),
-            "controls": sorted(record.controls.items()),
+            "controls": sorted(record.judged.items()),
             "figures": _details(world, record, column),
             "history": world.history.get((column.id, row.model), ()),
             "cited": _cited(world, [*spec.cite, *dataset.cite, *world.catalog.model(row.model).cite]),
@@ -315,15 +372,15 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
     """Return figures of the sources of uncertainty, and of every neuroid, subject or stimulus if the data are public."""
     if record.score is None:
         return []
-    figures = []
+    drawn = []
     deviations = (record.score.get("spread") or {}).get("deviation") or {}
     if deviations:
         caption = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."
-        figures.append((caption, bars(deviations, "standard error")))
+        drawn.append((caption, bars(deviations, "standard error")))
     if not column.private:
         samples = samples_of(world.catalog.root, record.id, next(iter(record.scores), ""))
-        figures += details(samples, column.scale) if samples is not None else []
-    return figures
+        drawn += details(samples, column.scale) if samples is not None else []
+    return drawn
 
 
 def _costs(
@@ -337,7 +394,7 @@ def _costs(
         if plain["direction"] == "lower" and plain.get("status", "scored") == "scored"
         if plain["value"] is not None
     }
-    figures = []
+    drawn = []
     for cost in list(dict.fromkeys(metric for metric, _ in costs))[:MAX_COSTS]:
         points = [
             Point(
@@ -355,8 +412,8 @@ def _costs(
         if len(points) > 1 and len({point.x for point in points}) > 1:
             label = cost.replace("_", " ")
             picture = scatter(points, label, describe(column), logarithmic=True)
-            figures.append((f"Score against {label}: up and to the left is better.", picture))
-    return figures
+            drawn.append((f"Score against {label}: up and to the left is better.", picture))
+    return drawn
 
 
 def _notes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
@@ -420,7 +477,13 @@ def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]
 
     def pack(cell: Cell) -> list[Any] | str:
         if cell.status == "scored" and cell.value is not None:
-            return [_short(cell.value), _short(cell.low), _short(cell.high), int(cell.top), cell.signed]
+            return [
+                _short(cell.value),
+                _short(cell.low),
+                _short(cell.high),
+                int(cell.top),
+                cell.evidence.signer,
+            ]
         return f"{STATES.get(cell.status, 'm')}{texts.setdefault(cell.reason, len(texts))}"
 
     rows = [_row(row) | {"cells": [pack(cell) for cell in row.cells]} for row in board.rows]
@@ -446,6 +509,7 @@ def _row(row: Row) -> dict[str, Any]:
         "role": row.role,
         "place": row.place,
         "score": _mean(row.score),
+        "top": row.rank is not None and row.rank[0] == 1,
         "why": row.score.reason,
         "groups": [_mean(cell) for cell in row.groups],
     }

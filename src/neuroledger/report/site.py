@@ -16,9 +16,10 @@ from markupsafe import Markup, escape
 from pydantic import BaseModel
 
 from neuroledger.display import visible
+from neuroledger.engine.control import in_words
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
-from neuroledger.report.board import FORMATS, Leaderboard, describe, number
+from neuroledger.report.board import FORMATS, Leaderboard, amount, describe, number
 from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing, sweep, write_json, write_text
@@ -118,6 +119,8 @@ def _environment() -> Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "number": number,
+        "amount": amount,
+        "said": in_words,
         "tick": lambda value: f"{value:,.10g}",
         "json": _json,
         "describe": describe,

@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from neuroledger.engine.calibrate import refuted
+from neuroledger.engine.checked import SELF_REPORTED, Evidence, evidence_of
 from neuroledger.engine.plan import fits
-from neuroledger.engine.record import Record, read_all, signer_in
+from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.base import id_of
@@ -119,11 +120,10 @@ def board_of(
     for record in records:
         originals.setdefault(record.benchmark, {})[record.model] = record
     withheld = refuted(catalog) if withheld is None else withheld
-    signed = {
-        (item.id, model): signer
+    evidence = {
+        (item.id, model): evidence_of(catalog.root, record)
         for item in suite.benchmarks
         for model, record in originals.get(item.id, {}).items()
-        if (signer := signer_in(catalog.root, record))
     }
     by_benchmark = {
         item.id: {
@@ -142,7 +142,7 @@ def board_of(
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
     weights = weights_of(column_weights, parents, suite.hierarchy)
-    entries = [_row(catalog, model, columns, groups, weights, by_benchmark, signed) for model in models]
+    entries = [_row(catalog, model, columns, groups, weights, by_benchmark, evidence) for model in models]
     ordered = _ordered(_with_tops(entries, columns))
     return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)
 
@@ -181,10 +181,10 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
 def _floor(records: Mapping[str, Record]) -> float | None:
     """Return the highest score of a negative control, including permuted stimuli."""
     values = [
-        control["value"]
+        control.value
         for record in records.values()
-        for control in record.controls.values()
-        if control.get("role") == "negative" and control.get("value") is not None
+        for control in record.judged.values()
+        if control.role == "negative" and control.value is not None
     ]
     return max(values, default=None)
 
@@ -196,13 +196,13 @@ def _row(
     groups: Sequence[Group],
     weights: Mapping[str, float],
     by_benchmark: Mapping[str, Mapping[str, Record]],
-    signed: Mapping[tuple[str, str], str],
+    evidence: Mapping[tuple[str, str], Evidence],
 ) -> _Entry:
     spec = catalog.model(model)
     cells = tuple(
         replace(
             _cell(catalog, model, by_benchmark[column.id].get(model), column),
-            signed=signed.get((column.id, model), ""),
+            evidence=evidence.get((column.id, model), SELF_REPORTED),
         )
         for column in columns
     )

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 __all__ = [
-    "Component", "Frozen", "ID_PATTERN", "Id", "Override", "PATTERNS", "Published", "Scale", "Sha256",
+    "Component", "Frozen", "ID_PATTERN", "Id", "Override", "PATTERNS", "Packaged", "Published", "Scale", "Sha256",
     "SourceFile", "Spec", "Stated", "canonical", "id_of", "is_file_name", "is_pattern", "sha256_of",
     "spec_sha256", "worded",
 ]  # fmt: skip
@@ -21,6 +22,7 @@ ID_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._+-]{0,119}[A-Za-z0-9_+-])?$"
 URL_PATTERN = r"^(https|s3)://\S+$"
 ENDPOINT_PATTERN = r"^(https://|http://(127\.0\.0\.1|localhost)(:\d+)?(/|$))\S*$"
 REGION_PATTERN = r"^[a-z0-9-]{2,40}$"
+PACKAGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$"
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
@@ -58,6 +60,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
         URL_PATTERN: "an address: https://… or s3://…, without spaces",
         ENDPOINT_PATTERN: "the address of an S3 service, https://…",
         REGION_PATTERN: "a region such as eu-west-1",
+        PACKAGE_PATTERN: "the name of a package, as `pip install` takes it: letters, digits and . _ -",
         r"^[0-9a-f]{64}$": "a SHA-256: 64 of the characters 0-9 and a-f, in lower case, as `sha256sum` prints it",
         r"^[0-9a-f]{32}$": "an MD5: 32 of the characters 0-9 and a-f, in lower case",
         r"^[0-9a-f]{40}$": "a SHA-1: 40 of the characters 0-9 and a-f, in lower case",
@@ -115,11 +118,36 @@ def id_of(wanted: str | Override) -> str:
     return wanted.name if isinstance(wanted, Override) else wanted
 
 
+def _require_version(text: str) -> str:
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise ValueError(f"{text!r} is not a version of a Python package, such as 0.1.0") from None
+    return text
+
+
+class Packaged(Frozen):
+    """A file of an installed Python package, which is located without importing the package.
+
+    ``file`` is its path as in the package's list of files, below the folder that packages are installed in.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=PACKAGE_PATTERN)]
+    version: Annotated[str, AfterValidator(_require_version)]
+    file: FileName
+
+    @property
+    def requirement(self) -> str:
+        """The requirement that installs exactly this version."""
+        return f"{self.name}=={self.version}"
+
+
 class SourceFile(Frozen):
-    """A pinned file: its SHA-256 and size, and its source: DVC (a url then states the origin), a url, or neither."""
+    """A pinned file: its SHA-256 and size, and its source: DVC (a url then states the origin), a url, a package, or none."""
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)]
+    package: Annotated[Packaged | None, Field(exclude_if=lambda value: value is None)] = None
     url: Annotated[str, StringConstraints(pattern=URL_PATTERN)] | None = None
     dvc: bool = False
     sha1: Sha1 | None = None
@@ -129,8 +157,14 @@ class SourceFile(Frozen):
 
     @property
     def by_hand(self) -> bool:
-        """Whether the file must be obtained by hand: it has no url, and DVC does not track it."""
-        return self.url is None and not self.dvc
+        """Whether the file must be obtained by hand: it has no url, is in no package, and DVC does not track it."""
+        return self.url is None and self.package is None and not self.dvc
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SourceFile:
+        if self.package is not None and (self.dvc or self.url is not None):
+            raise ValueError("a file of a `package` has no other source: remove `dvc` and `url`")
+        return self
 
 
 class Stated(Frozen):

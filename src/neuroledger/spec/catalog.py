@@ -361,6 +361,9 @@ def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:
         targets += [("benchmarks", item.id, ("benchmarks", i)) for i, item in enumerate(spec.benchmarks)]
         targets += [("models", id, ("models", i)) for i, id in enumerate(spec.models)]
         targets += [("suites", id, ("includes", i)) for i, id in enumerate(spec.includes)]
-    elif isinstance(spec, ModelSpec) and spec.commit is not None and isinstance(spec.commit.get("on"), str):
-        targets.append(("benchmarks", str(spec.commit["on"]), ("commit", "on")))
+    elif isinstance(spec, ModelSpec):
+        if spec.commit is not None and isinstance(spec.commit.get("on"), str):
+            targets.append(("benchmarks", str(spec.commit["on"]), ("commit", "on")))
+        if spec.untrained is not None:
+            targets.append(("models", spec.untrained, ("untrained",)))
     return targets

@@ -166,6 +166,9 @@ class DatasetSpec(Spec):
             raise ValueError("a data set that is `unread` needs `files`")
         if self.closed is None and (not has_files or self.reader is None):
             raise ValueError("a data set needs `files` and a `reader`, or the reason why it is `unavailable`")
+        packaged = [name for name, pin in self.files.items() if pin.package is not None]
+        if packaged:
+            raise ValueError(f"{packaged[0]}: only the weights of a model may be in a `package`")
         sourceless = [name for name, pin in self.files.items() if pin.by_hand]
         if sourceless and not self.access_steps:
             raise ValueError(
@@ -284,6 +287,8 @@ class ModelSpec(Spec):
     logits: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     visual_degrees: Annotated[float, Field(gt=0)] | None = None
     pretraining: tuple[str | Pretraining, ...] = ()
+    untrained: Annotated[Id | None, Field(exclude_if=lambda value: value is None)] = None
+    """The model with the same builder and random weights: the control that shows what training adds."""
     control: Literal["positive", "negative"] | None = None
     simulated: bool = False
     benchmarks: tuple[str, ...] = ()
@@ -297,7 +302,9 @@ class ModelSpec(Spec):
             raise ValueError("a model needs a `builder`, or the reason why it is `unavailable`")
         sourceless = [name for name, pin in self.weights.items() if pin.by_hand]
         if sourceless:
-            raise ValueError(f"{sourceless[0]} has no source: give either `dvc: true` or a `url`")
+            raise ValueError(
+                f"{sourceless[0]} has no source: give either `dvc: true`, a `url` or a `package`"
+            )
         return self
 
 

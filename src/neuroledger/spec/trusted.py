@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, GetCoreSchemaHandler, JsonValue, StringConstraints
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from neuroledger.errors import UnavailableError, UntrustedError
+from neuroledger.errors import EXTRAS, UnavailableError, UntrustedError, package_missing
 
 __all__ = [
     "SKLEARN", "TORCH", "UNTRUSTED", "Arguments", "EstimatorPath", "ModulePath", "owner_trusts", "trusted",
@@ -78,6 +78,8 @@ class ImportPath:
             return f"{path!r} is outside the trusted packages ({', '.join(allowed)}); {SETTING}"
         if importlib.util.find_spec(module.partition(".")[0]) is None:
             return None  # the package is not installed, which is reported when the path is resolved
+        if importlib.util.find_spec(self.base.module.partition(".")[0]) is None:
+            return None  # nor is the package of the base class: nothing is imported before it is installed
         definition = _find_definition(module, name)
         if definition is None:
             return f"{path!r} is not a {self.kind}: {module} defines no class {name!r}"
@@ -112,9 +114,16 @@ class ImportPath:
         package = module.partition(".")[0]
         if importlib.util.find_spec(package) is None:
             raise UnavailableError(f"{path!r} needs the package {package!r}, which is not installed")
+        needed = self.base.module.partition(".")[0]
+        if importlib.util.find_spec(needed) is None:
+            raise (
+                package_missing(needed)
+                if needed in EXTRAS
+                else UnavailableError(f"{path!r} needs {needed!r}")
+            )
         try:
-            value = getattr(importlib.import_module(module), name)
             base = getattr(importlib.import_module(self.base.module), self.base.name)
+            value = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, RuntimeError, OSError) as error:
             raise UnavailableError(f"{path!r} cannot be imported: {error}") from error
         is_class = isinstance(value, type)
@@ -140,7 +149,7 @@ def trusted(path: str, kind: ImportPath, model: str) -> Any:
     try:
         return kind.resolve(path)
     except (UntrustedError, UnavailableError) as error:
-        raise type(error)(f"model {model!r}: {error}") from error
+        raise type(error)(f"model {model!r}: {error.message}", error.command) from error
 
 
 def _refuse_reaching(arguments: Any) -> Any:

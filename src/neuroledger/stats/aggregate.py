@@ -29,20 +29,8 @@ FIXED: Final = frozenset(
         "overlap",
         "pair",
         "domain",
-        {
-            "split",
-            "seed",
-            "time_bin",
-            "condition",
-            "region",
-            "draw",
-            "class",
-            "overlap",
-            "pair",
-            "domain",
-            "session",
-            "formula",
-        },
+        "session",
+        "formula",
     }
 )
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import xarray as xr
 from scipy.special import betainc, betaln
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.stats.spread import DRAWS, Influence, Items, centred, moved, multipliers, reweighted
 
 __all__ = ["Cells", "Fitted", "SharedFit", "aggregate", "error_of", "holm", "influence_of", "names_of"]
 
-Floats = npt.NDArray[np.float64]
 Step = tuple[str, str]
 
 # Dimensions with fixed entries, over which an interval does not generalise.

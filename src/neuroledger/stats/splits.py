@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
 
-__all__ = ["Split", "draw", "first_values", "given", "predefined"]
+__all__ = ["Split", "draw", "first_values", "given", "predefined", "rows_of_stimuli", "stimuli_of", "testing"]
 
 Indices = NDArray[np.intp]
 Labels = NDArray[Any]
@@ -125,6 +125,50 @@ def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
     if not checked:
         raise MetricError("`splits` contains no split")
     return checked
+
+
+def rows_of_stimuli(assembly: xr.DataArray, stimuli: Collection[str]) -> Indices:
+    """Return the row numbers of the presentations of some stimuli.
+
+    Raises
+    ------
+    MetricError
+        The assembly has no stimuli on its presentations.
+    """
+    return np.flatnonzero(np.isin(stimuli_of(assembly), list(stimuli)))
+
+
+def testing(splits: Iterable[Split], assembly: xr.DataArray, tested: Collection[str]) -> list[Split]:
+    """Return the splits with only presentations of ``tested`` stimuli in their test parts; splits without any are dropped.
+
+    Raises
+    ------
+    MetricError
+        No test part has a presentation of these stimuli.
+    """
+    inside = np.isin(stimuli_of(assembly), list(tested))
+    kept = [Split(split.train, split.test[inside[split.test]]) for split in splits]
+    kept = [split for split in kept if len(split.test)]
+    if not kept:
+        raise MetricError(
+            "no split tests any of these stimuli; use more of them, or another rule of `splits`"
+        )
+    return kept
+
+
+def stimuli_of(assembly: xr.DataArray) -> NDArray[np.str_]:
+    """Return the stimulus of each presentation.
+
+    Raises
+    ------
+    MetricError
+        The assembly has no stimuli on its presentations.
+    """
+    if "stimulus_id" not in assembly.coords or assembly["stimulus_id"].dims != ("presentation",):
+        raise MetricError(
+            "the data have no presentations of single stimuli, and cannot be divided by stimuli"
+        )
+    return as_text(assembly["stimulus_id"].values)
 
 
 def predefined(train: int, test: int) -> list[Split]:

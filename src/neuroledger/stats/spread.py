@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri, expit, log_ndtr, logit, ndtri, stdtr, stdtrit
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "left_out", "moved", "multipliers", "pack", "reweighted", "sum_of", "unpack",
 ]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
 Crossed = Mapping[tuple[str, str], Floats | Callable[[Floats, Floats], Floats]]
 
 # Number of joint draws; the deviation of a difference of two scores is then estimated to 3 %.

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import RequestError
 from neuroledger.spec.base import id_of
 from neuroledger.stats.resampling import holm
@@ -21,7 +21,6 @@ __all__ = [
     "paired_differences", "published_table", "sign_flip_p",
 ]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
 Table = Mapping[str, Mapping[str, float]]
 EXACT_UP_TO = 13
 FLIPS = 10_000

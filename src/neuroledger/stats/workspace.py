@@ -11,20 +11,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.threads import limited
 from neuroledger.errors import UnavailableError
 from neuroledger.store.hashes import sha256_of
 from neuroledger.store.store import Store
 
-__all__ = ["Array", "Memo", "Workspace", "device_of"]
+__all__ = ["Memo", "Workspace", "device_of"]
 
 # A NumPy array, or a torch tensor on other devices; kernels accept both.
-Array: TypeAlias = NDArray[Any]
 
 HASH_BLOCK = 1 << 24
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from neuroledger.errors import DataError
+from neuroledger.errors import StorageError
 
 __all__ = ["alive", "owner", "replacing", "sweep", "sync", "write_json", "write_text"]
 
@@ -77,7 +77,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises
     ------
-    DataError
+    StorageError
         The disk is full or read-only; the old file is unchanged.
     """
     temporary = path.with_name(f".{path.name[:100]}.{owner()}-{next(_numbers)}.tmp")
@@ -92,7 +92,7 @@ def replacing(path: Path) -> Iterator[Path]:
             with suppress(OSError):
                 temporary.unlink()
     except OSError as error:
-        raise DataError(
+        raise StorageError(
             f"{path} cannot be written ({error.strerror or error}); check free space and permissions there"
         ) from error
 
@@ -108,7 +108,7 @@ def write_text(path: Path, text: str) -> bool:
 
     Raises
     ------
-    DataError
+    StorageError
         The disk is full or read-only; the old file is unchanged.
     """
     with suppress(OSError, ValueError):

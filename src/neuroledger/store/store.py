@@ -30,7 +30,7 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import RequestError, StorageError
 from neuroledger.spec.base import canonical
 from neuroledger.spec.base import sha256_of as key_of
 from neuroledger.store.files import alive, owner, sync
@@ -148,7 +148,7 @@ class Store:
 
         Raises
         ------
-        DataError
+        StorageError
             Files of the store are tracked by git, so they may come from someone else.
         """
         key = key_of(dict(made_of))
@@ -176,7 +176,7 @@ class Store:
 
         Raises
         ------
-        DataError
+        StorageError
             The disk is full or read-only. After this or any error of ``write``, nothing is stored.
         """
         with self._writing():
@@ -252,7 +252,7 @@ class Store:
         try:
             yield
         except OSError as error:
-            raise DataError(
+            raise StorageError(
                 f"{self.folder} cannot be written ({error.strerror or error}): check free space and permissions there, or "
                 f"set another folder in {FOLDER}"
             ) from error
@@ -277,13 +277,14 @@ class Store:
 
         Raises
         ------
-        DataError
+        StorageError
             Git tracks files of the store.
         """
         if _tracked_by_git(self.folder):
-            raise DataError(
-                f"{self.folder} contains files that are tracked by git, so they may come from someone else: "
-                f"`git rm -r --cached {self.folder}`, remove the folder, and add it to .gitignore"
+            raise StorageError(
+                f"{self.folder} contains files that are tracked by git, so they may come from someone else: remove the "
+                "folder, and add it to .gitignore",
+                f"git rm -r --cached {self.folder}",
             )
 
     def make_room(self, needed: int) -> int:

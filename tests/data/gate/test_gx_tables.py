@@ -68,9 +68,12 @@ def test_a_coordinate_is_complete_unless_it_was_declared_and_has_a_hole() -> Non
     found = facts.coordinate_names(holes, ["region along neuroid", "repetition along presentation"])
     assert (found.title, found.key, found.quotable) == ("assembly coordinates", "place", True)
     assert {row["place"]: row["complete"] for row in rows_of(found)} == {
-        "stimulus_id along presentation": True, "repetition along presentation": True, "neuroid_id along neuroid": True,
-        "region along neuroid": False, "depth along neuroid": True,
-    }  # fmt: skip
+        "stimulus_id along presentation": True,
+        "repetition along presentation": True,
+        "neuroid_id along neuroid": True,
+        "region along neuroid": False,
+        "depth along neuroid": True,
+    }
     assert list(facts.coordinate_names(xr.DataArray([1.0], dims="x"), []).rows.columns) == [
         "place",
         "complete",
@@ -129,9 +132,10 @@ def test_names_of_sites_are_paired_with_the_declared_ones() -> None:
     found = facts.site_names(responses(), "neuroid_id", ("a", "x"))
     assert (found.title, found.key, found.quotable) == ("recording sites", "position", True)
     assert rows_of(found) == [
-        {"position": 0, "name": "a", "declared": "a"}, {"position": 1, "name": "b", "declared": "x"},
+        {"position": 0, "name": "a", "declared": "a"},
+        {"position": 1, "name": "b", "declared": "x"},
         {"position": 2, "name": "c", "declared": "(nothing)"},
-    ]  # fmt: skip
+    ]
     longer = facts.site_names(responses(), "neuroid_id", ("a", "b", "c", "d"))
     assert rows_of(longer)[3] == {"position": 3, "name": "(nothing)", "declared": "d"}
 
@@ -184,9 +188,12 @@ def test_facts_about_a_file_are_its_size_its_hash_and_its_image() -> None:
     assert decoded == facts_of_bytes | {"@image": "decodes", "@mode": mode, "@size": size}
     missing = facts._file_facts("s", b"", True)
     assert missing == {
-        "@bytes": 0, "@sha256": "(nothing)", "@image": "image of 's' is an empty file: fetch it again",
-        "@mode": "unreadable", "@size": "unreadable",
-    }  # fmt: skip
+        "@bytes": 0,
+        "@sha256": "(nothing)",
+        "@image": "image of 's' is an empty file: fetch it again",
+        "@mode": "unreadable",
+        "@size": "unreadable",
+    }
 
 
 def test_a_damaged_file_has_no_content_and_the_files_after_it_are_read() -> None:

@@ -23,7 +23,7 @@ from neuroledger.data.gate.validation import (
     refusal,
     report_path,
 )
-from neuroledger.errors import RequestError, UnavailableError
+from neuroledger.errors import IntegrityError, MissingError, RequestError, StorageError, UnavailableError
 from tests.engine.tiny_repository import EXPECTATIONS, IDS, Tiny, image, responses, table
 
 
@@ -94,21 +94,21 @@ def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    report = validate(catalog, "tiny")
-    assert not report.success
-    assert report.stages == {"hash": "failed", "structure": "not reached", "expectations": "not reached"}
-    [finding] = report.findings
-    assert finding.where == "data/tiny/responses.nc"
-    assert "does not have the pinned bytes" in finding.what
-    assert finding.fix == "move it away, then run `neuroledger fetch tiny`"
-    refused = refusal(catalog, "tiny")
-    assert refused is not None and refused.code == "data.invalid" and "responses.nc" in refused.what
+    before = report_path(catalog.root, "tiny").read_bytes()
+    with pytest.raises(IntegrityError, match="does not have the pinned bytes") as caught:
+        validate(catalog, "tiny")
+    assert caught.value.command == "neuroledger fetch tiny --force"
+    assert caught.value.message.startswith("data set 'tiny': data/tiny/responses.nc ")
+    assert report_path(catalog.root, "tiny").read_bytes() == before, (
+        "a damaged copy is no verdict on the data"
+    )
+    assert refusal(catalog, "tiny") is None
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda folder: (folder / "responses.nc").unlink(), "is missing"),
+        (lambda folder: (folder / "responses.nc").unlink(), "1 of 3 files are missing"),
         (lambda folder: (folder / "stimuli.zip").write_bytes(b"PK"), "has 2 bytes where the spec pins"),
         (lambda folder: os.truncate(folder / "stimuli.zip", 60), "has 60 bytes where the spec pins"),
         (
@@ -121,17 +121,19 @@ def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
 def test_files_that_differ_from_their_pins_are_reported(tiny: Tiny, damage: Any, words: str) -> None:
     catalog = tiny.pin()
     damage(tiny.data)
-    report = validate(catalog, "tiny")
-    [finding] = report.findings
-    assert finding.code == "data.hash" and words in finding.what
-    assert "`neuroledger fetch tiny`" in finding.fix
+    with pytest.raises(StorageError, match=words) as caught:
+        validate(catalog, "tiny")
+    assert caught.value.command.startswith("neuroledger fetch tiny")
+    assert not report_path(catalog.root, "tiny").exists()
 
 
-def test_every_missing_file_is_named_at_once(tiny: Tiny) -> None:
+def test_missing_files_are_counted_and_give_no_report(tiny: Tiny) -> None:
     catalog = tiny.pin()
     for path in tiny.data.glob("*"):
         path.unlink()
-    assert len(validate(catalog, "tiny").findings) == 3
+    with pytest.raises(MissingError, match="3 of 3 files are missing"):
+        validate(catalog, "tiny")
+    assert not report_path(catalog.root, "tiny").exists()
     assert not is_here(catalog, "tiny")
 
 

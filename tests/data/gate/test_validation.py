@@ -21,7 +21,7 @@ from neuroledger.data.gate.validation import (
     seen_here,
     write_report,
 )
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, IntegrityError
 from tests.data.gate.test_validate import with_expectation
 from tests.engine.tiny_repository import Tiny
 
@@ -59,9 +59,10 @@ def test_a_failed_examination_is_repeated(tiny: Tiny) -> None:
     catalog = tiny.pin()
     content = (tiny.data / "responses.nc").read_bytes()
     (tiny.data / "responses.nc").write_bytes(b"")
-    assert not validate(catalog, "tiny").success
+    with pytest.raises(IntegrityError):
+        validate(catalog, "tiny")
     (tiny.data / "responses.nc").write_bytes(content)
-    assert validate(catalog, "tiny").success
+    assert validate(catalog, "tiny").success, "the arrival of the right file is enough"
 
 
 def test_a_full_disk_leaves_the_old_report(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +122,8 @@ def test_a_report_of_another_machine_is_made_again_before_data_are_scored(tiny: 
     assert mark.is_file(), "it was validated here"
     mark.unlink()
     (tiny.data / "responses.nc").write_bytes(b"other")
-    refused = refused_here(catalog, "tiny")
-    assert refused is not None and refused.code == "data.invalid"
+    with pytest.raises(IntegrityError, match=r"responses\.nc has 5 bytes where the spec pins"):
+        refused_here(catalog, "tiny")
 
 
 def test_a_report_that_this_machine_made_is_not_made_again(

@@ -299,20 +299,30 @@ def test_properties_behaviour_and_triplets_round_trip(lab: Lab, tmp_path: Path) 
     rng = np.random.default_rng(1)
     shapes = {
         "properties": xr.DataArray(
-            rng.random((5, 2)), dims=("neuroid", "neuronal_property"),
-            coords={"neuroid_id": ("neuroid", list("abcde")), "neuronal_property_": ("neuronal_property", ["p", "q"])},
+            rng.random((5, 2)),
+            dims=("neuroid", "neuronal_property"),
+            coords={
+                "neuroid_id": ("neuroid", list("abcde")),
+                "neuronal_property_": ("neuronal_property", ["p", "q"]),
+            },
         ),
         "people": xr.DataArray(rng.random(4), dims="subject", coords={"subject_": ("subject", list("wxyz"))}),
         "rsm": xr.DataArray(
-            rng.random((4, 2)), dims=("presentation", "neuroid"),
+            rng.random((4, 2)),
+            dims=("presentation", "neuroid"),
             coords={"stimulus_id": ("presentation", IDS), "neuroid_id": ("neuroid", [0, 1])},
         ),
         "triplets": xr.DataArray(
-            ["im0", "im3"], dims="presentation",
-            coords={"image_1": ("presentation", ["im0", "im1"]), "image_2": ("presentation", ["im1", "im2"]),
-                    "image_3": ("presentation", ["im2", "im3"]), "stimulus_id": ("presentation", ["im2", "im3"])},
+            ["im0", "im3"],
+            dims="presentation",
+            coords={
+                "image_1": ("presentation", ["im0", "im1"]),
+                "image_2": ("presentation", ["im1", "im2"]),
+                "image_3": ("presentation", ["im2", "im3"]),
+                "stimulus_id": ("presentation", ["im2", "im3"]),
+            },
         ),
-    }  # fmt: skip
+    }
     for name, assembly in shapes.items():
         files = package(tmp_path / name, name, assembly)
         import_brainscore(lab.open(), name, files)
@@ -352,10 +362,13 @@ def test_additional_and_joined_stimulus_sets_are_exported(lab: Lab, tmp_path: Pa
         package(lab.root / "data" / "joined", name, recorded(np.random.default_rng(0), ids, 2), ids)
     folder = lab.root / "data" / "joined"
     pins = {
-        path.name: {"url": f"https://example.org/{path.name}", "size": path.stat().st_size,
-                    "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        path.name: {
+            "url": f"https://example.org/{path.name}",
+            "size": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
         for path in folder.iterdir()
-    }  # fmt: skip
+    }
     part = {
         n: {"assembly": f"assy_{n}.nc", "stimuli": f"stimulus_{n}.csv", "archive": f"stimulus_{n}.zip"}
         for n in ("train", "test")
@@ -370,8 +383,12 @@ def test_additional_and_joined_stimulus_sets_are_exported(lab: Lab, tmp_path: Pa
     lab.spec("datasets", "joined", license="CC0-1.0", files=pins, reader=reader)
     out = export_brainscore(lab.open(), "joined", tmp_path / "out")
     assert [path.name for path in out] == [
-        "stimulus_joined.csv", "stimulus_joined.zip", "stimulus_joined_fit.csv", "stimulus_joined_fit.zip", "assy_joined.nc",
-    ]  # fmt: skip
+        "stimulus_joined.csv",
+        "stimulus_joined.zip",
+        "stimulus_joined_fit.csv",
+        "stimulus_joined_fit.zip",
+        "assy_joined.nc",
+    ]
     table = pd.read_csv(out[0])
     with zipfile.ZipFile(out[1]) as archive:
         assert set(archive.namelist()) == set(table["filename"]) and not any(

@@ -188,8 +188,10 @@ def test_a_ceiling_between_subjects_and_a_score_on_their_mean(drawn: pd.DataFram
         },
     )
     measurement = recording(
-        Coding(drawn), Dataset(StimulusSet("set", drawn), voxels), region="IT",
+        Coding(drawn),
+        Dataset(StimulusSet("set", drawn), voxels),
+        region="IT",
         prepare_target=(Mean(step="mean", over="neuroid", by="voxel"),),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(measurement.target.values, (voxels.values[:, :4] + voxels.values[:, 4:]) / 2)
     assert measurement.repeated is not None and measurement.repeated["subject"].size == 8

@@ -213,9 +213,11 @@ def test_single_labels_repeated_dimensions_and_values_per_subject(
             rng.random(4), dims="subject", coords={"subject_": ("subject", list("wxyz"))}, name="data"
         ).to_netcdf(tmp_path / f"{name}.nc")
     both = read(
-        tmp_path, along="subject", part="condition",
+        tmp_path,
+        along="subject",
+        part="condition",
         parts={name: {"assembly": f"{name}.nc"} for name in ("baseline", "test")},
-    ).assembly  # fmt: skip
+    ).assembly
     assert both is not None and both["condition"].values.tolist() == ["baseline"] * 4 + ["test"] * 4
     assert both["subject"].values.tolist() == list("wxyz") * 2
     check(both)
@@ -253,9 +255,13 @@ def test_files_of_one_subject_each_are_matched_by_stimulus_and_repetition(
             list("abcd"),
         )
     data = read(
-        tmp_path, parts={name: {"assembly": f"assy_{name}.nc"} for name in ("01", "02")}, along="neuroid",
-        stimuli="stimulus_01.csv", archive="stimulus_01.zip", prepare=LABEL,
-    )  # fmt: skip
+        tmp_path,
+        parts={name: {"assembly": f"assy_{name}.nc"} for name in ("01", "02")},
+        along="neuroid",
+        stimuli="stimulus_01.csv",
+        archive="stimulus_01.zip",
+        prepare=LABEL,
+    )
     joined = data.assembly
     assert joined is not None and joined.sizes == {"presentation": 8, "neuroid": 6, "time_bin": 1}
     check(joined)
@@ -299,8 +305,12 @@ def test_rows_files_and_ids_that_do_not_match_are_refused(tmp_path: Path, rng: n
 def test_ids_that_are_written_as_floats_are_the_same_stimuli(
     tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    names = files_of(tmp_path, "x", recorded(rng, ["0", "1"]).assign_coords(
-        stimulus_id=("presentation", np.repeat([0.0, 1.0], 4))), ["0", "1"])  # fmt: skip
+    names = files_of(
+        tmp_path,
+        "x",
+        recorded(rng, ["0", "1"]).assign_coords(stimulus_id=("presentation", np.repeat([0.0, 1.0], 4))),
+        ["0", "1"],
+    )
     data = read(tmp_path, **names, prepare=LABEL)
     assert data.assembly is not None
     assert data.assembly["stimulus_id"].values.tolist() == [0] * 4 + [1] * 4
@@ -404,8 +414,12 @@ def test_a_ceiling_stored_in_the_data(rng: np.random.Generator) -> None:
 def test_time_is_cut_into_bins_of_one_width(rng: np.random.Generator) -> None:
     starts = np.array([-20, -10, 0, 10, 20, 30])
     values = rng.normal(size=(3, 4, 6))
-    coords = {"stimulus_id": ("presentation", list("abc")), "neuroid_id": ("neuroid", list("wxyz")),
-              "time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + 10)}  # fmt: skip
+    coords = {
+        "stimulus_id": ("presentation", list("abc")),
+        "neuroid_id": ("neuroid", list("wxyz")),
+        "time_bin_start": ("time_bin", starts),
+        "time_bin_end": ("time_bin", starts + 10),
+    }
     recording = xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords)
     binned = after(recording, {"step": "bins", "width": 15})
     assert binned["time_bin_start"].values.tolist() == [0, 15] and binned["time_bin_end"].values.tolist() == [

@@ -113,8 +113,10 @@ def test_subjects_are_new_where_the_claim_is_about_them() -> None:
 def test_neuroids_stay_where_the_claim_is_not_about_them() -> None:
     draw = simulated_recordings(recorded(), ("stimulus",))
     both = [draw(np.random.default_rng(seed), 1).models[0].target.values for seed in range(2)]
-    shared, fresh = (np.abs(np.corrcoef(*(np.corrcoef(each.T)[np.triu_indices(24, 1)] for each in pair))[0, 1])
-                     for pair in (both, [both[0], _other()]))  # fmt: skip
+    shared, fresh = (
+        np.abs(np.corrcoef(*(np.corrcoef(each.T)[np.triu_indices(24, 1)] for each in pair))[0, 1])
+        for pair in (both, [both[0], _other()])
+    )
     assert shared > 0.6 > fresh
 
 

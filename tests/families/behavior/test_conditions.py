@@ -44,11 +44,16 @@ class Odd:
 
 def stimuli(name: str, count: int = 24) -> StimulusSet:
     number = np.arange(count)
-    table = pd.DataFrame({
-        "stimulus_id": [f"{name}{i}" for i in number], "number": number, "side": np.array(["l", "r"])[number % 2],
-        "other": np.array(["l", "r"])[number // 2 % 2], "level": np.array([1, 5, 11])[number // 2 % 3],
-        "block": np.array(["first", "second"])[number // (count // 2)],
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "stimulus_id": [f"{name}{i}" for i in number],
+            "number": number,
+            "side": np.array(["l", "r"])[number % 2],
+            "other": np.array(["l", "r"])[number // 2 % 2],
+            "level": np.array([1, 5, 11])[number // 2 % 3],
+            "block": np.array(["first", "second"])[number // (count // 2)],
+        }
+    )
     return StimulusSet(name, table)
 
 
@@ -89,9 +94,10 @@ def test_stimuli_are_chosen_where_two_columns_differ() -> None:
 def test_trials_of_stimuli_that_are_not_tested_are_left_out() -> None:
     held = stimuli("test")
     trials = xr.DataArray(
-        held.table["side"].to_numpy(dtype=str), dims="presentation",
+        held.table["side"].to_numpy(dtype=str),
+        dims="presentation",
         coords={"stimulus_id": ("presentation", held.ids), "subject": ("presentation", ["p"] * 24)},
-    )  # fmt: skip
+    )
     data = Dataset(held, trials, extra_stimuli={"fit": stimuli("fit")})
     found = asked(data, fitting="fit", label_column="side", test={"block": "first"})
     assert found.target.sizes["presentation"] == found.source.sizes["presentation"] == 12
@@ -99,15 +105,24 @@ def test_trials_of_stimuli_that_are_not_tested_are_left_out() -> None:
 
 def test_each_condition_has_a_readout_of_its_own() -> None:
     people = xr.DataArray(
-        [300.0, 280, 320, 600, np.nan, 640], dims="subject",
-        coords={"subject": ("subject", list("abc") * 2), "condition": ("subject", ["baseline"] * 3 + ["test"] * 3)},
-    )  # fmt: skip
+        [300.0, 280, 320, 600, np.nan, 640],
+        dims="subject",
+        coords={
+            "subject": ("subject", list("abc") * 2),
+            "condition": ("subject", ["baseline"] * 3 + ["test"] * 3),
+        },
+    )
     sets = {name: stimuli(name) for name in ("alone", "fit_alone", "fit_flanked")}
     model = Odd()
     found = asked(
-        Dataset(stimuli("flanked"), people, extra_stimuli=sets), model, label_column="side",
-        conditions={"baseline": {"stimuli": "alone", "fitting": "fit_alone"}, "test": {"fitting": "fit_flanked"}},
-    )  # fmt: skip
+        Dataset(stimuli("flanked"), people, extra_stimuli=sets),
+        model,
+        label_column="side",
+        conditions={
+            "baseline": {"stimuli": "alone", "fitting": "fit_alone"},
+            "test": {"fitting": "fit_flanked"},
+        },
+    )
     assert [one[0] for one in model.fitted] == ["fit_alone0", "fit_flanked0"]
     assert found.source["condition"].values.tolist() == ["baseline"] * 24 + ["test"] * 24
     assert found.source["stimulus_id"].values[24] == "flanked0" and found.target is people
@@ -119,16 +134,21 @@ def test_each_condition_has_a_readout_of_its_own() -> None:
     with pytest.raises(RequestError, match="no stimulus set 'lost' for the condition; known: alone"):
         asked(
             Dataset(stimuli("flanked"), people, extra_stimuli=sets),
-            label_column="side", conditions={"baseline": {"stimuli": "lost", "fitting": "fit_alone"}},
-        )  # fmt: skip
+            label_column="side",
+            conditions={"baseline": {"stimuli": "lost", "fitting": "fit_alone"}},
+        )
 
 
 def test_one_condition_of_people_is_compared_with_readouts_of_several() -> None:
     """A readout for each of two displays; the threshold without flankers, of those who were measured with them too."""
     people = xr.DataArray(
-        [300.0, 280, 320, 600, np.nan, 640, 500, 510, np.nan], dims="subject",
-        coords={"subject": ("subject", list("abc") * 3), "condition": ("subject", np.repeat(["alone", "few", "many"], 3))},
-    )  # fmt: skip
+        [300.0, 280, 320, 600, np.nan, 640, 500, 510, np.nan],
+        dims="subject",
+        coords={
+            "subject": ("subject", list("abc") * 3),
+            "condition": ("subject", np.repeat(["alone", "few", "many"], 3)),
+        },
+    )
     sets = {name: stimuli(name) for name in ("fit_few", "fit_many")}
     conditions = {name: {"fitting": f"fit_{name}"} for name in ("few", "many")}
     given = {"label_column": "side", "conditions": conditions}
@@ -224,13 +244,19 @@ def test_people_and_models_may_be_compared_over_conditions_of_different_stimuli(
     model = xr.DataArray(
         np.where(right, "x", "y"),
         dims="presentation",
-        coords={name: ("presentation", held) for name, held in
-                (("stimulus_id", ids), ("kind", kinds), ("image_label", ["x"] * 60))},
-    )  # fmt: skip
+        coords={
+            name: ("presentation", held)
+            for name, held in (("stimulus_id", ids), ("kind", kinds), ("image_label", ["x"] * 60))
+        },
+    )
     tasks = np.tile(["A", "B", "C", "C2"], 50)
     said = np.where(rng.random(200) < [{"A": 0.8, "B": 0.6, "C": 0.5, "C2": 0.1}[t] for t in tasks], "x", "y")
-    coords = {"stimulus_id": [f"p{n % 30}" for n in range(200)], "subject": np.repeat(range(10), 20), "task": tasks,
-              "truth": ["x"] * 200}  # fmt: skip
+    coords = {
+        "stimulus_id": [f"p{n % 30}" for n in range(200)],
+        "subject": np.repeat(range(10), 20),
+        "task": tasks,
+        "truth": ["x"] * 200,
+    }
     people = xr.DataArray(
         said, dims="presentation", coords={name: ("presentation", held) for name, held in coords.items()}
     )

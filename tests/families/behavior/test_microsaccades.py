@@ -103,8 +103,11 @@ def halves(name: str, count: int) -> StimulusSet:
 def asked(model: Brightness, **changes: object):
     data = Dataset(halves("shown", 16), None, extra_stimuli={"fit": halves("fitted", 12)}, id="lab")
     values = {
-        "decide": "probabilities", "fitting": "fit", "visual_degrees": 3.0, "microsaccades": {"tested": 4, "fitted": 2},
-    } | changes  # fmt: skip
+        "decide": "probabilities",
+        "fitting": "fit",
+        "visual_degrees": 3.0,
+        "microsaccades": {"tested": 4, "fitted": 2},
+    } | changes
     return task(model, data, **get("paradigm", "task").bind(values))
 
 

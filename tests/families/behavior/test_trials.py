@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import pytest
 
 from neuroledger.errors import DataError
@@ -82,6 +84,42 @@ def test_a_file_that_is_not_a_trial_table_is_refused(tmp_path):
         stored_answers(id="net", weights=write(tmp_path, "edge_net.csv", [row, row], HEADER))
     with pytest.raises(DataError, match="no trial tables"):
         trial_tables({})
+
+
+def _with_images(folder, *names):
+    rows = [f"subject-01,1,{n},1,cat,dog,0,0001_e_s01_0_dog_00_dog{n}.png" for n in (2, 1)]
+    files = write(folder, "edge_subject-01_session_1.csv", rows)
+    files["images.zip"] = folder / "images.zip"
+    with zipfile.ZipFile(files["images.zip"], "w") as archive:
+        for name in names:
+            archive.writestr(name, name)
+    return files
+
+
+def test_images_are_matched_by_name(tmp_path):
+    data = trial_tables(_with_images(tmp_path, "dogs/dog1.png", "dogs/dog2.png"), archive="images.zip")
+    assert data.assembly["stimulus_id"].values.tolist() == ["edge:dog2.png", "edge:dog1.png"]
+    assert data.stimuli.ids == ["edge:dog1.png", "edge:dog2.png"]
+    assert data.stimuli.bytes("edge:dog2.png") == b"dogs/dog2.png"
+    assert data.stimuli.table["truth"].tolist() == ["dog", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["dog1.png"], r"images\.zip lacks 1 images that were shown, first 'dog2\.png'"),
+        (["dog1.png", "dog2.png", "cat1.png"], r"3 files, but 2 images were shown: first 'cat1\.png'"),
+        (["a/dog1.png", "b/dog1.png", "dog2.png"], "some of one name, in different folders"),
+    ],
+)
+def test_an_archive_contains_exactly_the_images_that_were_shown(tmp_path, names, message):
+    with pytest.raises(DataError, match=message):
+        trial_tables(_with_images(tmp_path, *names), archive="images.zip")
+
+
+def test_the_archive_must_be_declared(tmp_path):
+    with pytest.raises(DataError, match=r"needs the file 'stimuli\.zip'"):
+        trial_tables(_with_images(tmp_path, "dog1.png", "dog2.png"), archive="stimuli.zip")
 
 
 def test_choices_and_their_coordinates(tmp_path):

@@ -129,10 +129,15 @@ def write_nwb(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
     gains = np.linspace(0.5, 1.5, len(CHANNELS))
     nwb_file.add_acquisition(
         pynwb.ecephys.ElectricalSeries(
-            "eeg", np.round(x.T * 10 / gains).astype(np.int16), region, rate=float(RATE), conversion=1e-7,
-            channel_conversion=gains, offset=2e-6,
+            "eeg",
+            np.round(x.T * 10 / gains).astype(np.int16),
+            region,
+            rate=float(RATE),
+            conversion=1e-7,
+            channel_conversion=gains,
+            offset=2e-6,
         )
-    )  # fmt: skip
+    )
     with pynwb.NWBHDF5IO(str(path), "w") as io:
         io.write(nwb_file)
 
@@ -236,22 +241,28 @@ TABLE = {"table": {"sampling_rate": RATE, "event": "event"}}
 FORMATS = {
     "gdf": Format("{}.gdf", write_gdf, by_annotations(mne.io.read_raw_gdf, ("769", "770")), ("769", "770")),
     "cnt": Format("{}.cnt", write_cnt, by_annotations(mne.io.read_raw_cnt, ("1", "2")), ("1", "2")),
-    "kit": Format("{}.con", write_kit, by_codes(mne.io.read_raw_kit, "meg"), ("1", "2"), steps=MEG, modality="meg"),
-    "ctf": Format("{}.ds", write_ctf, by_codes(mne.io.read_raw_ctf, "meg"), ("1", "2"), steps=MEG, modality="meg"),
+    "kit": Format(
+        "{}.con", write_kit, by_codes(mne.io.read_raw_kit, "meg"), ("1", "2"), steps=MEG, modality="meg"
+    ),
+    "ctf": Format(
+        "{}.ds", write_ctf, by_codes(mne.io.read_raw_ctf, "meg"), ("1", "2"), steps=MEG, modality="meg"
+    ),
     "epochs-set": Format("{}.set", write_epochs, peer_epochs, reader={"epoched": True}, steps={}),
     "epochs-fif": Format("{}-epo.fif", write_epochs, peer_epochs, reader={"epoched": True}, steps={}),
     "edf-annotations": Format("{}.edf", write_plus, by_annotations(mne.io.read_raw_edf)),
     "bdf-annotations": Format("{}.bdf", write_plus, by_annotations(mne.io.read_raw_bdf)),
     "bdf-status": Format("{}.bdf", write_bdf, by_codes(mne.io.read_raw_bdf, "eeg", 0xFFFF), ("1", "2")),
     "brainvision-dat": Format(
-        "{}.vhdr", write_dat, by_annotations(mne.io.read_raw_brainvision, ("Stimulus/S  1", "Stimulus/S  2")),
+        "{}.vhdr",
+        write_dat,
+        by_annotations(mne.io.read_raw_brainvision, ("Stimulus/S  1", "Stimulus/S  2")),
         ("Stimulus/S  1", "Stimulus/S  2"),
     ),
     "xdf": Format("{}.xdf", write_xdf, by_hand(peer_xdf)),
     "csv": Format("{}.csv", write_table, by_hand(peer_table), reader=TABLE, steps=IN_MICROVOLTS),
     "parquet": Format("{}.parquet", write_table, by_hand(peer_table), reader=TABLE, steps=IN_MICROVOLTS),
     "nwb": Format("{}.nwb", write_nwb, peer_nwb, modality="ieeg"),
-}  # fmt: skip
+}
 
 
 def reader_of(one: Format) -> dict[str, Any]:
@@ -260,9 +271,13 @@ def reader_of(one: Format) -> dict[str, Any]:
         return {"name": "nwb_trials", **told}
     window = {"start": 0.0, "duration": 1.0, "labels": dict(zip(one.labels, KINDS, strict=True))}
     return {
-        "name": "mne_epochs", "recordings": [], "named": {one.ending.format("{subject}_{session}"): {}},
-        "window": window, "preprocessing": one.steps, **one.reader,
-    }  # fmt: skip
+        "name": "mne_epochs",
+        "recordings": [],
+        "named": {one.ending.format("{subject}_{session}"): {}},
+        "window": window,
+        "preprocessing": one.steps,
+        **one.reader,
+    }
 
 
 def place_of(
@@ -281,11 +296,16 @@ def place_of(
         (root / "specs" / kind).mkdir(parents=True)
     (root / "dvc.yaml").write_text("stages: {}\n")
     spec = {
-        "id": "Mine", "version": 1, "title": "Simulated recordings", "license": "CC0-1.0",
-        "modality": one.modality, "access_steps": ["Written by a test."], "reader": reader_of(one),
+        "id": "Mine",
+        "version": 1,
+        "title": "Simulated recordings",
+        "license": "CC0-1.0",
+        "modality": one.modality,
+        "access_steps": ["Written by a test."],
+        "reader": reader_of(one),
         "expectations": {"assembly": [{"check": "distinct", "column": "subject", "count": people}]},
         "unavailable": "not pinned yet",
-    }  # fmt: skip
+    }
     text = "# yaml-language-server: $schema=../schema/{}.json\n"
     (root / "specs/datasets/Mine.yaml").write_text(
         text.format("dataset") + yaml.safe_dump(spec, sort_keys=False)

@@ -183,9 +183,14 @@ def with_mains(rates: list[float], mains: float = 50.0) -> xr.DataArray:
                 events[name].append(value)
     names = [f"C{n}" for n in range(CHANNELS)]
     return signals(
-        np.stack(values), channels=names, channel_types="eeg", sampling_rate=250.0, start=0.0, units="uV",
+        np.stack(values),
+        channels=names,
+        channel_types="eeg",
+        sampling_rate=250.0,
+        start=0.0,
+        units="uV",
         events={name: np.array(column) for name, column in events.items()},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("rate", "hum"), [(500.0, 25.0), (256.0, 48.8), (200.0, 62.5)])

@@ -290,9 +290,13 @@ def test_retrieval_keeps_concepts_apart_unless_waived():
     score = retrieve({"name": "leave_concept_out", "folds": 3})
     assert score.value > 0.9
     noise = nl.decode(
-        Ridge(), np.random.default_rng(8).standard_normal((COUNT, 8)), EMBEDDINGS[STIMULI], metric="top1_retrieval",
-        groups={"stimulus_id": STIMULI, "subject": SUBJECT}, splits={"name": "leave_concept_out", "folds": 2},
-    )  # fmt: skip
+        Ridge(),
+        np.random.default_rng(8).standard_normal((COUNT, 8)),
+        EMBEDDINGS[STIMULI],
+        metric="top1_retrieval",
+        groups={"stimulus_id": STIMULI, "subject": SUBJECT},
+        splits={"name": "leave_concept_out", "folds": 2},
+    )
     assert noise.value < 0.4
     assert "gate waived: concepts" in retrieve({"name": "random", "folds": 3}, waive=["concepts"]).notes
 

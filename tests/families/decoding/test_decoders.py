@@ -269,7 +269,7 @@ def oscillations(n=80, seed=0):
 def test_power_is_read_from_covariances(head):
     from pydantic import TypeAdapter
 
-    from neuroledger.families.decoding.pipelines.steps import Head
+    from neuroledger.families.decoding.pipelines.declare import Head
 
     x, y = oscillations()
     decoder = covariance_decoder(id="c", shrinkage=0.1, head=TypeAdapter(Head).validate_python(head))

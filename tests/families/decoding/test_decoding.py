@@ -295,8 +295,17 @@ def test_retrieval_varies_with_the_pictures_that_are_asked_for_and_the_people():
     source, target = pictures(0)
     score = nl.metric("top5_retrieval")(source, target)
     assert set(score.spread.factors) == {"stimulus", "subject"}
-    asked = [MEASURES["retrieval"](rows(target.values, source.values, subject=target["subject"].values,
-                                        stimulus=target["stimulus_id"].values), 5)]  # fmt: skip
+    asked = [
+        MEASURES["retrieval"](
+            rows(
+                target.values,
+                source.values,
+                subject=target["subject"].values,
+                stimulus=target["stimulus_id"].values,
+            ),
+            5,
+        )
+    ]
     hits = np.array([asked[0](np.eye(240)[row]) for row in range(240)]).reshape(6, 40)
     assert score.value == pytest.approx(hits.mean())
     influence = score.influence()

@@ -172,10 +172,13 @@ def test_retrieval_finds_embeddings_of_the_extra_assembly():
     assembly = windows().assign_coords(stimulus_id=("presentation", np.tile([f"s{i}" for i in range(10)], 4)))
     rng = np.random.default_rng(0)
     embeddings = xr.DataArray(
-        rng.standard_normal((10, 3)), dims=("presentation", "neuroid"), coords={
-            "stimulus_id": ("presentation", [f"s{i}" for i in range(10)]), "neuroid_id": ("neuroid", list("xyz"))
+        rng.standard_normal((10, 3)),
+        dims=("presentation", "neuroid"),
+        coords={
+            "stimulus_id": ("presentation", [f"s{i}" for i in range(10)]),
+            "neuroid_id": ("neuroid", list("xyz")),
         },
-    )  # fmt: skip
+    )
     data = Dataset(None, assembly, "test", extras={"clip": embeddings})
     result = decoding(
         dummy_decoder(id="d"),

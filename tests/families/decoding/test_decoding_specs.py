@@ -58,19 +58,31 @@ class Repository:
         self.write(
             "datasets",
             {
-                "id": "Signals.part", "version": 1, "title": "Signals for a test", "license": "MIT",
-                "files": {"signals.nc": pin}, "reader": {"name": "prepared_signals"},
-                "expectations": {"assembly": [{"check": "dims", "dims": ["presentation", "channel", "sample"]}]},
+                "id": "Signals.part",
+                "version": 1,
+                "title": "Signals for a test",
+                "license": "MIT",
+                "files": {"signals.nc": pin},
+                "reader": {"name": "prepared_signals"},
+                "expectations": {
+                    "assembly": [{"check": "dims", "dims": ["presentation", "channel", "sample"]}]
+                },
             },
-        )  # fmt: skip
+        )
         assert validate(open_catalog(self.root), "Signals.part").success
 
     def benchmark(self, **changes):
         fields = {
-            "id": "B", "version": 1, "title": "A benchmark", "parent": "test", "dataset": "Signals.part",
-            "paradigm": {"name": "decoding", "splits": {"name": "cross_subject"}}, "metric": "balanced_accuracy",
-            "floor": {"dummy": "dummy"}, "controls": {"positive": ["planted"], "negative": ["chance"], "floor_at_most": 0.4},
-        }  # fmt: skip
+            "id": "B",
+            "version": 1,
+            "title": "A benchmark",
+            "parent": "test",
+            "dataset": "Signals.part",
+            "paradigm": {"name": "decoding", "splits": {"name": "cross_subject"}},
+            "metric": "balanced_accuracy",
+            "floor": {"dummy": "dummy"},
+            "controls": {"positive": ["planted"], "negative": ["chance"], "floor_at_most": 0.4},
+        }
         self.write("benchmarks", fields | changes)
 
     def score(self, model, seed=0):

@@ -10,7 +10,7 @@ from neuroledger.data import memory
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.gate import gx_tables as facts
 from neuroledger.data.memory import LazyRows
-from neuroledger.errors import RequestError
+from neuroledger.errors import LimitError
 from neuroledger.families.decoding.models.classical_decoders import (
     cospectra_decoder,
     covariance_decoder,
@@ -20,7 +20,7 @@ from neuroledger.families.decoding.models.classical_decoders import (
 )
 from neuroledger.families.decoding.models.network_decoders import network_decoder
 from neuroledger.families.decoding.paradigms.decoding import measure_folds
-from neuroledger.families.decoding.pipelines.steps import RidgeSearch
+from neuroledger.families.decoding.pipelines.declare import declared_step
 from neuroledger.families.decoding.protocols import fold_windows, leakage_checks
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread, quartiles
@@ -71,7 +71,7 @@ DECODERS = [
     (dummy_decoder(id="dummy"), "classification"),
     (covariance_decoder(id="covariance"), "classification"),
     (covariance_decoder(id="fewer", most=40, plants=0.5), "classification"),
-    (covariance_decoder(id="ridge", head=RidgeSearch(), plants=0.5), "regression"),
+    (covariance_decoder(id="ridge", head=declared_step("ridge_search"), plants=0.5), "regression"),
     (cospectra_decoder(id="cospectra", window=16, low=1.0, high=8.0), "classification"),
     (shrinkage_lda(id="lda", every=4, shuffles_labels=True), "classification"),
     (sklearn_decoder(id="sklearn", path="sklearn.linear_model.LogisticRegression"), "classification"),
@@ -146,7 +146,7 @@ def test_an_estimator_that_needs_all_windows_in_memory_is_refused_with_their_siz
     assert set(predicted(decoder, assembly).values.sum(axis=1)) == {1.0}
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 10_000)
     with pytest.raises(
-        RequestError, match=r"decoder 'own', which takes 80 windows as one array, needs about 0\.0 GiB"
+        LimitError, match=r"decoder 'own', which takes 80 windows as one array, needs about 0\.0 GiB"
     ):
         predicted(decoder, assembly)
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import neuroledger as nl
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import LimitError, ModelError
 from neuroledger.families.decoding.models.classical_decoders import (
     cospectra_decoder,
     covariance_decoder,
     shrinkage_lda,
     sklearn_decoder,
 )
-from neuroledger.families.decoding.pipelines.steps import LOGISTIC_SEARCH, Logistic, RidgeSearch
+from neuroledger.families.decoding.pipelines.declare import declared_step
 from neuroledger.families.decoding.protocols import array_cache
 from neuroledger.families.decoding.protocols.decoder import Signature, answer
 from neuroledger.families.decoding.training.linear_heads import sample_rows
@@ -61,7 +61,7 @@ def published_one_vs_rest(x, y, tested):
 
 def test_several_labels_are_one_against_the_rest_as_published():
     x, y = rhythms()
-    decoder = covariance_decoder(id="c", shrinkage=0.1, head=LOGISTIC_SEARCH)
+    decoder = covariance_decoder(id="c", shrinkage=0.1, head=declared_step("logistic_search"))
     fitted = decoder.make(signature("multilabel", 3)).fit(x[:80], y[:80])
     predicted = answer(fitted, x[80:], "multilabel", np.empty(0), id="c")
     # Both means stop where the norm of the gradient is 1e-8, after steps of other kinds.
@@ -85,7 +85,11 @@ def test_a_label_without_two_examples_of_each_answer_is_constant_and_noted():
     x, y = rhythms(60)
     y[:, 1], y[:, 2] = 0, 1
     y[0, 1] = 1
-    fitted = covariance_decoder(id="c", head=LOGISTIC_SEARCH).make(signature("multilabel", 3)).fit(x, y)
+    fitted = (
+        covariance_decoder(id="c", head=declared_step("logistic_search"))
+        .make(signature("multilabel", 3))
+        .fit(x, y)
+    )
     predicted = fitted.predict_proba(x)
     assert (predicted[:, 1] == 0).all()
     assert (predicted[:, 2] == 1).all()
@@ -94,7 +98,9 @@ def test_a_label_without_two_examples_of_each_answer_is_constant_and_noted():
         "label 2 of 3 is in 1 of 60 training windows: always answered no",
         "label 3 of 3 is in 60 of 60 training windows: always answered yes",
     ]
-    again = covariance_decoder(id="c", head=Logistic()).make(signature("multilabel", 3)).fit(x, y)
+    again = (
+        covariance_decoder(id="c", head=declared_step("logistic")).make(signature("multilabel", 3)).fit(x, y)
+    )
     assert again.notes_ == ["label 3 of 3 is in 60 of 60 training windows: always answered yes"]
     y[:, 2] = 1
     score = nl.decode("covariance_logistic", x, y, metric="macro_f1", splits=3, sampling_rate=64)
@@ -118,10 +124,13 @@ def test_other_classical_decoders_answer_several_labels(decoder):
 
 def test_a_decoder_offers_only_the_objectives_of_its_head():
     assert covariance_decoder(id="c").objectives == ("classification", "multilabel")
-    assert covariance_decoder(id="c", head=RidgeSearch()).objectives == ("regression", "retrieval")
+    assert covariance_decoder(id="c", head=declared_step("ridge_search")).objectives == (
+        "regression",
+        "retrieval",
+    )
     assert covariance_decoder(id="x", xdawn=2).objectives == ("classification",)
     with pytest.raises(ModelError, match="Xdawn needs classes"):
-        covariance_decoder(id="x", xdawn=2, head=RidgeSearch())
+        covariance_decoder(id="x", xdawn=2, head=declared_step("ridge_search"))
 
 
 @pytest.mark.parametrize(
@@ -230,8 +239,8 @@ def test_a_mean_that_does_not_exist_is_replaced_and_noted(monkeypatch):
 def test_covariances_that_memory_has_no_room_for_are_refused_before_they_are_made():
     x = np.zeros((4, 20_000, 4), dtype=np.float32)
     wide = Signature("retrieval", 20_000, 4, 2, 0.5, tuple(map(str, range(20_000))), 33)
-    decoder = covariance_decoder(id="c", head=RidgeSearch()).make(wide)
+    decoder = covariance_decoder(id="c", head=declared_step("ridge_search")).make(wide)
     decoder.bytes_each *= 1000
     words = r"computing the features of 4 windows of 20,000 channels needs about .* GiB of memory"
-    with pytest.raises(RequestError, match=words):
+    with pytest.raises(LimitError, match=words):
         decoder.fit(x, np.zeros((4, 2)))

@@ -1,6 +1,9 @@
 """Tests of pipelines of declared steps: equal to scikit-learn, pyriemann and MOABB, cached, refused if steps do not fit."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +19,12 @@ import neuroledger as nl
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.models.classical_decoders import pipeline_decoder
 from neuroledger.families.decoding.pipelines import covariances as of_windows
+from neuroledger.families.decoding.pipelines import declare
 from neuroledger.families.decoding.pipelines.covariances import covariances
 from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.registry import get
+from tests.docs.blocks import blocks_of
 from tests.golden import moabb_cases
 
 X, Y, SUBJECT, SESSION = moabb_cases.people()
@@ -353,3 +358,47 @@ def test_a_tested_person_is_recentred_by_windows_without_labels():
             groups=person,
             splits={**rule, "calibration": {"share": 0.8, "labels": True}},
         )
+
+
+# A step of another package
+
+USE = """
+from neuroledger.spec.registry import get
+from pydantic import ValidationError
+
+builder = get("builder", "pipeline_decoder")
+chain = [{"name": "log_variance"}, {"name": "labkit_quantiles", "count": 7}, {"name": "lda"}]
+bound = builder.bind({"steps": chain})
+signature = Signature("classification", 2, 50, 2, 100.0, ("a", "b"), 0)
+pipeline = builder.function(id="p", **bound).make(signature).pipeline
+print([type(part).__name__ for _, part in pipeline.steps], pipeline[1].n_quantiles)
+inner = [{"name": "log_variance"}, {"name": "labkit_quantiles"}]
+builder.bind({"steps": [{"name": "filter_bank", "bands": 2, "steps": inner}, {"name": "lda"}]})
+for wrong in ({"name": "labkit_quantiles", "count": 1}, {"name": "labkit_quantile"}):
+    try:
+        builder.bind({"steps": [chain[0], wrong, chain[2]]})
+    except ValidationError as error:
+        print(error.errors()[0]["type"], "labkit_quantiles" in str(error))
+"""
+
+
+def test_a_step_of_another_package_is_as_good_as_ours(repository: Path, tmp_path: Path) -> None:
+    (block,) = [
+        block.text for block in blocks_of(repository / "docs" / "decoding.md") if "@step(" in block.text
+    ]
+    script = tmp_path / "labkit.py"
+    script.write_text(block + USE)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        "['Stateless', 'QuantileTransformer', 'LinearDiscriminantAnalysis'] 7",
+        "greater_than_equal True",
+        "union_tag_invalid True",
+    ], done.stderr
+
+
+def test_a_step_cannot_take_the_name_of_another() -> None:
+    with pytest.raises(RequestError, match=r"step 'lda' is registered twice: by .*steps\.lda and by .*other"):
+
+        @declare.step("lda", "features", "answers")
+        def other(signature: object) -> None:
+            """Another step of this name."""

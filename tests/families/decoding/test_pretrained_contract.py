@@ -72,9 +72,14 @@ def checkpoint(
 
 def contract(**changed: Any) -> Contract:
     said: dict[str, Any] = {
-        "channels": KNOWN, "sampling_rate": RATE, "whole": 0.5, "longest": 4.0, "one": 100.0, "unused": ("pretext.",),
+        "channels": KNOWN,
+        "sampling_rate": RATE,
+        "whole": 0.5,
+        "longest": 4.0,
+        "one": 100.0,
+        "unused": ("pretext.",),
         "cut": {"moments": 1},
-    }  # fmt: skip
+    }
     return Contract.model_validate(said | changed)
 
 
@@ -170,18 +175,40 @@ def test_a_contract_applies_to_training_and_scoring(tmp_path: Path) -> None:
     labels = np.tile(["left", "right"], 20)
     values = rng.normal(0, 10, (40, 5, 100)) + 300.0 * (labels == "left")[:, None, None]
     windows = signals(
-        values.astype(np.float32), channels=["Oz", "C4", "Fp1", "Cz", "C3"], channel_types="eeg", sampling_rate=RATE,
-        start=0.0, units="uV",
-        events={"stimulus_id": labels, "subject": ["a"] * 40, "recording": ["a"] * 40, "onset": np.arange(40.0) * 2,
-                "label": labels},
-    )  # fmt: skip
+        values.astype(np.float32),
+        channels=["Oz", "C4", "Fp1", "Cz", "C3"],
+        channel_types="eeg",
+        sampling_rate=RATE,
+        start=0.0,
+        units="uV",
+        events={
+            "stimulus_id": labels,
+            "subject": ["a"] * 40,
+            "recording": ["a"] * 40,
+            "onset": np.arange(40.0) * 2,
+            "label": labels,
+        },
+    )
     decoder = braindecode_decoder(
-        id="tiny", architecture="Tiny", weights=checkpoint(tmp_path), fresh=("final_layer",), contract=contract(),
+        id="tiny",
+        architecture="Tiny",
+        weights=checkpoint(tmp_path),
+        fresh=("final_layer",),
+        contract=contract(),
         recipe=Laptop(epochs=60, scale="none", clamp=0.0, learning_rate=0.05),
-    )  # fmt: skip
+    )
     score = nl.decode(decoder, windows, "label", splits=4, seeds=(33,))
     assert score.value > 0.9
     with pytest.raises(ModelError, match="50 Hz instead of 100"):
-        nl.decode(decoder, windows.isel(sample=slice(0, 50)).assign_attrs(sampling_rate=50.0).assign_coords(
-            time_bin_start=("sample", np.arange(50) * 20.0), time_bin_end=("sample", np.arange(1, 51) * 20.0)),
-            "label", splits=4, seeds=(33,))  # fmt: skip
+        nl.decode(
+            decoder,
+            windows.isel(sample=slice(0, 50))
+            .assign_attrs(sampling_rate=50.0)
+            .assign_coords(
+                time_bin_start=("sample", np.arange(50) * 20.0),
+                time_bin_end=("sample", np.arange(1, 51) * 20.0),
+            ),
+            "label",
+            splits=4,
+            seeds=(33,),
+        )

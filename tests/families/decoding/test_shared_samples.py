@@ -106,8 +106,14 @@ def test_the_refusal_suggests_a_remedy_and_names_few_folds():
     facts = {"subject": np.full(60, "1"), "onset": np.arange(60) * 0.5}
     y = np.tile(["a", "b"], 30)
     with pytest.raises(DataError) as refused:
-        nl.decode("shrinkage_lda", rng.normal(size=(60, 4, 64)), y, groups=facts, sampling_rate=64.0,
-                  splits={"name": "random", "folds": 10})  # fmt: skip
+        nl.decode(
+            "shrinkage_lda",
+            rng.normal(size=(60, 4, 64)),
+            y,
+            groups=facts,
+            sampling_rate=64.0,
+            splits={"name": "random", "folds": 10},
+        )
     message = str(refused.value)
     assert message.count("fold ") == 3 and "and 7 more" in message
     assert "`splits: {name: blocked, purge: SECONDS}`" in message and "`waive: [overlap]`" in message

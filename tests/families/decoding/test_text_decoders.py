@@ -14,8 +14,15 @@ from neuroledger.families.decoding.training.decoding_recipes import Laptop
 from neuroledger.families.decoding.training.text_reading import Texts, beam, greedy, steps_needed
 
 SMALL = {
-    "bands": 2, "window": 16, "hop": 8, "features": 24, "depths": [4, 4], "kernel": 5, "time_masks": 0, "frequency_masks": 0
-}  # fmt: skip
+    "bands": 2,
+    "window": 16,
+    "hop": 8,
+    "features": 24,
+    "depths": [4, 4],
+    "kernel": 5,
+    "time_masks": 0,
+    "frequency_masks": 0,
+}
 QUICK = Laptop(epochs=30, patience=30, learning_rate=3e-3, scale="none", batch=16, gradient_norm=1.0)
 RATE = 400
 
@@ -283,11 +290,18 @@ def test_planted_trajectories_are_followed():
         id="pose",
         path="neuroledger.families.decoding.models.time_depth_networks.pose_network",
         parameters={
-            "joints": 2, "rolls": [0], "turns": [0], "context": 100,
-            "window": 16, "hop": 8, "features": 24, "depths": [4, 4], "kernel": 5,
+            "joints": 2,
+            "rolls": [0],
+            "turns": [0],
+            "context": 100,
+            "window": 16,
+            "hop": 8,
+            "features": 24,
+            "depths": [4, 4],
+            "kernel": 5,
         },
         recipe=QUICK.model_copy(update={"loss": "absolute", "monitor": "mae", "target_scale": "none"}),
-    )  # fmt: skip
+    )
     parts = [(np.arange(240), np.arange(240, 300))]
     options = {"metric": "decoding_mae", "splits": parts, "seeds": (33,), "sampling_rate": 400}
     followed = nl.decode(decoder, x.astype(np.float32), y, **options)

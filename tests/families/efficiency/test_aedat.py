@@ -244,7 +244,7 @@ def test_a_missing_package_is_named_with_its_install_command(monkeypatch):
     for method, package in ((1, "lz4"), (4, "zstandard")):
         with pytest.raises(
             UnavailableError,
-            match=rf"package {package} is not installed: pip install 'neuroledger\[events\]'",
+            match=rf"package {package} is not installed: run `pip install 'neuroledger\[events\]'`",
         ):
             polarity_events(aedat4(drawn(9, 9, 9, UNIX), (9, 9), method=method), "a.aedat4", 9, 9)
     with pytest.raises(DataError, match="method 9, which"):

@@ -39,9 +39,15 @@ def test_every_metric_has_a_number_with_its_unit_and_direction():
     assert {name for name, score in costs.items() if score.status != "scored"} == {"membrane_updates"}
     assert "not applicable" in costs["membrane_updates"].reason  # it has no membrane, and none is not 0
     expected = {
-        "parameter_count": 44, "footprint": 176, "connection_sparsity": 0, "activation_sparsity": 0,
-        "effective_macs": 36, "effective_acs": 0, "synaptic_operations": 36, "dense_operations": 36,
-    }  # fmt: skip
+        "parameter_count": 44,
+        "footprint": 176,
+        "connection_sparsity": 0,
+        "activation_sparsity": 0,
+        "effective_macs": 36,
+        "effective_acs": 0,
+        "synaptic_operations": 36,
+        "dense_operations": 36,
+    }
     assert {name: values[name] for name in expected} == expected
     assert values["energy_45nm"] == pytest.approx(36 * 4.6e-12)
     assert costs["effective_macs"].unit == "MAC/sample" and costs["effective_macs"].direction == "lower"

@@ -31,10 +31,14 @@ SCORES = {
 def test_the_flat_layout_has_neurobenchs_keys_and_no_false_numbers():
     exported = flat(SCORES)
     assert exported == {
-        "ParameterCount": 2410, "Footprint": 9640, "ClassificationAccuracy": 0.75, "ActivationSparsity": 0.25,
-        "R2": None, "ActivationSparsityByLayer": {"1": 0.25},
+        "ParameterCount": 2410,
+        "Footprint": 9640,
+        "ClassificationAccuracy": 0.75,
+        "ActivationSparsity": 0.25,
+        "R2": None,
+        "ActivationSparsityByLayer": {"1": 0.25},
         "SynapticOperations": {"Effective_MACs": 1299.72, "Effective_ACs": 0.0, "Dense": 2368.0},
-    }  # fmt: skip
+    }
     assert isinstance(exported["ParameterCount"], int)
     assert "NaN" not in json.dumps(exported)
     assert set(flat(SCORES, version="v1")) >= {"footprint", "synaptic_operations", "classification_accuracy"}
@@ -47,9 +51,12 @@ def test_extra_values_cannot_overwrite_a_group():
     exported = nested("digits", "m", SCORES, extra=extra)
     assert exported["metrics"]["correctness"] == {"accuracy": 0.75, "r2": None}
     assert exported["metrics"]["complexity"] == {
-        "total_parameters": 2410, "synaptic_operations": 584874, "activation_sparsity": 0.25, "total_spikes": None,
+        "total_parameters": 2410,
+        "synaptic_operations": 584874,
+        "activation_sparsity": 0.25,
+        "total_spikes": None,
         "timesteps": 10,
-    }  # fmt: skip
+    }
     assert exported["metrics"]["system"] == {"latency_ms": None, "energy_nj": None}
     assert exported["extra"]["correctness"] == {"accuracy": 1.0} and exported["extra"]["nan"] is None
     assert json.loads(json.dumps(exported, allow_nan=False)) == exported
@@ -83,9 +90,12 @@ def test_partial_and_failed_scores_are_null_in_the_nested_layout():
     }
     exported = nested("digits", "m", scores)
     assert exported["metrics"]["complexity"] == {
-        "total_parameters": None, "synaptic_operations": None, "activation_sparsity": None, "total_spikes": None,
+        "total_parameters": None,
+        "synaptic_operations": None,
+        "activation_sparsity": None,
+        "total_spikes": None,
         "timesteps": 3,
-    }  # fmt: skip
+    }
     assert exported["counting_mode"] == "strict"
     still = nested("digits", "m", {"dense_operations": Score(9.0, n={"samples": 4})})
     assert still["metrics"]["complexity"]["timesteps"] == 1

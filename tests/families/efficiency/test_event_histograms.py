@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, LimitError
 from neuroledger.families.efficiency.events.event_frames import BoxRules
 from neuroledger.families.efficiency.readers.event_histograms import event_histograms
 from tests.families.signals.recorded_files import boxes, dat, tensor
@@ -211,6 +211,6 @@ def test_missing_box_files_parts_and_labels_are_refused(files, monkeypatch):
         event_histograms(files, boxes=BoxRules(skip=1400))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 1000)
     with pytest.raises(
-        RequestError, match=r"9 presentations of 1,152 pixels in 1 frames needs about .* raise `every`"
+        LimitError, match=r"9 presentations of 1,152 pixels in 1 frames needs about .* raise `every`"
     ):
         event_histograms(files, boxes=RULES)

@@ -79,10 +79,12 @@ def test_a_crafted_nir_file_is_one_error_that_names_it(name: str, tmp_path: Path
 
 def model(weight: TensorProto, kind: str = "Gemm") -> onnx.ModelProto:
     graph = helper.make_graph(
-        [helper.make_node(kind, ["x", "w"], ["y"], transB=1)], "g",
+        [helper.make_node(kind, ["x", "w"], ["y"], transB=1)],
+        "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])], [weight],
-    )  # fmt: skip
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])],
+        [weight],
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
@@ -116,10 +118,12 @@ ONNX: dict[str, Callable[[Path], Path]] = {
     "values of an absolute path": lambda path: kept_in(path, "/etc/hostname"),
     "values above": lambda path: kept_in(path, "../secret.bin"),
     "values of a link": lambda path: (
-        path.with_name("w.bin").symlink_to("/etc/hostname"), kept_in(path, "w.bin"))[1],
+        path.with_name("w.bin").symlink_to("/etc/hostname"),
+        kept_in(path, "w.bin"),
+    )[1],
     "a nested bomb": lambda path: (path.write_bytes(b"\x3a" + b"\xff\xff\xff\x7f" * 100_000), path)[1],
     "nothing": lambda path: (path.write_bytes(b""), path)[1],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ONNX)

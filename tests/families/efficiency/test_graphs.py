@@ -57,9 +57,13 @@ def lif(units, *, tau=1e-3, time_step=1e-4):
 
 def spiking_graph():
     return nir.NIRGraph.from_list(
-        nir.Input({"input": np.array([12])}), nir.Affine(weights(20, 12), weights(20)), lif(20), nir.Linear(weights(5, 20)),
-        lif(5), nir.Output({"output": np.array([5])}),
-    )  # fmt: skip
+        nir.Input({"input": np.array([12])}),
+        nir.Affine(weights(20, 12), weights(20)),
+        lif(20),
+        nir.Linear(weights(5, 20)),
+        lif(5),
+        nir.Output({"output": np.array([5])}),
+    )
 
 
 def values(costs):
@@ -136,15 +140,31 @@ def test_recurrent_graphs_delays_and_synaptic_currents_follow_their_equations():
         name: np.full(units, x, np.float32)
         for name, x in (("one", 1.0), ("zero", 0.0), ("tau", 2e-3), ("syn", 1e-3))
     }
-    neuron = nir.CubaLIF(tau_syn=full["syn"], tau_mem=full["tau"], r=full["one"] * 3, v_leak=full["zero"],
-                         v_threshold=full["one"], v_reset=full["one"] * -0.5, w_in=np.full(units, 2.0))  # fmt: skip
+    neuron = nir.CubaLIF(
+        tau_syn=full["syn"],
+        tau_mem=full["tau"],
+        r=full["one"] * 3,
+        v_leak=full["zero"],
+        v_threshold=full["one"],
+        v_reset=full["one"] * -0.5,
+        w_in=np.full(units, 2.0),
+    )
     nodes = {
-        "in": nir.Input({"input": np.array([units])}), "neuron": neuron, "recurrent": nir.Linear(w),
-        "late": nir.Delay(np.array([0.0, 1e-3, 2e-3, 0.0])), "scale": nir.Scale(np.arange(1.0, 5.0)),
+        "in": nir.Input({"input": np.array([units])}),
+        "neuron": neuron,
+        "recurrent": nir.Linear(w),
+        "late": nir.Delay(np.array([0.0, 1e-3, 2e-3, 0.0])),
+        "scale": nir.Scale(np.arange(1.0, 5.0)),
         "out": nir.Output({"output": np.array([units])}),
-    }  # fmt: skip
-    edges = [("in", "neuron"), ("neuron", "recurrent"), ("recurrent", "neuron"), ("neuron", "late"), ("late", "scale"),
-             ("scale", "out")]  # fmt: skip
+    }
+    edges = [
+        ("in", "neuron"),
+        ("neuron", "recurrent"),
+        ("recurrent", "neuron"),
+        ("neuron", "late"),
+        ("late", "scale"),
+        ("scale", "out"),
+    ]
     inputs = torch.rand(3, 8, units) * 4
     result = from_nir(nir.NIRGraph(nodes, edges), time_step=1e-3)(inputs).numpy()
     v, current, fired = (np.zeros((3, units)) for _ in range(3))
@@ -170,9 +190,11 @@ def test_a_convolutional_nir_graph_without_neurons_is_not_stepped():
         nir.Input({"input": np.array([2, 8, 8])}),
         nir.Conv2d((8, 8), weights(4, 2, 3, 3), 1, (1, 1), 1, 1, weights(4)),
         nir.SumPool2d(np.array([2, 2]), np.array([2, 2]), np.array([0, 0])),
-        nir.Flatten({"input": np.array([4, 4, 4])}, 0), nir.Affine(weights(3, 64), weights(3)),
-        nir.Output({"output": np.array([3])}), type_check=False,
-    )  # fmt: skip
+        nir.Flatten({"input": np.array([4, 4, 4])}, 0),
+        nir.Affine(weights(3, 64), weights(3)),
+        nir.Output({"output": np.array([3])}),
+        type_check=False,
+    )
     x = torch.rand(5, 2, 8, 8)
     node = graph.nodes
     by_hand = nn.functional.conv2d(
@@ -203,10 +225,15 @@ def test_sources_that_are_not_graphs_are_refused(tmp_path):
     assert "(sample, time, 12)" in failed["spikes"].reason
     unknown = helper.make_model(
         helper.make_graph(
-            [helper.make_node("Det", ["x"], ["d"], name="volume"), helper.make_node("Mine", ["d"], ["y"], domain="own.ops")],
-            "g", [helper.make_tensor_value_info("x", 1, [1, 3, 3])], [helper.make_tensor_value_info("y", 1, [1])],
+            [
+                helper.make_node("Det", ["x"], ["d"], name="volume"),
+                helper.make_node("Mine", ["d"], ["y"], domain="own.ops"),
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", 1, [1, 3, 3])],
+            [helper.make_tensor_value_info("y", 1, [1])],
         )
-    )  # fmt: skip
+    )
     with pytest.raises(ModelError, match=r"Det \(node 'volume'\), own\.ops\.Mine"):
         nl.cost(unknown, [])
 
@@ -230,8 +257,12 @@ def affine(inputs=4, weight=1.0):
 
 
 def chained(first, second):
-    nodes = {"i": nir.Input({"input": np.array([4])}), "a": first, "n": second,
-             "o": nir.Output({"output": np.array([3])})}  # fmt: skip
+    nodes = {
+        "i": nir.Input({"input": np.array([4])}),
+        "a": first,
+        "n": second,
+        "o": nir.Output({"output": np.array([3])}),
+    }
     return nir.NIRGraph(nodes, [("i", "a"), ("a", "n"), ("n", "o")], type_check=False)
 
 
@@ -321,9 +352,12 @@ def test_external_weights_of_an_onnx_file_must_be_in_its_folder(tmp_path):
 def model(nodes, inputs, rank, initialisers, output="y", opset=17):
     initialisers = [numpy_helper.from_array(value, name) for name, value in initialisers.items()]
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, [*"abcd"][:rank])], initialisers,
-    )  # fmt: skip
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, [*"abcd"][:rank])],
+        initialisers,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
@@ -334,24 +368,49 @@ def node(kind, inputs, outputs, **options):
 
 
 def image_model():
-    initialisers = {"w1": weights(4, 2, 3, 3), "b1": weights(4), "s": weights(4), "b": weights(4), "m": weights(4),
-            "v": np.ones(4, np.float32), "w2": weights(3, 64), "b2": weights(3)}  # fmt: skip
+    initialisers = {
+        "w1": weights(4, 2, 3, 3),
+        "b1": weights(4),
+        "s": weights(4),
+        "b": weights(4),
+        "m": weights(4),
+        "v": np.ones(4, np.float32),
+        "w2": weights(3, 64),
+        "b2": weights(3),
+    }
     nodes = [
-        node("Conv", "x w1 b1", "c", pads=[1, 1, 1, 1]), node("BatchNormalization", "c s b m v", "n"),
+        node("Conv", "x w1 b1", "c", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "c s b m v", "n"),
         node("Relu", "n", "r"),
-        node("MaxPool", "r", "p", kernel_shape=[2, 2], strides=[2, 2]), node("Flatten", "p", "f"),
+        node("MaxPool", "r", "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", "p", "f"),
         node("Gemm", "f w2 b2", "y", transB=1),
-    ]  # fmt: skip
+    ]
     return model(nodes, {"x": ["n", 2, 8, 8]}, 2, initialisers), initialisers
 
 
 def test_an_onnx_file_costs_what_the_same_modules_cost(tmp_path):
     onnx_model, initialisers = image_model()
     onnx.save(onnx_model, tmp_path / "net.onnx")
-    same = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-                         nn.Linear(64, 3)).eval()  # fmt: skip
-    for tensor, name in zip((*same[0].parameters(), *same[1].parameters(), same[1].running_mean, same[1].running_var,
-                             *same[5].parameters()), ("w1", "b1", "s", "b", "m", "v", "w2", "b2"), strict=True):  # fmt: skip
+    same = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 3),
+    ).eval()
+    for tensor, name in zip(
+        (
+            *same[0].parameters(),
+            *same[1].parameters(),
+            same[1].running_mean,
+            same[1].running_var,
+            *same[5].parameters(),
+        ),
+        ("w1", "b1", "s", "b", "m", "v", "w2", "b2"),
+        strict=True,
+    ):
         tensor.data.copy_(torch.as_tensor(initialisers[name]))
     x = torch.rand(5, 2, 8, 8)
     torch.testing.assert_close(from_onnx(onnx_model)(x), same(x))

@@ -167,15 +167,21 @@ def scene(*boxes):
 
 def test_boxes_are_found_where_they_are():
     scenes = [
-        scene(["tall", 3, 4, 5, 9]), scene(["wide", 5, 9, 10, 11]), scene(["wide", 2, 2, 7, 4], ["tall", 11, 8, 13, 13]),
+        scene(["tall", 3, 4, 5, 9]),
+        scene(["wide", 5, 9, 10, 11]),
+        scene(["wide", 2, 2, 7, 4], ["tall", 11, 8, 13, 13]),
         scene(),
-    ]  # fmt: skip
+    ]
     values, texts = zip(*scenes, scenes[2], scenes[3], strict=True)
     assembly = data(np.stack(values), boxes=list(texts), split=["train"] * 4 + ["test"] * 2)
     measurement = inference(shape_detector(id="d", side=16), assembly, task="detection", target="boxes")
-    assert measurement.source.values.tolist() == [[2, 2, 7, 4], [11, 8, 13, 13]] or measurement.source.values.tolist() == [
-        [11, 8, 13, 13], [2, 2, 7, 4],
-    ]  # fmt: skip
+    assert measurement.source.values.tolist() == [
+        [2, 2, 7, 4],
+        [11, 8, 13, 13],
+    ] or measurement.source.values.tolist() == [
+        [11, 8, 13, 13],
+        [2, 2, 7, 4],
+    ]
     assert set(measurement.source["scene"].values) == {"s4"} and measurement.target.sizes["presentation"] == 2
     assert nl.metric("coco_map")(measurement.source, measurement.target).value == pytest.approx(1)
     floor = inference(constant(id="c"), assembly, task="detection", target="boxes")
@@ -187,9 +193,11 @@ def test_invalid_detections_are_refused():
     split = ["train", "test"]
     with pytest.raises(DataError, match="JSON"):
         inference(
-            constant(id="c"), data(np.stack([values] * 2), boxes=[text, "[1]"], split=split),
-            task="detection", target="boxes",
-        )  # fmt: skip
+            constant(id="c"),
+            data(np.stack([values] * 2), boxes=[text, "[1]"], split=split),
+            task="detection",
+            target="boxes",
+        )
 
     class Flat(torch.nn.Module):
         def forward(self, x):
@@ -198,5 +206,7 @@ def test_invalid_detections_are_refused():
     with pytest.raises(ModelError, match="four corners"):
         inference(
             Learner(id="f", tasks=("detection",), ready=lambda _: Flat()),
-            data(np.stack([values] * 2), boxes=[text, text], split=split), task="detection", target="boxes",
-        )  # fmt: skip
+            data(np.stack([values] * 2), boxes=[text, text], split=split),
+            task="detection",
+            target="boxes",
+        )

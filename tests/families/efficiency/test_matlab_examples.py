@@ -17,8 +17,17 @@ PARTS = {"inputs": {"train": "Ytr", "test": "Yte"}, "outputs": {"train": "Xtr", 
 
 def test_parts_outputs_and_conditions(tmp_path):
     path = tmp_path / "a.mat"
-    savemat(path, {"Ytr": np.ones((3, 4)), "Yte": np.zeros((2, 4)), "Xtr": np.eye(3)[:, :2], "Xte": np.ones((2, 2)),
-                   "Ttr": [[1], [2], [3]], "Tte": [[1], [2]]})  # fmt: skip
+    savemat(
+        path,
+        {
+            "Ytr": np.ones((3, 4)),
+            "Yte": np.zeros((2, 4)),
+            "Xtr": np.eye(3)[:, :2],
+            "Xte": np.ones((2, 2)),
+            "Ttr": [[1], [2], [3]],
+            "Tte": [[1], [2]],
+        },
+    )
     assembly = matlab_examples({"a.mat": path}, **PARTS, condition={"train": "Ttr", "test": "Tte"}).assembly
     assert assembly.shape == (5, 4, 1) and assembly["split"].values.tolist() == ["train"] * 3 + ["test"] * 2
     assert assembly["output_1"].values.tolist() == [0, 1, 0, 1, 1] and assembly[

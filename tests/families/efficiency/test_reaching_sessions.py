@@ -119,8 +119,11 @@ def test_long_reaches_are_left_out_of_their_part(path):
 
 def test_a_stride_restarts_with_each_reach(path):
     every, some = read(path, bin_width=8, bins=3), read(path, bin_width=8, bins=3, stride=28)
-    rows = [r for a, b in zip([0, 60, 200, 310, 500, 640, 800], [60, 200, 310, 500, 640, 800, 900], strict=True)
-            for r in range(a, b, 7)]  # fmt: skip
+    rows = [
+        r
+        for a, b in zip([0, 60, 200, 310, 500, 640, 800], [60, 200, 310, 500, 640, 800, 900], strict=True)
+        for r in range(a, b, 7)
+    ]
     assert some["stimulus_id"].values.tolist() == every["stimulus_id"].values[rows].tolist()
     assert np.array_equal(some.values, every.values[rows])
 
@@ -131,8 +134,12 @@ def test_units_sorted_and_unsorted(path):
     assert sorted_["neuroid_id"].values.tolist() == ["M1 001 unit 1", "M1 001 unit 2", "S1 001 unit 1"]
     every = read(path, units="all", count="spikes")
     assert every["neuroid_id"].values.tolist() == [
-        "M1 001 unsorted", "M1 001 unit 1", "M1 001 unit 2", "M1 002 unsorted", "S1 001 unit 1",
-    ]  # fmt: skip
+        "M1 001 unsorted",
+        "M1 001 unit 1",
+        "M1 001 unit 2",
+        "M1 002 unsorted",
+        "S1 001 unit 1",
+    ]
     first, last = recording["times"][0] - STEP, recording["times"][-1]  # a window of one bin
     expected = [((s >= first) & (s < last)).sum() for row in recording["spikes"] for s in row if len(s)]
     assert every.values.sum(axis=(0, 2)).tolist() == expected

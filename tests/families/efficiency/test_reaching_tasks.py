@@ -22,9 +22,13 @@ from tests.families.efficiency.matlab73 import write_reaches, write_trains
 
 SUITE = "NeuroBench.primate_reaching"
 SESSIONS = (
-    "indy_20160622_01", "indy_20160630_01", "indy_20170131_02",
-    "loco_20170210_03", "loco_20170215_02", "loco_20170301_05",
-)  # fmt: skip
+    "indy_20160622_01",
+    "indy_20160630_01",
+    "indy_20170131_02",
+    "loco_20170210_03",
+    "loco_20170215_02",
+    "loco_20170301_05",
+)
 STEP = 0.004
 
 

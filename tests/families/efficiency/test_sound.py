@@ -23,7 +23,7 @@ from tests.families.efficiency.sound_archives import (
     tar,
     tone,
     wav,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.families.efficiency.sound_archives import (
     read_words,
     tar,
     wav,
-)  # fmt: skip
+)
 
 HEAD = b"LINK,WORD,LANGUAGE\n"
 ONE = b"word1/common_voice_en_1000.opus,word1,en\n"
@@ -109,15 +109,27 @@ def test_an_invalid_archive_of_words_raises_one_error(tmp_path, words, name, con
         ("MSWC/base_val.csv", None, "has no list 'MSWC/base_val.csv'"),
         ("MSWC/pt/evaluation.csv", None, "has no list 'MSWC/pt/evaluation.csv'"),
         ("MSWC/base_val.csv", HEAD, "base_val.csv is empty"),
-        ("MSWC/base_val.csv", b"A,B\n1,2\n", "base_val.csv is not a table with the columns LINK, WORD, LANGUAGE"),
+        (
+            "MSWC/base_val.csv",
+            b"A,B\n1,2\n",
+            "base_val.csv is not a table with the columns LINK, WORD, LANGUAGE",
+        ),
         ("MSWC/base_val.csv", HEAD + b"x.opus,x\n", "base_val.csv, line 2 does not have three fields"),
-        ("MSWC/base_val.csv", HEAD + b"x.opus,word1,en\n", "1 clips that it does not contain, first 'MSWC/en/clips/x.opus'"),
+        (
+            "MSWC/base_val.csv",
+            HEAD + b"x.opus,word1,en\n",
+            "1 clips that it does not contain, first 'MSWC/en/clips/x.opus'",
+        ),
         ("MSWC/base_val.csv", HEAD + ONE, "has no clip in the part 'validation'"),
-        ("MSWC/pt/evaluation.csv", HEAD + PT, "'pt-one' of pt/evaluation.csv has only 1 clips: the first 7 are for"),
+        (
+            "MSWC/pt/evaluation.csv",
+            HEAD + PT,
+            "'pt-one' of pt/evaluation.csv has only 1 clips: the first 7 are for",
+        ),
         ("MSWC/pt/evaluation.csv", "others", "the word 'eo-one' is in several sessions"),
         ("MSWC/pt/clips/pt-one/common_voice_pt_0.opus", b"OggS and no more", "cannot be decoded as sound"),
     ],
-)  # fmt: skip
+)
 def test_an_invalid_archive_of_sessions_raises_one_error(tmp_path, sessions, name, content, message):
     changed = dict(sessions)
     if content is None:

@@ -79,9 +79,13 @@ def write_typing(
 ) -> Path:
     """One session of 14 s of typing; from `stronger` seconds on, if that is given, signals are five times as strong."""
     attributes = {
-        "session_name": session, "user": user, "condition": "on_keyboard", "duration_mins": 14 / 60,
-        "keystrokes": keystrokes(keys), "prompts": json.dumps([]),
-    }  # fmt: skip
+        "session_name": session,
+        "user": user,
+        "condition": "on_keyboard",
+        "duration_mins": 14 / 60,
+        "keystrokes": keystrokes(keys),
+        "prompts": json.dumps([]),
+    }
     series = typing(14.0, seed)
     if stronger:
         for name in ("emg_left", "emg_right"):
@@ -115,7 +119,16 @@ def write_pose(folder: Path, row: Mapping[str, str], series: Mapping[str, np.nda
 def pose_row(filename: str, user: str, split: str, kind: str, stage: str = "Fists") -> dict[str, str]:
     """A line of emg2pose's table."""
     return {
-        "session": f"session-{user}", "user": user, "stage": stage, "start": "0.0", "end": "1.0", "side": "left",
-        "filename": filename, "moving_hand": "both", "held_out_user": str(kind != "stage"),
-        "held_out_stage": str(kind != "user"), "split": split, "generalization": kind,
-    }  # fmt: skip
+        "session": f"session-{user}",
+        "user": user,
+        "stage": stage,
+        "start": "0.0",
+        "end": "1.0",
+        "side": "left",
+        "filename": filename,
+        "moving_hand": "both",
+        "held_out_user": str(kind != "stage"),
+        "held_out_stage": str(kind != "user"),
+        "split": split,
+        "generalization": kind,
+    }

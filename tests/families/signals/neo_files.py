@@ -68,9 +68,18 @@ def neuralynx(
     folder.mkdir(parents=True)
     begin = 1_000_000
     for number, (name, one) in enumerate(zip(channels, values, strict=True)):
-        said = {"FileType": "NCS", "RecordSize": 1044, "AcqEntName": name, "ADChannel": number, "NumADChannels": 1,
-                "SamplingFrequency": rate, "ADBitVolts": 1e-7, "ADMaxValue": 32767, "InputRange": 3277,
-                "InputInverted": "False"}  # fmt: skip
+        said = {
+            "FileType": "NCS",
+            "RecordSize": 1044,
+            "AcqEntName": name,
+            "ADChannel": number,
+            "NumADChannels": 1,
+            "SamplingFrequency": rate,
+            "ADBitVolts": 1e-7,
+            "ADMaxValue": 32767,
+            "InputRange": 3277,
+            "InputInverted": "False",
+        }
         counts = np.round(one / 0.1).astype("<i2")
         records = b""
         for at in range(0, len(counts), 512):

@@ -66,9 +66,17 @@ def _header(
 ) -> bytes:
     count = len(fields[0][1])
     said = [
-        ("0", 8), ("X X X X", 80), ("Startdate X X X X", 80), (started[0], 8), (started[1], 8), (str(256 * (count + 1)), 8),
-        (kind, 44), (str(records), 8), (str(seconds), 8), (str(count), 4),
-    ]  # fmt: skip
+        ("0", 8),
+        ("X X X X", 80),
+        ("Startdate X X X X", 80),
+        (started[0], 8),
+        (started[1], 8),
+        (str(256 * (count + 1)), 8),
+        (kind, 44),
+        (str(records), 8),
+        (str(seconds), 8),
+        (str(count), 4),
+    ]
     text = "".join(value.ljust(width) for value, width in said)
     return (text + "".join(value.ljust(width) for width, values in fields for value in values)).encode(
         "ascii"

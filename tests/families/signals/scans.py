@@ -148,9 +148,14 @@ def bold5000(
                 ]
                 raw(root, stem, [head, *lines])
                 values = series(
-                    SHAPE, 50, 2.0, list(zip(onsets, shown, strict=True)), table, strength=strength,
+                    SHAPE,
+                    50,
+                    2.0,
+                    list(zip(onsets, shown, strict=True)),
+                    table,
+                    strength=strength,
                     seed=person * 1000 + session * 100 + run,
-                )  # fmt: skip
+                )
                 derivative(root, stem, values, 2.0, volume_space="MNI152NLin2009aSym")
                 truth[stem] = shown
     return truth

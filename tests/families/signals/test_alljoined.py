@@ -169,10 +169,20 @@ EVENTS = "sub-04/ses-01/eeg/sub-04_ses-01_task-images_run-05_events.tsv"
     ("name", "old", "new", "words"),
     [
         (EVENTS, "00003.jpg", "n/a", "run-05_eeg.edf, event .*: stim_file is empty"),
-        (EVENTS, "1.0\t0.0", "n/a\t0.0", "run-05_eeg.edf, event 1: its onset is 'n/a', not a number of seconds"),
-        (EVENTS, "00003.jpg", "99999.jpg", "1 of 42 stimuli of the recordings have no embedding, first 99999.jpg"),
+        (
+            EVENTS,
+            "1.0\t0.0",
+            "n/a\t0.0",
+            "run-05_eeg.edf, event 1: its onset is 'n/a', not a number of seconds",
+        ),
+        (
+            EVENTS,
+            "00003.jpg",
+            "99999.jpg",
+            "1 of 42 stimuli of the recordings have no embedding, first 99999.jpg",
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.slow
 def test_pin_refuses_invalid_downloads_and_writes_nothing(
     tmp_path: Path, repository: Path, name: str, old: str, new: str, words: str

@@ -33,10 +33,16 @@ from tests.families.signals.published_places import pinned, place_of, scored, sp
 
 ID, BENCHMARK, RATE = "Hebart2023ThingsMeg", "neuralbench.meg.image", 1200
 CHANNELS = [
-    ("SCLK01-177", CLOCK), ("BG1-1609", REFERENCE), ("BG2-1609", REFERENCE), ("G11-1609", REFERENCE_GRADIOMETER),
-    ("MLC11-1609", GRADIOMETER), ("MLC12-1609", GRADIOMETER), ("MRO11-1609", GRADIOMETER), ("MZP01-1609", GRADIOMETER),
+    ("SCLK01-177", CLOCK),
+    ("BG1-1609", REFERENCE),
+    ("BG2-1609", REFERENCE),
+    ("G11-1609", REFERENCE_GRADIOMETER),
+    ("MLC11-1609", GRADIOMETER),
+    ("MLC12-1609", GRADIOMETER),
+    ("MRO11-1609", GRADIOMETER),
+    ("MZP01-1609", GRADIOMETER),
     ("UPPT001", STIMULUS),
-]  # fmt: skip
+]
 OWN = [name for name, kind in CHANNELS if kind == GRADIOMETER]
 IMAGES = range(1, 25)
 
@@ -75,9 +81,17 @@ def bids(root: Path, *, people: int = 4, planted: bool = False, trials: int = 1,
         ctf(folder / f"{stem}_meg.ds", CHANNELS, found, rate=RATE, trials=trials, order=order)
         (folder / f"{stem}_events.tsv").write_text("\n".join(rows) + "\n")
         (folder / f"{stem}_meg.json").write_text(
-            json.dumps({"TaskName": "main", "SamplingFrequency": RATE, "PowerLineFrequency": 60,
-                        "DewarPosition": "n/a", "SoftwareFilters": "n/a", "DigitizedLandmarks": False})
-        )  # fmt: skip
+            json.dumps(
+                {
+                    "TaskName": "main",
+                    "SamplingFrequency": RATE,
+                    "PowerLineFrequency": 60,
+                    "DewarPosition": "n/a",
+                    "SoftwareFilters": "n/a",
+                    "DigitizedLandmarks": False,
+                }
+            )
+        )
         kinds = {
             GRADIOMETER: "MEGGRADAXIAL",
             REFERENCE: "MEGREFMAG",
@@ -138,8 +152,11 @@ def test_image_retrieval_from_ctf_folders_works_through_the_command_line(
     repository: Path, tmp_path: Path
 ) -> None:
     specs = {
-        "datasets": [ID], "benchmarks": [BENCHMARK], "metrics": ["top5_retrieval"], "models": ["dummy", "covariance_ridge"],
-    }  # fmt: skip
+        "datasets": [ID],
+        "benchmarks": [BENCHMARK],
+        "metrics": ["top5_retrieval"],
+        "models": ["dummy", "covariance_ridge"],
+    }
     place = place_of(tmp_path / "place", repository, specs)
     files = pinned(place, ID, bids(tmp_path / "ds004212", planted=True))
     stem = "sub-BIGMEG1/ses-01/meg/sub-BIGMEG1_ses-01_task-main_run-01_meg.ds"

@@ -30,9 +30,19 @@ from tests.families.signals.emg_files import (
 TYPED = WindowGrid(start=-0.9, duration=5.0, stride=4.0)
 POSED = WindowGrid(duration=1.0, stride=1.0)
 KEYS = [
-    (3.9995, "q"), (4.0, "H"), (4.2, "i"), (4.5, "Key.space"), (5.0, "Key.shift"), (5.1, "Key.ctrl"), (6.0, "’"),
-    (7.9995, "Key.backspace"), (8.0, "Key.enter"), (9.0, "\n"), (9.5, "é"), (13.9, "z"),
-]  # fmt: skip
+    (3.9995, "q"),
+    (4.0, "H"),
+    (4.2, "i"),
+    (4.5, "Key.space"),
+    (5.0, "Key.shift"),
+    (5.1, "Key.ctrl"),
+    (6.0, "’"),
+    (7.9995, "Key.backspace"),
+    (8.0, "Key.enter"),
+    (9.0, "\n"),
+    (9.5, "é"),
+    (13.9, "z"),
+]
 
 
 def below(folder: Path) -> dict[str, Path]:

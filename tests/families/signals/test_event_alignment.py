@@ -27,9 +27,12 @@ def heard(times: np.ndarray, offset: float, drift: float, seed: int = 0) -> np.n
 
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 10_000), offset=st.floats(-50, 5000), drift=st.floats(-2e-4, 2e-4),
-    lost=st.integers(0, 20), spare=st.integers(0, 20),
-)  # fmt: skip
+    seed=st.integers(0, 10_000),
+    offset=st.floats(-50, 5000),
+    drift=st.floats(-2e-4, 2e-4),
+    lost=st.integers(0, 20),
+    spare=st.integers(0, 20),
+)
 def test_every_recorded_event_is_matched_with_its_own_trigger(
     seed: int, offset: float, drift: float, lost: int, spare: int
 ) -> None:

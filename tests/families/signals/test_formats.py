@@ -51,9 +51,12 @@ def read(
     path: Path, *, window: Window = WINDOW, preprocessing: Preprocessing = PLAIN, **how: Any
 ) -> xr.DataArray:
     windows = mne_epochs(
-        {path.name: path}, recordings=(Recording(file=path.name, subject="S1"),), window=window,
-        preprocessing=preprocessing, **how,
-    ).assembly  # fmt: skip
+        {path.name: path},
+        recordings=(Recording(file=path.name, subject="S1"),),
+        window=window,
+        preprocessing=preprocessing,
+        **how,
+    ).assembly
     assert windows is not None
     return windows
 
@@ -161,7 +164,7 @@ def test_gaps_and_damage_are_refused(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyxdf", None)
-    with pytest.raises(UnavailableError, match=r"pip install neuroledger\[xdf\]"):
+    with pytest.raises(UnavailableError, match=r"pip install 'neuroledger\[xdf\]'"):
         read(xdf(tmp_path / "a.xdf", stream(), cues()))
 
 

@@ -296,9 +296,14 @@ def test_every_published_spec_states_the_source_of_its_label_codes() -> None:
 
 # Of whom the sources disagree, or of whom those with the decoded fact are known only once the recordings are read.
 UNCOUNTED = {
-    "Oikonomou2016ComparativeA", "Oikonomou2016ComparativeC", "Shirazi2024Hbn.age", "Shirazi2024Hbn.psychopathology",
-    "Shirazi2024Hbn.reaction_time", "Shirazi2024Hbn.sex", "Xu2024Alljoined",
-}  # fmt: skip
+    "Oikonomou2016ComparativeA",
+    "Oikonomou2016ComparativeC",
+    "Shirazi2024Hbn.age",
+    "Shirazi2024Hbn.psychopathology",
+    "Shirazi2024Hbn.reaction_time",
+    "Shirazi2024Hbn.sex",
+    "Xu2024Alljoined",
+}
 
 
 def test_every_spec_pinned_from_a_tree_states_its_number_of_subjects_or_a_reason() -> None:

@@ -121,9 +121,12 @@ def test_key_decoding_from_eeg_works_through_the_command_line(
     assert len(files) == 21 * 4 and not {name for name in files if "tapping" in name or "/001" in name}
     entry = spec_of(place, EEG)["reader"]["recordings"][0]
     assert entry == {
-        "file": "EEG/EEG/002/002_DECOMEG_S1_9002_task1.vhdr", "subject": "2", "run": "1", "session": "1",
+        "file": "EEG/EEG/002/002_DECOMEG_S1_9002_task1.vhdr",
+        "subject": "2",
+        "run": "1",
+        "session": "1",
         "log": "EEG/logs/S2/S2_session1_block1_list1.mat",
-    }  # fmt: skip
+    }
     again = pin(open_catalog(place), EEG, Downloads(folder=tmp_path / "SpanishBCBL", check=False))
     assert again.before == again.after and again.placed == 0
     records = scored(place, BENCHMARKS[EEG], EEG, MODELS)
@@ -164,9 +167,13 @@ def test_key_decoding_from_meg_works_through_the_command_line(place: Path, tmp_p
     assert log["01_9001/230310/block1.fif"] == "S1-session2-2_list1.mat"
     assert log["01_9001/230310/block3.fif"] == "S1-session2-1_list1.mat"
     assert entries["05_3660/230419/block2.fif"] == {
-        "file": "MEG/FIF/05_3660/230419/block2.fif", "subject": "5", "session": "2", "run": "2",
-        "log": "MEG/logs/S5-session2_block2.mat", "facts": {"person": "3660"},
-    }  # fmt: skip
+        "file": "MEG/FIF/05_3660/230419/block2.fif",
+        "subject": "5",
+        "session": "2",
+        "run": "2",
+        "log": "MEG/logs/S5-session2_block2.mat",
+        "facts": {"person": "3660"},
+    }
     assert entries["14_9875/230902/bolck2.fif"]["run"] == "2" and "21_9021/231201/block2_2.fif" in entries
     read = {name.split("/")[0] for name in entries}
     assert not read & {"02_9002_copy", "04_3660", "13_9013", "14_9876", "23_9948"} and len(read) == 24
@@ -251,12 +258,15 @@ def _deeper(folder: Path) -> None:
         (_fieldless, f"{LOG}: no key was pressed in any trial"),
         (_cut, f"{FILE} has no triggers to match with the events of {LOG}"),
         (_twice, f"{FILE} has 2 logs, {LOG}, .*list2.mat: keep one"),
-        (_same, "are both block 1 of session 2 of subject 5: declare under `naming.rules` which one to leave out"),
+        (
+            _same,
+            "are both block 1 of session 2 of subject 5: declare under `naming.rules` which one to leave out",
+        ),
         (_gone, r"005_DECOMEG_S2_9005_task1.vhdr cannot be opened without 005_DECOMEG_S2_9005_task1.vmrk"),
         (_alone, f"{EEG} expects 20 subjects, .* contains 19"),
         (_deeper, "contains no recording below EEG/EEG that matches .* and has a log below EEG/logs"),
     ],
-)  # fmt: skip
+)
 def test_pin_refuses_invalid_downloads_and_writes_nothing(
     place: Path, released: Path, tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:

@@ -88,15 +88,24 @@ def cho(folder: Path) -> dict[str, Path]:
     rate = 512
     events = np.zeros((1, SECONDS * rate))
     events[0, [2 * rate, 20 * rate]] = 1
-    eeg = {"imagery_left": noise(68, SECONDS * rate) + 50, "imagery_right": noise(68, SECONDS * rate) - 50,
-           "imagery_event": events, "srate": 512.0}  # fmt: skip
+    eeg = {
+        "imagery_left": noise(68, SECONDS * rate) + 50,
+        "imagery_right": noise(68, SECONDS * rate) - 50,
+        "imagery_event": events,
+        "srate": 512.0,
+    }
     return {"sourcedata/s01.mat": mat5(folder / "s01.mat", eeg=eeg)}
 
 
 def lee(folder: Path) -> dict[str, Path]:
     def phase() -> dict[str, Any]:
-        return {"x": noise(SECONDS * 250, 5), "fs": 250.0, "chan": cells(["Fz", "Cz", "Pz", "O1", "O2"]),
-                "t": np.array([[1000, 2500, 5000, 7500]]), "y_dec": np.array([[1, 2, 3, 4]])}  # fmt: skip
+        return {
+            "x": noise(SECONDS * 250, 5),
+            "fs": 250.0,
+            "chan": cells(["Fz", "Cz", "Pz", "O1", "O2"]),
+            "t": np.array([[1000, 2500, 5000, 7500]]),
+            "y_dec": np.array([[1, 2, 3, 4]]),
+        }
 
     made = {}
     for session in (1, 2):
@@ -118,8 +127,13 @@ def acqualagna(folder: Path) -> dict[str, Path]:
 
         def run(names: list[str] = names) -> dict[str, Any]:
             trial = np.array([[400.0], [2400.0]])
-            return {"X": noise(SECONDS * 200, len(names)), "fs": 200.0, "channels": cells(names), "trial": trial,
-                    "y": np.array([[1.0], [2.0]])}  # fmt: skip
+            return {
+                "X": noise(SECONDS * 200, len(names)),
+                "fs": 200.0,
+                "channels": cells(names),
+                "trial": trial,
+                "y": np.array([[1.0], [2.0]]),
+            }
 
         made[f"sourcedata/RSVP_VP{who}.mat"] = mat5(
             folder / f"RSVP_VP{who}.mat", data=structs([run(), run()])
@@ -477,8 +491,10 @@ def test_trials_in_a_cell_array_are_read_in_the_layout_of_fieldtrip(
     expected = [(trial - trial.mean(axis=1, keepdims=True))[:, :100] for trial in trials]
     np.testing.assert_allclose(windows.values, expected, rtol=1e-5, atol=1e-5)
     assert windows["label"].values.tolist() == ["a", "b", "a"]
-    data["trial"] = cells([noise(3, 100), noise(2, 100), noise(3, 100)]) if write is mat5 else [
-        noise(3, 100), noise(2, 100), noise(3, 100)
-    ]  # fmt: skip
+    data["trial"] = (
+        cells([noise(3, 100), noise(2, 100), noise(3, 100)])
+        if write is mat5
+        else [noise(3, 100), noise(2, 100), noise(3, 100)]
+    )
     with pytest.raises(DataError, match=r"trials at 'data.trial' have 2 to 3 channels"):
         read({"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout})

@@ -50,9 +50,10 @@ def test_raw_and_epochs_give_the_same_windows_as_their_file(tmp_path: Path) -> N
         warnings.simplefilter("ignore")
         one.save(tmp_path / "a_raw.fif", fmt="double", verbose="ERROR")
     read = mne_epochs(
-        {"a_raw.fif": tmp_path / "a_raw.fif"}, recordings=(Recording(file="a_raw.fif", subject="1"),),
+        {"a_raw.fif": tmp_path / "a_raw.fif"},
+        recordings=(Recording(file="a_raw.fif", subject="1"),),
         window=Window.model_validate(WINDOW),
-    ).assembly  # fmt: skip
+    ).assembly
     assert read is not None
     before = one.get_data().copy()
     for found in (nl.windows(one, window=WINDOW), nl.windows(epochs(one))):
@@ -89,9 +90,13 @@ def test_epochs_and_the_equal_array_are_decoded_alike() -> None:
     names = {code: name for name, code in people["a"].event_id.items()}
     labels = np.concatenate([[names[code] for code in one.events[:, 2]] for one in people.values()])
     plain = nl.decode(
-        "covariance_logistic", values.astype(np.float32), labels, splits="cross_subject",
-        groups=np.repeat(list("abc"), TRIALS), sampling_rate=RATE,
-    )  # fmt: skip
+        "covariance_logistic",
+        values.astype(np.float32),
+        labels,
+        splits="cross_subject",
+        groups=np.repeat(list("abc"), TRIALS),
+        sampling_rate=RATE,
+    )
     np.testing.assert_allclose(score.samples.values, plain.samples.values)
     alone = nl.decode("covariance_logistic", people["a"], "label", splits={"name": "blocked", "folds": 3})
     assert alone.value > 0.7

@@ -46,14 +46,23 @@ def expected() -> np.ndarray:
 
 
 def read(
-    path: Path, format: str, *, window: Window = WINDOW, files: dict[str, Path] | None = None,
-    preprocessing: Preprocessing = PLAIN, spikes: float | None = None, **said: Any,
-) -> xr.DataArray:  # fmt: skip
+    path: Path,
+    format: str,
+    *,
+    window: Window = WINDOW,
+    files: dict[str, Path] | None = None,
+    preprocessing: Preprocessing = PLAIN,
+    spikes: float | None = None,
+    **said: Any,
+) -> xr.DataArray:
     windows = neo_epochs(
-        files or {path.name: path}, recordings=(Recording(file=path.name, subject="S1"),),
-        neo=NeoFiles(**{"format": format, "kind": "seeg", **said}), window=window, spikes=spikes,
+        files or {path.name: path},
+        recordings=(Recording(file=path.name, subject="S1"),),
+        neo=NeoFiles(**{"format": format, "kind": "seeg", **said}),
+        window=window,
+        spikes=spikes,
         preprocessing=Preprocessing() if spikes else preprocessing,
-    ).assembly  # fmt: skip
+    ).assembly
     assert windows is not None
     return windows
 
@@ -194,7 +203,7 @@ def test_every_permitted_format_exists_in_neo_and_runs_no_foreign_code() -> None
 def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = nex(tmp_path / "a.nex")
     monkeypatch.setitem(__import__("sys").modules, "neo", None)
-    with pytest.raises(UnavailableError, match=r"pip install neuroledger\[neo\]"):
+    with pytest.raises(UnavailableError, match=r"pip install 'neuroledger\[neo\]'"):
         read(path, "NeuroExplorer")
     assert doctor.OPTIONAL["neo"][0] == "neo"
 

@@ -77,8 +77,9 @@ def test_hand_poses_are_pinned_validated_and_scored(place: Path, tmp_path: Path)
     users = [f"u{number}" for number in range(1, 10)]
     rows = [
         pose_row(f"2022-{user}@1-recording-{n}_left", user, "train" if user < "u9" else "val", "none")
-        for user in users for n in range(2)
-    ]  # fmt: skip
+        for user in users
+        for n in range(2)
+    ]
     rows += [pose_row(f"2022-t@1-recording-{n}_left", "t", "test", "user_stage") for n in range(4)]
     # People who are trained on too: not what is tested, and the gates would stop it.
     rows += [pose_row("2022-u1@1-recording-9_left", "u1", "test", "stage")]

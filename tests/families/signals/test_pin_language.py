@@ -139,9 +139,11 @@ def test_story_words_are_retrieved_from_published_layouts(
     raw = scored(place, dataset, benchmark, tmp_path / "alice")
     spec = open_catalog(place).dataset(dataset)
     assert set(spec.files) == {
-        "AliceChapterOne-EEG.csv", "proc.zip", "embedding.nc",
+        "AliceChapterOne-EEG.csv",
+        "proc.zip",
+        "embedding.nc",
         *(f"{who}.{end}" for who in PEOPLE for end in ("vhdr", "vmrk", "eeg")),
-    }  # fmt: skip
+    }
     again = pin(open_catalog(place), dataset, Downloads(folder=tmp_path / "alice", check=False))
     assert again.before == again.after and not again.placed
     data = load_dataset(open_catalog(place), dataset)

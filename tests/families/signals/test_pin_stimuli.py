@@ -276,9 +276,13 @@ def test_embeddings_are_computed_by_a_model_of_the_catalogue(
 
 
 def test_a_data_set_lists_the_images_of_its_embeddings(
-    place: Path, folder: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    place: Path,
+    folder: Path,
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     from PIL import Image
 
     shutil.copy(repository / "specs/models/pixels16.yaml", place / "specs/models")
@@ -330,8 +334,10 @@ def test_layer_axes_are_averaged_and_tables_select_images(place: Path, tmp_path:
     assert mean.shape == (2, 3)
     np.testing.assert_allclose(whole.values.reshape(2, 3, -1).mean(axis=2), mean.values, rtol=1e-4, atol=1e-6)
     assert {name: mean.attrs[name] for name in ("model", "layer", "mean")} == {
-        "model": "net", "layer": "maps", "mean": "2,3"
-    }  # fmt: skip
+        "model": "net",
+        "layer": "maps",
+        "mean": "2,3",
+    }
     assert mean.attrs["stimuli_sha256"] == stimuli.content_sha256
     (tmp_path / "ids.csv").write_text("stimulus_id,filename\ntrain/1,1.png\n")
     named = listed(tmp_path / "ids.csv", tmp_path / "images")

@@ -78,10 +78,13 @@ def test_sentences_match_the_list_and_windows_end_before_the_next_sentence(folde
     )
     # 1 to 5 s: one window, for the second would last to 7 s; 6 to 10 s: one; 10.5 to 17.5 s: three, the last beyond its end.
     assert said == [
-        (1.0, "1", "sentence"), (6.0, "1", "sentence"),
-        (10.5, "1", "control"), (13.5, "2", "control"), (16.5, "3", "control"),
+        (1.0, "1", "sentence"),
+        (6.0, "1", "sentence"),
+        (10.5, "1", "control"),
+        (13.5, "2", "control"),
+        (16.5, "3", "control"),
         (9.0, "1", "sentence"),
-    ]  # fmt: skip
+    ]
     texts = windows["sentence"].values.tolist()
     assert texts == ["The film is fine.", "A fine film, it is!", *["The Film is fine"] * 3, TEXTS[-1]]
     assert windows["stimulus_id"].values.tolist() == texts
@@ -114,8 +117,13 @@ def test_only_required_files_are_selected(folder: Path) -> None:
     assert component.reads is not None
     chosen = component.reads(list(files(folder)), parameters)
     assert [name.rsplit("/", 1)[-1] for name in chosen] == [
-        "embedding.nc", "resultsZAB_SR.mat", "ZAB_SNR1_EEG.mat", "ZAB_SR1_ET.mat", "ZAB_SR2_EEG.mat", "ZAB_SR2_ET.mat"
-    ]  # fmt: skip
+        "embedding.nc",
+        "resultsZAB_SR.mat",
+        "ZAB_SNR1_EEG.mat",
+        "ZAB_SR1_ET.mat",
+        "ZAB_SR2_EEG.mat",
+        "ZAB_SR2_ET.mat",
+    ]
     (folder / "embedding.nc").unlink()
     with pytest.raises(RequestError, match=r"lacks embedding\.nc"):
         component.reads(list(files(folder)), parameters)
@@ -138,7 +146,10 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda f: (_raw(f) / "ZAB_SR2_ET.mat").unlink(), r"task1-SR/ZAB lacks the _ET\.mat of block 2 of 2"),
     (lambda f: (_raw(f) / "ZAB_SNR1_EEG.mat").unlink(), r"lacks the _EEG\.mat of block 1 of 2"),
     (lambda f: eeg(f / "osfstorage", TASK, "ZAB", 1, noise(5), FIRST), "are of the same block"),
-    (lambda f: eeg(f / "osfstorage", TASK, "ZAB", 3, noise(5), FIRST), r"has more than the _EEG\.mat of block 3"),
+    (
+        lambda f: eeg(f / "osfstorage", TASK, "ZAB", 3, noise(5), FIRST),
+        r"has more than the _EEG\.mat of block 3",
+    ),
     (
         lambda f: (f / "osfstorage/task1- SR/Matlab files/resultsZAB_SR.mat").unlink(),
         "task1-SR/ZAB has no list of sentences",
@@ -158,7 +169,13 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
     ),
     (
         lambda f: eeg(
-            f / "osfstorage", TASK, "ZAB", 1, noise(40), [FIRST[0], (16.0, 4.0, False), (22.0, 7.0, True)], run="SNR"
+            f / "osfstorage",
+            TASK,
+            "ZAB",
+            1,
+            noise(40),
+            [FIRST[0], (16.0, 4.0, False), (22.0, 7.0, True)],
+            run="SNR",
         ),
         "its onset differs by .* s from that in",
     ),
@@ -172,8 +189,11 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
     ),
     (_newer, r"ZAB_SR2_EEG\.mat cannot be read as a MATLAB file up to version 7\.2"),
     (lambda f: (_raw(f) / "ZAB_SR2_EEG.mat").write_bytes(b"MATLAB 5.0"), "cannot be read as a MATLAB file"),
-    (lambda f: (_raw(f) / "ZAB_SR2_ET.mat").write_bytes((_raw(f) / "ZAB_SR2_EEG.mat").read_bytes()), "no variable 'event'"),
-]  # fmt: skip
+    (
+        lambda f: (_raw(f) / "ZAB_SR2_ET.mat").write_bytes((_raw(f) / "ZAB_SR2_EEG.mat").read_bytes()),
+        "no variable 'event'",
+    ),
+]
 
 
 @pytest.mark.parametrize(("change", "words"), CASES)

@@ -145,12 +145,21 @@ def test_only_required_files_are_selected(folder: Path) -> None:
     short = sorted(name.removeprefix(f"osfstorage/{RAW}/") for name in chosen)
     assert short == sorted(
         [
-            "BIRM/Extra.zip", "BIRM/VHDR+VMRK.zip", "BIRM/birm01.eeg", "EDIN/edin2.bdf",
-            *(f"BRIS/bris01_{task}.{part}" for task in ("main", "control") for part in ("eeg", "vhdr", "vmrk")),
+            "BIRM/Extra.zip",
+            "BIRM/VHDR+VMRK.zip",
+            "BIRM/birm01.eeg",
+            "EDIN/edin2.bdf",
+            *(
+                f"BRIS/bris01_{task}.{part}"
+                for task in ("main", "control")
+                for part in ("eeg", "vhdr", "vmrk")
+            ),
             *(f"KENT/kent0003.{part}" for part in ("eeg", "vhdr", "vmrk")),
-            "YORK/P1_to_P13_vmrk_vhdr.zip", "YORK/YORK5.eeg", "osfstorage/Stimuli/Stimuli.zip",
+            "YORK/P1_to_P13_vmrk_vhdr.zip",
+            "YORK/YORK5.eeg",
+            "osfstorage/Stimuli/Stimuli.zip",
         ]
-    )  # fmt: skip
+    )
 
 
 def test_samples_with_another_name_than_in_the_header_are_found_and_hashed(folder: Path) -> None:
@@ -239,14 +248,20 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         r"2 of 7 recordings have unknown triggers, first edin2\.bdf: 190 \(1 times\), 254 \(1 times\)",
     ),
     (_removed("Stimuli/Stimuli.zip"), r"Stimuli/Stimuli\.zip is not among the files"),
-    (_removed(f"{RAW}/KENT/kent0003.vmrk"), r"kent0003\.vhdr lacks kent0003\.vmrk: it is neither .* nor in an archive"),
+    (
+        _removed(f"{RAW}/KENT/kent0003.vmrk"),
+        r"kent0003\.vhdr lacks kent0003\.vmrk: it is neither .* nor in an archive",
+    ),
     (_removed(f"{RAW}/BIRM/Extra.zip"), r"BIRM lacks Raw and Processed data/Raw data/BIRM/Extra\.zip"),
     (lambda f: shutil.rmtree(f / "osfstorage" / RAW / "EDIN"), "EDIN has no recordings"),
     (
         lambda f: packed(f / "osfstorage", "YORK", {"P1_to_P13_vmrk_vhdr.zip": ("", [])}),
         r"YORK5\.eeg lacks YORK5\.vhdr: it is neither in the same folder nor in P1_to_P13_vmrk_vhdr\.zip",
     ),
-    (_book("Stimuli/other.xlsx"), "Stimuli.zip has no Stimuli/Sentence Materials/REPLICATION_ITEMS.xlsx; it has"),
+    (
+        _book("Stimuli/other.xlsx"),
+        "Stimuli.zip has no Stimuli/Sentence Materials/REPLICATION_ITEMS.xlsx; it has",
+    ),
     (_book(WORKBOOK, b"no workbook"), r"REPLICATION_ITEMS\.xlsx cannot be read"),
     (
         lambda f: record(f / "osfstorage", "EDIN", 2, signal(TRIALS), [(1.0, 300 % 256)]),
@@ -267,7 +282,7 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         ),
         r"kent0003\.vhdr: of 3 sentences, 1 do not match .* the list has no prediction item 70 \(expected\)",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "words"), CASES)

@@ -57,9 +57,13 @@ def test_responses_are_matched_with_recordings_of_the_same_text() -> None:
     brain = xr.DataArray(np.arange(6.0).reshape(3, 2), dims=("presentation", "neuroid"), coords=coords)
     data = Dataset(StimulusSet("story", STORY), brain)
     measurement = reading(letters(), data, give="responses", passage="passage_label")
-    assert dict(zip(measurement.source["stimulus_id"].values, measurement.source.values[:, 0], strict=True)) == {
-        "a1": 7.0, "a2": 16.0, "b1": 14.0,
-    }  # fmt: skip
+    assert dict(
+        zip(measurement.source["stimulus_id"].values, measurement.source.values[:, 0], strict=True)
+    ) == {
+        "a1": 7.0,
+        "a2": 16.0,
+        "b1": 14.0,
+    }
     alone = reading(letters(), data, give="responses")
     assert alone.source.values[:, 0].tolist() != measurement.source.values[:, 0].tolist()
     lost = brain.assign_coords(stimulus_id=("presentation", ["a1", "a2", "z9"]))
@@ -79,9 +83,10 @@ def test_reading_times_are_compared_with_the_average_reader() -> None:
     )
     people = times[:, None] + rng.normal(0, 3, (30, 8))
     coords = {
-        "stimulus_id": ("presentation", table["stimulus_id"]), "word": ("presentation", table["word"]),
+        "stimulus_id": ("presentation", table["stimulus_id"]),
+        "word": ("presentation", table["word"]),
         "neuroid_id": ("neuroid", [f"s{n}" for n in range(8)]),
-    }  # fmt: skip
+    }
     data = Dataset(
         StimulusSet("t", table), xr.DataArray(people, dims=("presentation", "neuroid"), coords=coords)
     )
@@ -109,9 +114,10 @@ def test_reader_consistency_reproduces_the_split_halves_of_brainscore() -> None:
     rng = np.random.default_rng(3)
     signal = rng.normal(size=40)
     people = xr.DataArray(
-        signal[:, None] + rng.normal(0, 2, (40, 7)), dims=("presentation", "neuroid"),
+        signal[:, None] + rng.normal(0, 2, (40, 7)),
+        dims=("presentation", "neuroid"),
         coords={"neuroid_id": ("neuroid", [f"s{n}" for n in range(7)])},
-    )  # fmt: skip
+    )
     people[3, 2] = np.nan
     consistency = reader_consistency(people, draws="brainscore", absolute=True).values
     state, expected = np.random.RandomState(0), []
@@ -143,8 +149,9 @@ def test_the_extrapolated_ceiling_exceeds_the_ceiling_of_the_recorded_subjects()
     )
     coords = {
         "stimulus_id": ("presentation", [f"t{n:02d}" for n in range(80)]),
-        "neuroid_id": ("neuroid", [f"n{n}" for n in range(16)]), "subject": ("neuroid", np.repeat(list("abcd"), 4)),
-    }  # fmt: skip
+        "neuroid_id": ("neuroid", [f"n{n}" for n in range(16)]),
+        "subject": ("neuroid", np.repeat(list("abcd"), 4)),
+    }
     data = xr.DataArray(people, dims=("presentation", "neuroid"), coords=coords)
     here = nl.ceiling("subject_predictivity")(data).value
     beyond = nl.ceiling("extrapolated_predictivity", bootstraps=20)(data).value

@@ -8,7 +8,7 @@ import pytest
 import neuroledger as nl
 from neuroledger.data.load import read_dataset
 from neuroledger.families.decoding.models.classical_decoders import covariance_decoder
-from neuroledger.families.decoding.pipelines.steps import Logistic
+from neuroledger.families.decoding.pipelines.declare import declared_step
 from neuroledger.spec.catalog import open_catalog
 
 BLOCKED = {"name": "blocked", "folds": 5, "trial": "trial", "purge": 1.0}
@@ -66,7 +66,7 @@ def test_position_decoding_reproduces_the_reference_figures(recording, reference
         assert score.samples.values[0].std() == pytest.approx(spread, abs=1e-6)
     # That script weighted no classes after Xdawn; with weights, one window each of the last two blocks falls otherwise.
     mean, spread = known["xdawn_ts_lr"]
-    head = Logistic(balanced=False)
+    head = declared_step("logistic", balanced=False)
     unweighted = covariance_decoder(id="unweighted", xdawn=4, estimator="lwf", head=head)
     score = nl.decode(unweighted, squares, "position", splits=BLOCKED, cluster="trial")
     assert score.value == pytest.approx(mean, abs=1e-9)

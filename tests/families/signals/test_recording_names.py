@@ -133,6 +133,9 @@ def test_specs_leave_out_the_recordings_that_the_publication_leaves_out(
     naming = Naming.model_validate(fields)
     logs = [
         f"{naming.log_folder}/S{n}{sep}session{s}_block{b}.mat"
-        for n in range(1, 26) for s in (1, 2) for b in (1, 2, 3) for sep in "_-"
-    ]  # fmt: skip
+        for n in range(1, 26)
+        for s in (1, 2)
+        for b in (1, 2, 3)
+        for sep in "_-"
+    ]
     assert resolve(naming, [f"{naming.folder}/{name}", *logs]).entries == []

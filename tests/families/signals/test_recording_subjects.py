@@ -109,8 +109,14 @@ def test_all_problems_of_a_folder_are_reported_at_once(place: Path, tmp_path: Pa
 
 
 def test_other_mne_files_are_not_recordings_and_samples_can_have_the_suffix_dat(tmp_path: Path) -> None:
-    names = ["sub-1_task-x_meg.fif", "sub-1_task-x_meg-eve.fif", "sub-1_task-x_epo.fif", "sub-2_eeg.vhdr", "sub-2_eeg.dat",
-             "sub-2_eeg.vmrk"]  # fmt: skip
+    names = [
+        "sub-1_task-x_meg.fif",
+        "sub-1_task-x_meg-eve.fif",
+        "sub-1_task-x_epo.fif",
+        "sub-2_eeg.vhdr",
+        "sub-2_eeg.dat",
+        "sub-2_eeg.vmrk",
+    ]
     recordings = recordings_in(tmp_path, names)
     assert [(item.file, item.companions) for item in recordings] == [
         ("sub-1_task-x_meg.fif", ()),

@@ -177,18 +177,28 @@ def test_annotation_files_are_matched_by_the_declared_pattern() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"recording": "{name}.edf", "file": "{stem}.rec"}, r"needs \{stem\}, which '\{name\}.edf' does not have"),
+        (
+            {"recording": "{name}.edf", "file": "{stem}.rec"},
+            r"needs \{stem\}, which '\{name\}.edf' does not have",
+        ),
         ({"recording": "{name}.edf", "file": "all.rec"}, "all recordings would share one file"),
         ({"recording": "{Name}.edf", "file": "{Name}.rec"}, "write a placeholder as"),
         ({"recording": "{name}.edf", "file": "{name}.csv", "format": "table"}, "a table needs `columns`"),
         (
-            {"recording": "{name}.edf", "file": "{name}.csv", "format": "table",
-             "columns": {"onset": 0, "stop": "b", "description": 2}},
+            {
+                "recording": "{name}.edf",
+                "file": "{name}.csv",
+                "format": "table",
+                "columns": {"onset": 0, "stop": "b", "description": 2},
+            },
             "all names, or all positions",
         ),
-        ({"recording": "{name}.edf", "file": "{name}.csv", "columns": {"onset": 0}}, "apply to `format: table`"),
+        (
+            {"recording": "{name}.edf", "file": "{name}.csv", "columns": {"onset": 0}},
+            "apply to `format: table`",
+        ),
     ],
-)  # fmt: skip
+)
 def test_invalid_declarations_of_annotation_files_are_refused(rule: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         AnnotationFile.model_validate(rule)
@@ -261,9 +271,12 @@ def test_artefacts_on_any_channel_mark_the_windows_that_they_overlap(folder: Pat
 def test_a_table_without_header_is_read_by_position(folder: Path) -> None:
     table(folder, "13,90.4,91.4,6\n14,90.4,91.4,6\n13,91.4,93.4,6\n3,200,201,1\n", "SC4001E0-PSG.rec")
     rule = AnnotationFile(
-        recording="{name}.edf", file="{name}.rec", format="table", merge=True,
+        recording="{name}.edf",
+        file="{name}.rec",
+        format="table",
+        merge=True,
         columns={"onset": 1, "stop": 2, "description": 3},
-    )  # fmt: skip
+    )
     window = Window(start=-1, duration=3, stride=1, over="events", marks={"bckg": ("6",), "spsw": ("1",)})
     found = windows(folder, window, rule)
     np.testing.assert_allclose(found["onset"].values, [90.4, 91.4, 92.4, 200])

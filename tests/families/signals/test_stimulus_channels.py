@@ -74,9 +74,15 @@ def test_windows_around_codes_match_mne(tmp_path: Path, write: object, steps: Pr
         raw, events = raw.resample(100.0, events=events, verbose="ERROR")
     rate = raw.info["sfreq"]
     epochs = mne.Epochs(
-        raw, events, {"left": 1, "right": 2}, tmin=round(-0.1 * rate) / rate, tmax=round(-0.1 * rate) / rate + 1 - 1 / rate,
-        baseline=None, preload=True, verbose="ERROR",
-    )  # fmt: skip
+        raw,
+        events,
+        {"left": 1, "right": 2},
+        tmin=round(-0.1 * rate) / rate,
+        tmax=round(-0.1 * rate) / rate + 1 - 1 / rate,
+        baseline=None,
+        preload=True,
+        verbose="ERROR",
+    )
     np.testing.assert_allclose(windows.values, epochs.get_data() * 1e6, atol=1e-3)
 
 

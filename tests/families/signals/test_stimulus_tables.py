@@ -91,8 +91,10 @@ def test_an_invalid_table_of_sounds_raises_a_one_line_error(tmp_path: Path, text
 def test_words_are_read_unchanged(tmp_path: Path) -> None:
     shown = source(tmp_path, "stimulus_id,text,context\n01,null,\n2,NA,to NA\n3,1.50,x\n").shown("text")
     assert [(one.stimulus_id, one.text, one.context) for one in shown] == [
-        ("01", "null", None), ("2", "NA", "to NA"), ("3", "1.50", "x"),
-    ]  # fmt: skip
+        ("01", "null", None),
+        ("2", "NA", "to NA"),
+        ("3", "1.50", "x"),
+    ]
 
 
 def test_a_table_of_files_requires_a_folder(tmp_path: Path) -> None:
@@ -252,8 +254,11 @@ def test_film_clips_end_at_equal_intervals() -> None:
 def test_layers_at_two_thirds_follow_the_published_rule(repository: Path) -> None:
     """Share × number of blocks, rounded down; the same one twice counts once."""
     shares = {
-        "dinov2_giant": [0.6667], "gpt2": [0.6667], "vjepa2_vitg": [2 / 3], "wav2vec2_xlsr_53": [0.875, 0.917, 0.958, 1.0],
-    }  # fmt: skip
+        "dinov2_giant": [0.6667],
+        "gpt2": [0.6667],
+        "vjepa2_vitg": [2 / 3],
+        "wav2vec2_xlsr_53": [0.875, 0.917, 0.958, 1.0],
+    }
     blocks = {"dinov2_giant": 40, "gpt2": 12, "vjepa2_vitg": 40, "wav2vec2_xlsr_53": 24}
     for id, wanted in shares.items():
         builder = yaml.safe_load((repository / f"specs/models/{id}.yaml").read_text())["builder"]
@@ -274,9 +279,14 @@ def place(tmp_path: Path, repository: Path) -> Path:
 
 def test_prepared_windows_list_their_stimuli(place: Path, tmp_path: Path) -> None:
     spec = {
-        "id": "Read", "version": 1, "title": "Words that are read", "license": "CC0-1.0", "access_steps": ["by hand"],
-        "reader": {"name": "prepared_signals", "embeddings": {"embedding": "embedding.nc"}}, "unavailable": "by hand",
-    }  # fmt: skip
+        "id": "Read",
+        "version": 1,
+        "title": "Words that are read",
+        "license": "CC0-1.0",
+        "access_steps": ["by hand"],
+        "reader": {"name": "prepared_signals", "embeddings": {"embedding": "embedding.nc"}},
+        "unavailable": "by hand",
+    }
     (place / "specs/datasets/Read.yaml").write_text(
         "# yaml-language-server: $schema=../schema/dataset.json\n" + yaml.safe_dump(spec, sort_keys=False)
     )
@@ -285,9 +295,14 @@ def test_prepared_windows_list_their_stimuli(place: Path, tmp_path: Path) -> Non
     words = [f"w{number % 3}" for number in range(6)]
     events = {"stimulus_id": words, "subject": ["1"] * 6, "recording": ["r"] * 6, "onset": np.arange(6.0)}
     windows = signals(
-        np.random.default_rng(0).standard_normal((6, 2, 8)), channels=["C3", "C4"], channel_types="eeg",
-        sampling_rate=8, start=0.0, units="uV", events=events,
-    )  # fmt: skip
+        np.random.default_rng(0).standard_normal((6, 2, 8)),
+        channels=["C3", "C4"],
+        channel_types="eeg",
+        sampling_rate=8,
+        start=0.0,
+        units="uV",
+        events=events,
+    )
     assembly.write(windows, folder / "signals.nc")
     found = source_of_dataset(open_catalog(place), "Read", folder)
     assert [one.text for one in found.shown("text")] == ["w0", "w1", "w2"]
@@ -309,12 +324,16 @@ def test_weights_known_only_by_hash_are_pinned_from_a_download(
 ) -> None:
     content = b"tensors"
     spec = {
-        "id": "net", "version": 1, "title": "A network", "builder": {"name": "pixels", "size": 4},
+        "id": "net",
+        "version": 1,
+        "title": "A network",
+        "builder": {"name": "pixels", "size": 4},
         "downloads": {
             "a.bin": {"url": "https://example.org/a.bin", "sha256": hashlib.sha256(content).hexdigest()}
         },
-        "unavailable": "Its size is stated nowhere.", "license": "MIT",
-    }  # fmt: skip
+        "unavailable": "Its size is stated nowhere.",
+        "license": "MIT",
+    }
     path = place / "specs/models/net.yaml"
     path.write_text(
         "# yaml-language-server: $schema=../schema/model.json\n" + yaml.safe_dump(spec, sort_keys=False)
@@ -350,9 +369,13 @@ def test_pinning_weights_does_not_replace_an_existing_file(place: Path, tmp_path
     from neuroledger.data.pin.pin import pin_weights
 
     spec = {
-        "id": "net", "version": 1, "title": "A network", "builder": {"name": "pixels", "size": 4},
-        "downloads": {"a.bin": {"url": "https://example.org/a.bin"}}, "unavailable": "Not pinned.",
-    }  # fmt: skip
+        "id": "net",
+        "version": 1,
+        "title": "A network",
+        "builder": {"name": "pixels", "size": 4},
+        "downloads": {"a.bin": {"url": "https://example.org/a.bin"}},
+        "unavailable": "Not pinned.",
+    }
     (place / "specs/models/net.yaml").write_text(
         "# yaml-language-server: $schema=../schema/model.json\n" + yaml.safe_dump(spec, sort_keys=False)
     )

@@ -110,9 +110,12 @@ def place(tmp_path: Path, repository: Path) -> Path:
 def test_clip_retrieval_works_through_the_command_line(place: Path, tmp_path: Path) -> None:
     files = pinned(place, ID, downloads(tmp_path / "SEED-DV"))
     assert files == {
-        *(f"EEG/sub{n}.npy" for n in range(1, 21)), "EEG/sub1_session2.npy", "channel_62_pos.locs",
-        "Video/meta-info/All_video_label.npy", "embedding.nc",
-    }  # fmt: skip
+        *(f"EEG/sub{n}.npy" for n in range(1, 21)),
+        "EEG/sub1_session2.npy",
+        "channel_62_pos.locs",
+        "Video/meta-info/All_video_label.npy",
+        "embedding.nc",
+    }
     again = pin(open_catalog(place), ID, Downloads(folder=tmp_path / "SEED-DV", check=False))
     assert again.before == again.after and again.placed == 0
     records = scored(place, BENCHMARK, ID, ["dummy", "quick"])
@@ -147,9 +150,14 @@ def read(folder: Path, **fields: object) -> xr.DataArray:
         path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
     }
     said = {
-        "recordings": ("EEG/sub{subject}.npy",), "sampling_rate": 200.0, "positions": "e.locs", "schedule": SCHEDULE,
-        "window": Window(start=0.0, duration=2.0), "events": EVENTS, "preprocessing": Preprocessing(units="arbitrary"),
-    }  # fmt: skip
+        "recordings": ("EEG/sub{subject}.npy",),
+        "sampling_rate": 200.0,
+        "positions": "e.locs",
+        "schedule": SCHEDULE,
+        "window": Window(start=0.0, duration=2.0),
+        "events": EVENTS,
+        "preprocessing": Preprocessing(units="arbitrary"),
+    }
     data = scheduled_arrays(files, **{**said, **fields}).assembly  # type: ignore[arg-type]
     assert data is not None
     return data
@@ -231,8 +239,14 @@ def spoilt(block: Path, what: str) -> dict[str, object]:
     [
         ("short", r"EEG/sub1.npy, block 1 lasts 519.995 s, but its last window would end at 520 s"),
         ("cut", r"EEG/sub1.npy cannot be read as a NumPy array"),
-        ("blocks", r"EEG/sub1.npy has shape \(2, 2, 104000\); labels and electrodes need \(1 blocks, 2 channels"),
-        ("channels", r"EEG/sub1.npy has shape \(1, 2, 104000\); labels and electrodes need \(1 blocks, 3 channels"),
+        (
+            "blocks",
+            r"EEG/sub1.npy has shape \(2, 2, 104000\); labels and electrodes need \(1 blocks, 2 channels",
+        ),
+        (
+            "channels",
+            r"EEG/sub1.npy has shape \(1, 2, 104000\); labels and electrodes need \(1 blocks, 3 channels",
+        ),
         ("twice", r"e.locs has 2 lines for 1 electrodes: a name occurs twice"),
         ("nan", r"EEG/sub1.npy, block 1: channel PZ has values that are missing or infinite"),
         ("complex", r"EEG/sub1.npy contains complex128, not real numbers"),
@@ -244,7 +258,7 @@ def spoilt(block: Path, what: str) -> dict[str, object]:
         ("named", r"no array matches EEG/sub\{subject\}.npy: EEG/person1.npy"),
         ("unknown", r"EEG/sub1.npy, block 1, event 6: label is '2', not one of 1"),
     ],
-)  # fmt: skip
+)
 def test_invalid_downloads_raise_one_error(block: Path, what: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         read(block, **spoilt(block, what))

@@ -14,7 +14,7 @@ import xarray as xr
 from neuroledger.data import assembly as assemblies
 from neuroledger.data import memory
 from neuroledger.data.assembly import content_sha256, select
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, LimitError, RequestError
 from neuroledger.families.signals.emg.sessions import WindowGrid
 from neuroledger.families.signals.readers.prepared_signals import prepared_signals
 from neuroledger.families.signals.recordings import window_store
@@ -313,6 +313,6 @@ def test_adjacent_rows_are_selected_as_a_view_and_others_only_if_memory_suffices
     xr.testing.assert_identical(select(found, outer), select(join(PARTS), outer))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
     with pytest.raises(
-        RequestError, match=r"a copy of the rows selected by 'recording' needs about .*the spec's reader"
+        LimitError, match=r"a copy of the rows selected by 'recording' needs about .*the spec's reader"
     ):
         select(found, outer)

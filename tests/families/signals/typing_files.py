@@ -81,8 +81,9 @@ class Session:
         kept = set(range(len(self.events))) - set(rng.permutation(len(self.events))[: self.lost].tolist())
         found = [
             (round((at * (1 + 2e-5) + 0.004 * rng.random()) * RATE), code)
-            for number, (at, code) in enumerate(self.events) if number in kept
-        ]  # fmt: skip
+            for number, (at, code) in enumerate(self.events)
+            if number in kept
+        ]
         found += [(RATE // 5 + 10 * number, 77) for number in range(self.spare)]
         return sorted(found)
 
@@ -130,14 +131,30 @@ def brainvision(path: Path, session: Session, *, planted: bool = True, port_test
             (at, code) for at, code in triggers if at > 300
         ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["Brain Vision Data Exchange Header File Version 1.0", "[Common Infos]", "Codepage=UTF-8",
-             f"DataFile={path.stem}.eeg", f"MarkerFile={path.stem}.vmrk", "DataFormat=BINARY",
-             "DataOrientation=MULTIPLEXED", f"NumberOfChannels={len(names)}", f"SamplingInterval={1_000_000 // RATE}",
-             "[Binary Infos]", "BinaryFormat=INT_16", "[Channel Infos]"]  # fmt: skip
+    lines = [
+        "Brain Vision Data Exchange Header File Version 1.0",
+        "[Common Infos]",
+        "Codepage=UTF-8",
+        f"DataFile={path.stem}.eeg",
+        f"MarkerFile={path.stem}.vmrk",
+        "DataFormat=BINARY",
+        "DataOrientation=MULTIPLEXED",
+        f"NumberOfChannels={len(names)}",
+        f"SamplingInterval={1_000_000 // RATE}",
+        "[Binary Infos]",
+        "BinaryFormat=INT_16",
+        "[Channel Infos]",
+    ]
     lines += [f"Ch{number}={name},,0.1,µV" for number, name in enumerate(names, 1)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    marks = ["Brain Vision Data Exchange Marker File, Version 1.0", "[Common Infos]", "Codepage=UTF-8",
-             f"DataFile={path.stem}.eeg", "[Marker Infos]", "Mk1=New Segment,,1,1,0,20230101120000000000"]  # fmt: skip
+    marks = [
+        "Brain Vision Data Exchange Marker File, Version 1.0",
+        "[Common Infos]",
+        "Codepage=UTF-8",
+        f"DataFile={path.stem}.eeg",
+        "[Marker Infos]",
+        "Mk1=New Segment,,1,1,0,20230101120000000000",
+    ]
     marks += [f"Mk{n}=Stimulus,S{code:>3},{at + 1},1,0" for n, (at, code) in enumerate(triggers, 2)]
     path.with_suffix(".vmrk").write_text("\n".join(marks) + "\n", encoding="utf-8")
     np.round(stacked.T / 0.1).astype("<i2").tofile(path.with_suffix(".eeg"))

@@ -14,9 +14,19 @@ __all__ = ["Marker", "Samples", "xdf"]
 class Samples:
     """A stream of numbers at a rate; `stamps` in seconds of its own clock, which is `offset` behind the recorder's."""
 
-    def __init__(self, values: np.ndarray, rate: float, stamps: np.ndarray, *, name: str = "amp", kind: str = "EEG",
-                 labels: Sequence[str] = (), units: Sequence[str] = (), kinds: Sequence[str] = (),
-                 offset: float = 0.0) -> None:  # fmt: skip
+    def __init__(
+        self,
+        values: np.ndarray,
+        rate: float,
+        stamps: np.ndarray,
+        *,
+        name: str = "amp",
+        kind: str = "EEG",
+        labels: Sequence[str] = (),
+        units: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        offset: float = 0.0,
+    ) -> None:
         self.values, self.rate, self.stamps, self.offset = values, rate, stamps, offset
         channels = "".join(
             f"<channel><label>{label}</label>"
@@ -29,8 +39,10 @@ class Samples:
         self.header = _header(name, kind, values.shape[1], rate, "float32", described)
 
     def chunk(self) -> bytes:
-        rows = [b"\x08" + struct.pack("<d", time) + row.astype("<f4").tobytes()
-                for time, row in zip(self.stamps, self.values, strict=True)]  # fmt: skip
+        rows = [
+            b"\x08" + struct.pack("<d", time) + row.astype("<f4").tobytes()
+            for time, row in zip(self.stamps, self.values, strict=True)
+        ]
         return _count(len(rows)) + b"".join(rows)
 
 
@@ -45,8 +57,10 @@ class Marker:
         self.header = _header(name, "Markers", 1, 0.0, "string", "<desc></desc>")
 
     def chunk(self) -> bytes:
-        rows = [b"\x08" + struct.pack("<d", time) + _count(len(text.encode())) + text.encode()
-                for time, text in self.marks]  # fmt: skip
+        rows = [
+            b"\x08" + struct.pack("<d", time) + _count(len(text.encode())) + text.encode()
+            for time, text in self.marks
+        ]
         return _count(len(rows)) + b"".join(rows)
 
 

@@ -82,9 +82,12 @@ class ReviewProcess:
         self._folder = Path(tempfile.mkdtemp(dir=scratch))
         settings = _settings(start, self._folder / "log", scratch / "hook")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", WARM], env=os.environ | settings, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-P", "-c", WARM],
+            env=os.environ | settings,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self._send(_words(start))
 
     def _send(self, message: object) -> None:
@@ -137,9 +140,14 @@ def run_proposal(
     settings = _settings(root, log, scratch / "hook")
     if warm is None or _begins_python(root):
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "neuroledger", *_words(root)], cwd=root, env=os.environ | settings,
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+            [sys.executable, "-P", "-m", "neuroledger", *_words(root)],
+            cwd=root,
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
         code, out, err = done.returncode, done.stdout, done.stderr
     else:
         code, out, err = warm.review(root, settings)

@@ -551,9 +551,12 @@ def a_benchmark_with_its_calibration_and_pages(lab: Lab) -> None:
 @proposal("clean", "review.spec")
 def a_benchmark_of_a_new_version_with_stricter_gates(lab: Lab) -> None:
     edited(
-        lab, "benchmarks", RIDGE, version=2,
+        lab,
+        "benchmarks",
+        RIDGE,
+        version=2,
         controls={"positive": ["pixels4"], "negative": ["noise"], "floor_at_most": 0.05},
-    )  # fmt: skip
+    )
 
 
 @proposal("clean", "review.pointer")

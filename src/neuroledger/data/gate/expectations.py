@@ -14,7 +14,7 @@ from neuroledger.data.gate import gx_tables as gather
 from neuroledger.data.gate.gx_queries import Question
 from neuroledger.data.gate.gx_tables import Facts
 from neuroledger.data.sandbox import Limits, confined
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, about_pair
 from neuroledger.spec import expectations as say
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Subject:
         try:
             return gather.files(self.stimulus_set, decoded=self.decoded)
         except DataError as error:
+            if not about_pair(error):
+                raise
             raise UnaskableError(str(error), "replace the damaged files") from error
 
     @cached_property

@@ -7,9 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 __all__ = [
-    "Answer", "Question", "between", "decodes", "distinct", "each", "has_columns", "holds_all", "in_set",
-    "not_null", "pairs", "row_count", "span", "states", "unique_together",
-]  # fmt: skip
+    "Answer",
+    "Question",
+    "between",
+    "decodes",
+    "distinct",
+    "each",
+    "has_columns",
+    "holds_all",
+    "in_set",
+    "not_null",
+    "pairs",
+    "row_count",
+    "span",
+    "states",
+    "unique_together",
+]
 
 Quote = Literal["values", "rows", "both", "only"]
 """What a breach quotes: values, names of rows, both, or the only value, which then ends the message."""

@@ -19,7 +19,7 @@ from neuroledger.data.assembly import content_sha256
 from neuroledger.data.images import decode
 from neuroledger.data.memory import release, row_blocks
 from neuroledger.data.sandbox import confined, limits_for
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, about_pair
 
 if TYPE_CHECKING:
     from neuroledger.data.stimuli import StimulusSet
@@ -279,7 +279,9 @@ def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
             for content in stimulus_set.read(ids[start:]):
                 yield ids[start], content
                 start += 1
-        except (DataError, zlib.error, NotImplementedError, RuntimeError):
+        except (DataError, zlib.error, NotImplementedError, RuntimeError) as error:
+            if isinstance(error, DataError) and not about_pair(error):
+                raise
             # A damaged member ends the iterator: continue after it.
             yield ids[start], b""
             start += 1

@@ -11,7 +11,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.validation import CheckResult
-from neuroledger.errors import DataError, Finding, UnavailableError
+from neuroledger.errors import DataError, Finding, UnavailableError, about_pair, package_missing
 from neuroledger.spec import expectations as say
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Check
@@ -65,6 +65,8 @@ def _compile(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
     except UnaskableError as error:
         return error
     except DataError as error:
+        if not about_pair(error):
+            raise
         return UnaskableError(str(error), "drop the expectation, or let the reader return what it is about")
 
 
@@ -76,10 +78,8 @@ def _ask(
     try:
         from neuroledger.data.gate.gx_suites import answers, great_expectations_version
     except ModuleNotFoundError as error:
-        raise UnavailableError(
-            f"data set {spec.id!r} has to be validated first, which needs Great Expectations ({error}): "
-            "pip install 'neuroledger[pipeline]'"
-        ) from error
+        words = f"data set {spec.id!r} has to be validated first, which needs Great Expectations ({error})"
+        raise UnavailableError(words, package_missing("great_expectations").command) from error
     return answers(
         inquiries, private=spec.access == "private", data_docs=data_docs
     ), great_expectations_version()

@@ -10,7 +10,7 @@ import xarray as xr
 
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import folder_of
+from neuroledger.data.fetch import absent, folder_of
 from neuroledger.data.gate.run_expectations import examine
 from neuroledger.data.gate.validation import (
     Contents,
@@ -27,13 +27,24 @@ from neuroledger.data.gate.validation import (
 )
 from neuroledger.data.integrity import remembering, verify_file
 from neuroledger.data.load import read_dataset
-from neuroledger.errors import AssemblyError, DataError, Finding, RequestError, SpecError, UnavailableError
+from neuroledger.errors import (
+    AssemblyError,
+    DataError,
+    Finding,
+    MissingError,
+    RequestError,
+    SpecError,
+    StorageError,
+    UnavailableError,
+    UncheckedError,
+    about_pair,
+)
 from neuroledger.spec.base import sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.registry import get
 
-__all__ = ["is_here", "is_valid", "refusal", "refused_here", "trial", "validate"]
+__all__ = ["is_here", "is_valid", "refusal", "refused_error", "refused_here", "trial", "validate"]
 
 NOT_REACHED: Final = "not reached"
 
@@ -70,8 +81,13 @@ def validate(
         The spec declares the data unavailable.
     RequestError
         ``data_docs`` is given for private data, whose values the pages would quote.
-    DataError
+    MissingError, IntegrityError, StorageError
+        Files are missing, differ from their pins or cannot be read here; no report is written, since this says nothing
+        about the data.
+    StorageError
         The report cannot be written.
+    SpecError
+        The spec is invalid.
     """
     spec = catalog.dataset(id)
     if spec.unavailable is not None:
@@ -82,15 +98,25 @@ def validate(
         )
     force = force or data_docs is not None
     with remembering(None if force else catalog.root / ".cache"):
-        mismatches = list(_verify_files(catalog, spec, trust_memory=not force))
+        _require_files(catalog, spec, trust_memory=not force)
     path = report_path(catalog.root, id)
-    old = None if force or mismatches else read_report(path)
-    if old is not None and old.success and old.identity == identity(spec) and seen_here(catalog, old):
-        return old
-    report = seal(_report(catalog, spec, mismatches, data_docs))
+    existing = read_report(path)
+    if existing is not None and not (existing.success and existing.identity == identity(spec)):
+        existing = None
+    if not force and existing is not None and seen_here(catalog, existing):
+        return existing
+    report = seal(_report(catalog, spec, data_docs))
+    if existing is not None and _same_verdict(existing, report):
+        report = existing  # a report that is committed stays as it is
     write_report(path, report)
     remember_here(catalog, report)
     return report
+
+
+def _same_verdict(one: ValidationReport, other: ValidationReport) -> bool:
+    """Whether two reports differ only in the version of Great Expectations."""
+    without = {"great_expectations", "payload_sha256"}
+    return one.model_dump(exclude=without) == other.model_dump(exclude=without)
 
 
 def refused_here(catalog: Catalog, id: str) -> Finding | None:
@@ -102,6 +128,18 @@ def refused_here(catalog: Catalog, id: str) -> Finding | None:
     if report is None or not seen_here(catalog, report):
         validate(catalog, id)
     return refusal(catalog, id)
+
+
+def refused_error(catalog: Catalog, id: str, finding: Finding) -> DataError:
+    """Return the error for data that cannot be scored: about the data if they are invalid, else about this machine."""
+    words = f"{finding.where}: {finding.what}"
+    if finding.code == "data.invalid":
+        return DataError(f"{words}; {finding.fix}")
+    if finding.code == "data.missing":
+        fetch = f"neuroledger fetch {id}"
+        has_report = read_report(report_path(catalog.root, id)) is not None
+        return MissingError(words, fetch if has_report else f"{fetch} && neuroledger validate {id}")
+    return UncheckedError(words, f"neuroledger validate {id}")
 
 
 def trial(
@@ -117,34 +155,27 @@ def trial(
     return tuple(examine(catalog, catalog.dataset(id), data, None)["findings"])
 
 
-def _report(
-    catalog: Catalog, spec: DatasetSpec, mismatches: list[Finding], data_docs: Path | None
-) -> ValidationReport:
-    """The report on a data set, given the findings of the first stage."""
-    stages = {"hash": "passed", "structure": NOT_REACHED, "expectations": NOT_REACHED}
-    result: dict[str, Any] = {
-        "findings": tuple(mismatches),
-        "checks": (),
-        "contents": {},
-        "great_expectations": "",
-    }
-    if mismatches:
-        stages["hash"] = "failed"
+def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> ValidationReport:
+    """The report on a data set whose files match their pins."""
+    stages = {"hash": "passed", "structure": "passed", "expectations": NOT_REACHED}
+    folder = folder_of(catalog.root, "datasets", spec.id)
+    data, problems = _read(catalog, spec, {name: folder / name for name in spec.files})
+    if data is None or problems:
+        stages["structure"] = "failed"
+        result: dict[str, Any] = {
+            "findings": tuple(problems),
+            "checks": (),
+            "contents": {},
+            "great_expectations": "",
+        }
     else:
-        folder = folder_of(catalog.root, "datasets", spec.id)
-        data, problems = _read(catalog, spec, {name: folder / name for name in spec.files})
-        stages["structure"] = "passed"
-        if data is None or problems:
-            stages["structure"] = "failed"
-            result["findings"] = tuple(problems)
-        else:
-            result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)
-            result["contents"] = _contents(data)
-            texts = data.notes if spec.access != "private" else data.notes and ("withheld: private data",)
-            notes = [Finding("data.left-out", "note", f"data set {spec.id}", text) for text in texts]
-            result["findings"] = (*result["findings"], *notes)
-            failed = any(finding.severity == "error" for finding in result["findings"])
-            stages["expectations"] = "failed" if failed else "passed"
+        result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)
+        result["contents"] = _contents(data)
+        texts = data.notes if spec.access != "private" else data.notes and ("withheld: private data",)
+        notes = [Finding("data.left-out", "note", f"data set {spec.id}", text) for text in texts]
+        result["findings"] = (*result["findings"], *notes)
+        failed = any(finding.severity == "error" for finding in result["findings"])
+        stages["expectations"] = "failed" if failed else "passed"
     reader = spec.reader.name if spec.reader is not None else ""
     return ValidationReport.model_validate(
         {
@@ -164,17 +195,31 @@ def _report(
     )
 
 
-def _verify_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> Iterator[Finding]:
+def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> None:
+    """Require that every file is here and matches its pin.
+
+    Raises
+    ------
+    MissingError, IntegrityError, StorageError
+        The first problem, with the number of others and the command that mends it.
+    """
+    missing = absent(catalog, "datasets", spec.id)
+    if missing is not None:
+        raise MissingError(f"{missing.where}: {missing.what}", f"neuroledger fetch {spec.id}")
     folder = folder_of(catalog.root, "datasets", spec.id)
     memory = catalog.root / ".cache" if trust_memory else None
+    problems = list[StorageError]()
     for name, pin in sorted(spec.files.items()):
-        path = folder / name
-        do = f"{'move it away, then ' if path.exists() else ''}run `neuroledger fetch {spec.id}`"
         try:
-            verify_file(path, pin, memory=memory)
-        except DataError as error:
-            what = str(error).removeprefix(f"{path} ")
-            yield Finding("data.hash", "error", catalog.shown(path), f"the file {what}", do)
+            verify_file(folder / name, pin, memory=memory)
+        except StorageError as error:
+            problems.append(error)
+    if not problems:
+        return
+    first, count = problems[0], len(problems)
+    more = f" and {count - 1} more" if count > 1 else ""
+    text = first.message.removeprefix(f"{catalog.root}/")
+    raise type(first)(f"data set {spec.id!r}: {text}{more}", f"neuroledger fetch {spec.id} --force")
 
 
 def _read(
@@ -185,7 +230,9 @@ def _read(
     do = f"correct the files and renew their pins, or correct the fields of reader `{reader}` in the spec"
     try:
         data = read_dataset(catalog, spec.id, dict(files)) if data is None else data
-    except (DataError, SpecError) as error:
+    except DataError as error:
+        if not about_pair(error):
+            raise
         return None, [Finding("data.structure", "error", where, _quotable(spec, error), do)]
     if data.stimuli is None and data.assembly is None:
         what = "the reader returned neither stimuli nor an assembly"

@@ -165,7 +165,7 @@ def write_report(path: Path, report: ValidationReport) -> bool:
 
     Raises
     ------
-    DataError
+    StorageError
         The disk is full or read-only.
     """
     return write_json(path, report.to_dict())
@@ -209,6 +209,10 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     if report.identity != identity(spec):
         what = "its spec or reader changed since it was validated"
         return Finding("data.report-stale", "error", where, what, command)
+    if (
+        report.stages.get("hash") == "failed"
+    ):  # written by earlier versions; it was about a machine's copy of the files
+        return Finding("data.not-validated", "error", where, "its files were not validated yet", command)
     if not report.success:
         first, count = report.errors[0], len(report.errors)
         more = f" and {count - 1} more" if count > 1 else ""

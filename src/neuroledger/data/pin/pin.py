@@ -29,7 +29,7 @@ from neuroledger.data.pin.downloads import (
 )
 from neuroledger.data.pin.yaml_edit import with_entries, without, write_lists
 from neuroledger.display import choose
-from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError
+from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError, StorageError
 from neuroledger.spec import registry
 from neuroledger.spec.base import Component, is_pattern
 from neuroledger.spec.catalog import Catalog
@@ -77,7 +77,7 @@ def alone(root: Path) -> Iterator[None]:
                 display.line("waiting for another process that is pinning files of this repository")
             lock.acquire()
     except OSError as error:
-        raise DataError(
+        raise StorageError(
             f"{folder} cannot be written ({error.strerror or error}); correct its permissions"
         ) from error
     try:

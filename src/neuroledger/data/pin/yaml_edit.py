@@ -1,4 +1,7 @@
-"""Edit the text of a spec and its tables; comments, order and unchanged entries are preserved."""
+"""Edit the text of a spec and its tables; comments, order and unchanged entries are preserved.
+
+Fields and entries are found by the positions that the YAML parser reports, and only their own lines are written again.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import yaml
+
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.lists import LONG, ListTarget, file_rows, table_of
 
-__all__ = ["Written", "inline", "with_entries", "with_field", "without", "without_recordings", "write_lists"]
+__all__ = ["Written", "inline", "spec_text", "with_entries", "with_field", "without", "write_lists"]
 
 # Texts that need no quotes, because no version of YAML reads them as a number, a date or a keyword.
 PLAIN = re.compile(r"(?![\d+.:eE_-]+$)(?!0[xo])[A-Za-z0-9_.][A-Za-z0-9_./+:=-]*(?<!:)")
@@ -35,82 +40,223 @@ def inline(value: Any) -> str:
     return json.dumps(value)
 
 
-def with_field(text: str, path: Sequence[str], value: Any, *, before: str = "") -> str:
+def spec_text(kind: str, fields: Mapping[str, Any], *, schema: bool = True) -> str:
+    """The text of a new spec of this kind (``dataset``, ``model``, …), one line per field."""
+    head = f"# yaml-language-server: $schema=../schema/{kind}.json\n" if schema else ""
+    return head + "".join(f"{name}: {inline(value)}\n" for name, value in fields.items())
+
+
+def with_field(text: str, path: Sequence[str], value: Any, *, before: str | Sequence[str] = "") -> str:
     """`text` with the field at `path` (its name, or a component's name and a field of it) set to `value`, on one line.
 
     A field that has this value already is left as written. A new field of a component goes to the component's end, any
-    other new field before the field `before`.
+    other new field before the first of the fields `before`.
     """
-    data = parse(text, "spec").data
-    old: Any = data
-    for name in path:
-        old = old.get(name) if isinstance(old, Mapping) else None
+    old = _value_at(text, path)
     if old is not None and old == _plain(value):
         return text
-    if len(path) == 1:
-        return _set_block(text.splitlines(), path[0], [f"{path[0]}: {inline(value)}"], before)
-    outer, inner = path
-    lines = _expanded(text, outer, data[outer])
-    start, stop = _extent(lines, outer)
-    first, last = _inner_extent(lines, f"  {inner}", start + 1, stop) or (stop, stop)
-    return "\n".join([*lines[:first], f"  {inner}: {inline(value)}", *lines[last:]]) + "\n"
+    text = _component_in_lines(text, path)
+    line = f"{path[-1]}: {inline(value)}"
+    place = _find(text, path)
+    if place is None:
+        return _inserted(text, path, [line], before)
+    lines = text.splitlines()
+    return _joined(lines[: place.start], [_rewritten(lines, place, line)], lines[place.stop :])
 
 
-def with_entries(text: str, path: Sequence[str], entries: Mapping[str, Any], *, before: str = "") -> str:
-    """`text` with one line per entry in the field at `path`: `name: value`, or `- value` for a field of a component.
+def with_entries(
+    text: str,
+    path: Sequence[str],
+    entries: Mapping[str, Any] | Sequence[Any],
+    *,
+    before: str | Sequence[str] = "",
+) -> str:
+    """`text` with one line per entry in the field at `path`: `name: value` for a mapping, `- value` for a list.
 
     Unchanged entries keep their lines, and comments between entries are preserved.
     """
-    data = parse(text, "spec").data
-    if len(path) == 1:
-        name, indent = path[0], "  "
-        lines = text.splitlines()
-        old = list((data.get(name) or {}).items())
-        new = {key: (f"{indent}{key}: {inline(value)}", value) for key, value in entries.items()}
-        extent = _extent(lines, name) if name in data else None
-    else:
-        outer, name = path
-        lines = _expanded(text, outer, data[outer])
-        start, stop = _extent(lines, outer)
-        extent = _inner_extent(lines, f"  {name}", start + 1, stop)
-        # The dashes of a list may be below the name of its field, as PyYAML writes them.
-        flat = extent is not None and any(line.startswith("  - ") for line in lines[slice(*extent)])
-        indent = "  " if flat else "    "
-        old = [("", value) for value in data[outer].get(name) or []]
-        new = {key: (f"{indent}- {inline(value)}", value) for key, value in entries.items()}
-    head = f"{name}:" if len(path) == 1 else f"  {name}:"
-    if extent is None:
-        block = [head, *(line for line, _ in new.values())]
-        if len(path) == 1:
-            return _set_block(lines, name, block, before)
-        return "\n".join([*lines[:stop], *block, *lines[stop:]]) + "\n"
-    first, last = extent
-    is_block = lines[first].partition("#")[0].rstrip().endswith(":")
-    head, segments = (lines[first], _segments(lines[first + 1 : last], indent)) if is_block else (head, [])
-    result: list[str] = []
-    written: set[str] = set()
-    remaining = iter(old)
-    for segment, is_entry in segments:
-        if not is_entry:
-            result += segment
-            continue
-        key, value = next(remaining, ("", None))
-        if len(path) == 2:
-            key = next((key for key, (_, entry) in new.items() if _plain(entry) == value), "")
-        if key in new and key not in written:
-            result += segment if _plain(new[key][1]) == value else [new[key][0]]
-            written.add(key)
-    result += [line for key, (line, _) in new.items() if key not in written]
-    return "\n".join([*lines[:first], head, *result, *lines[last:]]) + "\n"
-
-
-def without(text: str, name: str) -> str:
-    """`text` without the field `name`."""
+    if not entries:
+        return with_field(text, path, entries, before=before)
+    text = _component_in_lines(text, path)
+    lines_of_new = _entry_lines(entries)
+    place = _find(text, path)
+    if place is None:
+        return _inserted(text, path, [f"{path[-1]}:", *(f"  {line}" for line in lines_of_new)], before)
     lines = text.splitlines()
-    if name not in parse(text, "spec").data:
+    kind = yaml.MappingNode if isinstance(entries, Mapping) else yaml.SequenceNode
+    if not _is_block(place.value, kind):
+        head = _rewritten(lines, place, f"{path[-1]}:")
+        block = [f"{' ' * (place.column + 2)}{line}" for line in lines_of_new]
+        return _joined(lines[: place.start], [head, *block], lines[place.stop :])
+    return _with_block_entries(lines, place, _value_at(text, path), entries)
+
+
+def without(text: str, *path: str) -> str:
+    """`text` without the field at `path`, and without the comments that are indented below it."""
+    parent = _value_at(text, path[:-1])
+    if not isinstance(parent, Mapping) or path[-1] not in parent:
         return text
-    start, stop = _extent(lines, name)
-    return "\n".join([*lines[:start], *lines[stop:]]) + "\n"
+    text = _component_in_lines(text, path)
+    place = _find(text, path)
+    assert place is not None
+    lines = text.splitlines()
+    return _joined(lines[: place.start], lines[_end_with_comments(lines, place) :])
+
+
+class _Place(NamedTuple):
+    """Lines `start` to `stop` (exclusive) of a field or a list item, its indentation, and its value."""
+
+    start: int
+    stop: int
+    column: int
+    value: yaml.Node
+
+
+def _find(text: str, path: Sequence[str]) -> _Place | None:
+    """The place of a field whose parents are written in blocks; None if there is no such field."""
+    lines = text.splitlines()
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    place: _Place | None = None
+    for name in path:
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        names = [key.value for key, _ in node.value]
+        if name not in names:
+            return None
+        place = _children(node, lines)[names.index(name)]
+        node = place.value
+    return place
+
+
+def _children(node: yaml.Node, lines: Sequence[str]) -> list[_Place]:
+    """The places of the fields of a mapping, or of the items of a list, that is written in a block."""
+    places = []
+    for child in node.value:
+        first, value = child if isinstance(node, yaml.MappingNode) else (child, child)
+        start = first.start_mark.line
+        if isinstance(node, yaml.SequenceNode):
+            # The dash may be on a line of its own.
+            while not lines[start].lstrip().startswith("-"):
+                start -= 1
+        column = len(lines[start]) - len(lines[start].lstrip())
+        places.append(_Place(start, _last_line(value) + 1, column, value))
+    return places
+
+
+def _last_line(node: yaml.Node) -> int:
+    """Index of the last line of a value; comments after it are not part of it."""
+    if _is_block(node, yaml.CollectionNode) and node.value:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    start, end = node.start_mark, node.end_mark
+    # A text in several lines (`|`, `>`) ends at the beginning of the line after it.
+    return int(end.line - 1 if end.column == 0 and end.line > start.line else end.line)
+
+
+def _is_block(node: yaml.Node, kind: type[yaml.CollectionNode]) -> bool:
+    return isinstance(node, kind) and not node.flow_style
+
+
+def _end_with_comments(lines: Sequence[str], place: _Place) -> int:
+    """Index of the line after a field and the comments that are indented more than it."""
+    end = place.stop
+    for number in range(place.stop, len(lines)):
+        content = lines[number].strip()
+        indent = len(lines[number]) - len(lines[number].lstrip())
+        if content and not (content.startswith("#") and indent > place.column):
+            break
+        end = number + 1 if content else end
+    return end
+
+
+def _rewritten(lines: Sequence[str], place: _Place, text: str) -> str:
+    """The line of a field or item with another content; the comment after a value on one line is preserved."""
+    comment = ""
+    if place.stop == place.start + 1:
+        comment = lines[place.start][place.value.end_mark.column :]
+    return " " * place.column + text + comment
+
+
+def _with_block_entries(
+    lines: Sequence[str],
+    place: _Place,
+    old: Mapping[str, Any] | Sequence[Any],
+    entries: Mapping[str, Any] | Sequence[Any],
+) -> str:
+    """The text with the entries of a block; each old entry is kept, written again or dropped."""
+    children = _children(place.value, lines)
+    result = list(lines[: children[0].start])
+    position = children[0].start
+    is_mapping = isinstance(entries, Mapping)
+    # Items of a list have no names: an old item is kept if the new list has an equal one.
+    remaining = [(key, _plain(value)) for key, value in _named(entries)]
+    for child, (key, value) in zip(children, _named(old), strict=True):
+        result += lines[position : child.start]
+        position = child.stop
+        if (key, value) in remaining:
+            remaining.remove((key, value))
+            result += lines[child.start : child.stop]
+            continue
+        replacement = [entry for entry in remaining if is_mapping and entry[0] == key]
+        if replacement:
+            remaining.remove(replacement[0])
+            (line,) = _entry_lines(dict(replacement))
+            result.append(_rewritten(lines, child, line))
+        else:
+            position = _end_with_comments(lines, child)
+    added = _entry_lines(dict(remaining) if is_mapping else [value for _, value in remaining])
+    result += [f"{' ' * children[0].column}{line}" for line in added]
+    return _joined(result, lines[position:])
+
+
+def _named(entries: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str, Any]]:
+    """The entries with their names, which are empty for a list."""
+    return list(entries.items()) if isinstance(entries, Mapping) else [("", value) for value in entries]
+
+
+def _entry_lines(entries: Mapping[str, Any] | Sequence[Any]) -> list[str]:
+    if isinstance(entries, Mapping):
+        return [f"{inline(str(key))}: {inline(value)}" for key, value in entries.items()]
+    return [f"- {inline(value)}" for value in entries]
+
+
+def _inserted(text: str, path: Sequence[str], block: Sequence[str], before: str | Sequence[str]) -> str:
+    """The text with the lines of a new field, at the end of its component or before another field."""
+    lines = text.splitlines()
+    if len(path) > 1:
+        parent = _find(text, path[:-1])
+        if parent is not None:
+            siblings = _children(parent.value, lines) if _is_block(parent.value, yaml.MappingNode) else []
+            indent = " " * (siblings[0].column if siblings else parent.column + 2)
+            return _joined(lines[: parent.stop], [indent + line for line in block], lines[parent.stop :])
+        block = [f"{path[0]}:", *(f"  {line}" for line in block)]
+    found = [_find(text, (name,)) for name in ((before,) if isinstance(before, str) else before)]
+    position = min((place.start for place in found if place is not None), default=len(lines))
+    return _joined(lines[:position], block, lines[position:])
+
+
+def _component_in_lines(text: str, path: Sequence[str]) -> str:
+    """The text with one line per field of the component that has the field at `path`."""
+    component = _find(text, path[:1]) if len(path) > 1 else None
+    if component is None or _is_block(component.value, yaml.MappingNode):
+        return text
+    lines = text.splitlines()
+    fields: Mapping[str, Any] = _value_at(text, path[:1]) or {}
+    block = [f"  {name}: {inline(value)}" for name, value in fields.items()]
+    head = _rewritten(lines, component, f"{path[0]}:")
+    return _joined(lines[: component.start], [head, *block], lines[component.stop :])
+
+
+def _value_at(text: str, path: Sequence[str]) -> Any:
+    """The data at `path`; None if there are none."""
+    value = parse(text, "spec").data
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _joined(*parts: Sequence[str]) -> str:
+    return "\n".join(line for part in parts for line in part) + "\n"
 
 
 def _plain(value: Any) -> Any:
@@ -118,68 +264,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _extent(lines: Sequence[str], name: str) -> tuple[int, int]:
-    """Index of the first line of a top-level field, and of the line after its last."""
-    start = next(i for i, line in enumerate(lines) if re.match(rf"{re.escape(name)}\s*:", line))
-    stop = start + 1
-    while stop < len(lines) and (not lines[stop].strip() or lines[stop].startswith((" ", "- "))):
-        stop += 1
-    while not lines[stop - 1].strip():
-        stop -= 1
-    return start, stop
-
-
-def _inner_extent(lines: Sequence[str], name: str, start: int, stop: int) -> tuple[int, int] | None:
-    """The same for a field of a component, whose name is indented by two spaces; None if there is no such field."""
-    for first in range(start, stop):
-        if lines[first].startswith(f"{name}:"):
-            end = first + 1
-            while end < stop and (not lines[end].strip() or lines[end].startswith(("   ", "  -"))):
-                end += 1
-            return first, end
-    return None
-
-
-def _set_block(lines: list[str], name: str, block: list[str], before: str) -> str:
-    """The lines with a top-level field replaced, or inserted before the field `before` or at the end."""
-    if any(re.match(rf"{re.escape(name)}\s*:", line) for line in lines):
-        start, stop = _extent(lines, name)
-    elif before and any(line.startswith(f"{before}:") for line in lines):
-        start = stop = _extent(lines, before)[0]
-    else:
-        start = stop = len(lines)
-    return "\n".join([*lines[:start], *block, *lines[stop:]]) + "\n"
-
-
-def _expanded(text: str, outer: str, fields: Mapping[str, Any]) -> list[str]:
-    """The lines of the text, with the component `outer` expanded to one line per field if it is on one line."""
-    lines = text.splitlines()
-    start, stop = _extent(lines, outer)
-    if lines[start].split("#")[0].rstrip().endswith(":"):
-        return lines
-    return [
-        *lines[:start],
-        f"{outer}:",
-        *(f"  {name}: {inline(value)}" for name, value in fields.items()),
-        *lines[stop:],
-    ]
-
-
-def _segments(lines: Sequence[str], indent: str) -> list[tuple[list[str], bool]]:
-    """Split lines into entries with all their lines (True) and comments between entries (False)."""
-    segments: list[tuple[list[str], bool]] = []
-    for line in lines:
-        starts = line.startswith(indent) and not line.startswith(indent + " ")
-        comment = line.strip().startswith("#")
-        if comment and (starts or not segments):
-            segments.append(([line], False))
-        elif starts or not segments:
-            segments.append(([line], not comment and bool(line.strip())))
-        else:
-            segments[-1][0].append(line)
-    return segments
 
 
 class Written(NamedTuple):
@@ -214,10 +298,9 @@ def write_lists(
 
     if recordings is not None:
         if to_table("reader.recordings", recordings):
-            text = without_recordings(text)
+            text = without(text, "reader", "recordings")
         else:
-            entries = {str(row["file"]): row for row in recordings}
-            text = with_entries(text, ("reader", "recordings"), entries)
+            text = with_entries(text, ("reader", "recordings"), recordings)
     if to_table("files", file_rows(pins)):
         text = without(text, "files")
     else:
@@ -227,17 +310,3 @@ def write_lists(
     elif spec.lists:
         text = without(text, "lists")
     return Written(text, tables)
-
-
-def without_recordings(text: str) -> str:
-    """`text` without the recordings of its reader; a reader on one line gets an empty list."""
-    reader = parse(text, "spec").data.get("reader")
-    if not isinstance(reader, Mapping) or "recordings" not in reader:
-        return text
-    lines = text.splitlines()
-    start, stop = _extent(lines, "reader")
-    extent = _inner_extent(lines, "  recordings", start + 1, stop)
-    if extent is None:
-        return with_field(text, ("reader", "recordings"), [])
-    first, last = extent
-    return "\n".join([*lines[:first], *lines[last:]]) + "\n"

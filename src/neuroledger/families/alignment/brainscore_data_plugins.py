@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.errors import RequestError
 from neuroledger.families.alignment.python_constants import (
     assigned_constants,
@@ -143,13 +143,15 @@ def import_data_plugin(catalog: Catalog, key: str, path: Path) -> Path:
     if registration.kind == "assembly" and stimuli is not None and not registration.merge:
         reader["merge"] = False
     fields: dict[str, Any] = {
-        "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score registers it",
-        "license": "LicenseRef-unknown", "license_note": "The plugin states none: ask the authors.",
-        "downloads": files, "reader": reader,
+        "id": key,
+        "version": 1,
+        "title": f"{key}, as its plugin for Brain-Score registers it",
+        "license": "LicenseRef-unknown",
+        "license_note": "The plugin states none: ask the authors.",
+        "downloads": files,
+        "reader": reader,
         "unavailable": f"Not fetched yet: `neuroledger import brainscore {key}` fetches its files and pins them.",
-    }  # fmt: skip
+    }
     target = catalog.root / "specs" / "datasets" / f"{key}.yaml"
-    lines = ["# yaml-language-server: $schema=../schema/dataset.json"]
-    lines += [f"{name}: {inline(value)}" for name, value in fields.items()]
-    write_text(target, "\n".join(lines) + "\n")
+    write_text(target, spec_text("dataset", fields))
     return target

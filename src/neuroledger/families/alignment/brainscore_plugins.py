@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from neuroledger.data.pin.yaml_edit import inline
+from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.errors import RequestError
 from neuroledger.families.alignment.python_constants import (
     assigned_constants,
@@ -31,8 +31,11 @@ REGIONS: Final = ("V1", "V2", "V4", "IT")
 LOGITS: Final = "output"
 # Modules whose functions are architectures, and the builder that makes them by the same name.
 HUBS: Final[Mapping[str, str]] = {
-    "torchvision.models": "torchvision", "models": "torchvision", "torchvision": "torchvision", "timm": "timm",
-}  # fmt: skip
+    "torchvision.models": "torchvision",
+    "models": "torchvision",
+    "torchvision": "torchvision",
+    "timm": "timm",
+}
 
 
 @dataclass
@@ -277,10 +280,17 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     readout = plugin.readout or (plugin.layers or committed)[-1]
     layers = list(dict.fromkeys([*plugin.layers, *committed, readout, LOGITS]))
     fields: dict[str, Any] = {
-        "id": key, "version": 1, "title": f"{key}, as its plugin for Brain-Score describes it",
-        "builder": None, "layers": layers, "regions": regions, "readout": readout, "logits": LOGITS,
-        "visual_degrees": plugin.visual_degrees, "downloads": plugin.downloads,
-    }  # fmt: skip
+        "id": key,
+        "version": 1,
+        "title": f"{key}, as its plugin for Brain-Score describes it",
+        "builder": None,
+        "layers": layers,
+        "regions": regions,
+        "readout": readout,
+        "logits": LOGITS,
+        "visual_degrees": plugin.visual_degrees,
+        "downloads": plugin.downloads,
+    }
     if plugin.architecture is not None:
         builder = {"name": plugin.hub, "architecture": plugin.architecture}
         fields["builder"] = builder | (
@@ -298,8 +308,7 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
         "Layers, regions, readout, preprocessing and visual degrees are those of the plugin's source."
     ]
     fields["license"] = "LicenseRef-unknown"
-    lines = ["# yaml-language-server: $schema=../schema/model.json"]
-    lines += [f"{name}: {inline(value)}" for name, value in fields.items() if value not in (None, {}, [])]
+    stated = {name: value for name, value in fields.items() if value not in (None, {}, [])}
     target = catalog.root / "specs" / "models" / f"{key}.yaml"
-    write_text(target, "\n".join(lines) + "\n")
+    write_text(target, spec_text("model", stated))
     return target, plugin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,22 +17,35 @@ if TYPE_CHECKING:
 __all__ = ["layer_map", "layers", "time"]
 
 
+@runtime_checkable
+class Curve(Protocol):
+    """A layer curve, as :func:`neuroledger.layers` returns it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the curve as plain data."""
+        ...
+
+
 def layers(
-    scores: Mapping[str, Score] | Mapping[str, Mapping[str, Score]],
+    scores: Curve | Mapping[str, Score] | Mapping[str, Mapping[str, Score]],
     *,
     committed: Mapping[str, str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw scores of layers over relative depth, one curve per label for several regions or benchmarks.
 
-    ``scores`` are those of :func:`neuroledger.layers`. ``committed`` maps a label to the layer that the model commits to,
-    which is marked. The ceiling is dashed.
+    A curve of :func:`neuroledger.layers` is drawn with its 95 % intervals, the untrained twin in grey, the ceiling with
+    its interval as a grey band, zero dotted, a ring around the layer that one half of the stimuli chose, and beside it a
+    diamond: its score on the other half. Several curves by label are drawn as lines; ``committed`` maps a label to the
+    layer that the model commits to, which is marked, and the ceiling is dashed.
 
     Raises
     ------
     RequestError
         There are no layers, or a committed layer is not among them.
     """
+    if isinstance(scores, Curve):
+        return _layer_curve(scores.to_dict(), ax or axes(width=7, height=4.4))
     single = {name: score for name, score in scores.items() if isinstance(score, Score)}
     curves: dict[str, Mapping[str, Score]] = {"score": single} if single else {}
     curves |= {name: curve for name, curve in scores.items() if not isinstance(curve, Score)}
@@ -68,6 +81,77 @@ def layers(
     ax.set_ylabel(next(iter(first.values())).scale.replace("_", " "))
     return finish(
         ax, {label: {layer: score.value for layer, score in curve.items()} for label, curve in curves.items()}
+    )
+
+
+def _layer_curve(curve: Mapping[str, Any], ax: Axes) -> Axes:
+    """Draw one curve from its plain data."""
+    stages = curve["layers"]
+    depth = [stage["depth"] for stage in stages]
+    twins = [stage["untrained"] for stage in stages]
+    ceiling = curve["ceiling"]
+    if ceiling is not None:
+        low, high = (
+            ceiling[end] if ceiling[end] is not None else ceiling["value"] for end in ("low", "high")
+        )
+        ax.axhspan(low, high, color=SOFT, alpha=0.2, linewidth=0, label="ceiling")
+        ax.axhline(ceiling["value"], color=SOFT, linewidth=1)
+    if all(twin is not None for twin in twins):
+        _band(ax, depth, twins, SOFT, "untrained")
+    _band(ax, depth, stages, PALETTE[0], "trained" if all(twins) else curve["model"])
+    ax.axhline(0.0, color=SOFT, linewidth=1, linestyle=":", label="nothing explained")
+    for name, marker in (("committed", "s"), ("chosen", "o")):
+        for stage in (stage for stage in stages if stage["layer"] == curve[name]):
+            ax.plot(
+                [stage["depth"]],
+                [stage["value"]],
+                marker=marker,
+                markersize=11,
+                markerfacecolor="none",
+                markeredgecolor=INK,
+                linestyle="none",
+                label=f"{name}: {stage['layer']}",
+            )
+            if name == "chosen" and curve["nested"] is not None:
+                _diamond(ax, stage["depth"] + 0.02, curve["nested"])
+    ax.set_xticks(depth, [stage["layer"] for stage in stages], rotation=40, ha="right")
+    scale = curve["scale"].replace("_", " ")
+    ax.set_ylabel(f"{scale} after the ceiling" if ceiling is not None else scale)
+    choice = curve["choice"]
+    nested = (
+        f"Layer chosen on {choice['chosen_on']} stimuli; diamond: its score on the {choice['scored_on']} others"
+        if curve["nested"] is not None
+        else "Best layer on all stimuli (optimistic: no stimuli were left to score the choice on)"
+    )
+    ax.set_title(f"{curve['model']} on {curve['benchmark']}\n{nested}", loc="left")
+    legend(ax)
+    finish(ax, dict(curve))
+    ax.title.set_fontsize(9)
+    return ax
+
+
+def _band(ax: Axes, depth: list[float], marks: list[Mapping[str, Any]], colour: str, label: str) -> None:
+    """Draw values over depth with their intervals."""
+    values, low, high = (
+        np.array([np.nan if mark[name] is None else mark[name] for mark in marks], dtype=np.float64)
+        for name in ("value", "low", "high")
+    )
+    ax.fill_between(depth, low, high, color=colour, alpha=0.18, linewidth=0)
+    ax.plot(depth, values, color=colour, marker="o", markersize=4, label=label)
+
+
+def _diamond(ax: Axes, x: float, nested: Mapping[str, Any]) -> None:
+    """Draw the score of the choice on other stimuli, with its interval."""
+    if nested["low"] is not None and nested["high"] is not None:
+        ax.plot([x, x], [nested["low"], nested["high"]], color=INK, linewidth=1)
+    ax.plot(
+        [x],
+        [nested["value"]],
+        marker="D",
+        markersize=6,
+        color=INK,
+        linestyle="none",
+        label="on other stimuli",
     )
 
 

@@ -149,10 +149,23 @@ class Affine(Frozen):
 
 
 Step = Annotated[
-    Rename | Label | Drop | Take | Complete | Distinct | Mean | Bins | Flatten | Centre | Standardise | Varying
-    | Responsive | Reliable | Affine,
+    Rename
+    | Label
+    | Drop
+    | Take
+    | Complete
+    | Distinct
+    | Mean
+    | Bins
+    | Flatten
+    | Centre
+    | Standardise
+    | Varying
+    | Responsive
+    | Reliable
+    | Affine,
     Field(discriminator="step"),
-]  # fmt: skip
+]
 
 
 def prepared(assembly: xr.DataArray, steps: Sequence[Any], *, name: str = "the assembly") -> xr.DataArray:
@@ -464,7 +477,19 @@ def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
 
 
 _FUNCTIONS: dict[type, Any] = {
-    Rename: _rename, Label: _label, Drop: _drop, Take: _take, Complete: _complete, Distinct: _distinct, Mean: _mean,
-    Bins: _bins, Flatten: _flatten, Centre: _centre, Standardise: _standardise, Varying: _varying, Responsive: _responsive,
-    Reliable: _reliable, Affine: _affine,
-}  # fmt: skip
+    Rename: _rename,
+    Label: _label,
+    Drop: _drop,
+    Take: _take,
+    Complete: _complete,
+    Distinct: _distinct,
+    Mean: _mean,
+    Bins: _bins,
+    Flatten: _flatten,
+    Centre: _centre,
+    Standardise: _standardise,
+    Varying: _varying,
+    Responsive: _responsive,
+    Reliable: _reliable,
+    Affine: _affine,
+}

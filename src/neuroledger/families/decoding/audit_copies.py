@@ -21,8 +21,12 @@ SAME: Final = 0.9999
 PROJECTIONS: Final = 8
 APART: Final = 0.06
 # Kinds of copies: the factor of the samples, whether their order is reversed, and the description.
-WAYS: Final = ((1, False, "up to gain"), (-1, False, "with the sign inverted"), (1, True, "reversed in time"),
-               (-1, True, "reversed in time and with the sign inverted"))  # fmt: skip
+WAYS: Final = (
+    (1, False, "up to gain"),
+    (-1, False, "with the sign inverted"),
+    (1, True, "reversed in time"),
+    (-1, True, "reversed in time and with the sign inverted"),
+)
 # Two events closer than this share of a window are the same one; other events must be this many times farther apart.
 NEAR: Final = 0.1
 FARTHER: Final = 5.0

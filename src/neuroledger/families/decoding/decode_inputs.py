@@ -28,9 +28,19 @@ from neuroledger.spec.base import worded
 from neuroledger.spec.catalog import open_catalog, open_definitions
 
 __all__ = [
-    "Splits", "assemble", "cluster_of", "decoder_of", "facts_of", "is_per_window", "objective_of",
-    "overlap_notes", "partition", "people_seen", "training_seeds", "trials_named",
-]  # fmt: skip
+    "Splits",
+    "assemble",
+    "cluster_of",
+    "decoder_of",
+    "facts_of",
+    "is_per_window",
+    "objective_of",
+    "overlap_notes",
+    "partition",
+    "people_seen",
+    "training_seeds",
+    "trials_named",
+]
 
 
 OBJECTIVES: Mapping[str, Objective] = {

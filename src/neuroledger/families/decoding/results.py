@@ -22,8 +22,16 @@ from neuroledger.stats.score import Score
 __all__ = ["meta_analysis", "patterns", "recorded", "statistics", "table"]
 
 COLUMNS: Final = (
-    "dataset", "pipeline", "subject", "session", "score", "time", "samples", "samples_test", "n_classes",
-)  # fmt: skip
+    "dataset",
+    "pipeline",
+    "subject",
+    "session",
+    "score",
+    "time",
+    "samples",
+    "samples_test",
+    "n_classes",
+)
 FEW: Final = 20
 """From this number of subjects on, pipelines are compared by Wilcoxon's test; below it, by permuting signs."""
 EXACT: Final = 13

@@ -21,7 +21,7 @@ from neuroledger.engine.plan import fits, require_compatible, unavailable
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.run import not_ready
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import RequestError
+from neuroledger.errors import RequestError, naming_extras
 from neuroledger.families.efficiency.counting.counts import Mode, Need, Reading, Trace, needs_of
 from neuroledger.models.model import LayeredModel, Model
 from neuroledger.spec.base import Override
@@ -58,6 +58,7 @@ MetricRequest = str | Mapping[str, Any] | Override
 Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
 
 
+@naming_extras()
 def cost(
     module: nn.Module | Model | str | Path,
     batches: Iterable[Any] = (),
@@ -213,6 +214,7 @@ def shown_cost(
     return answering_cost(built, stimuli.select(stimuli.ids[:COUNTED]), metrics)
 
 
+@naming_extras()
 def model_cost(
     model: Model | str, benchmark: str | None = None, *, catalog: Catalog | None = None, device: str = "cpu"
 ) -> tuple[str, dict[str, Score]]:

@@ -169,7 +169,9 @@ def nested(
             "correctness": {name: values[name] for name in CORRECTNESS if name in values},
             "complexity": {
                 "total_parameters": None if parameters is None else int(parameters),
-                "synaptic_operations": sum(filter(None, totals)) if len(totals) == 2 and None not in totals else None,
+                "synaptic_operations": sum(filter(None, totals))
+                if len(totals) == 2 and None not in totals
+                else None,
                 "activation_sparsity": values.get("activation_sparsity"),
                 "total_spikes": _total_count(scores.get("spikes")),
                 "timesteps": int(steps[0]) if steps else None,
@@ -180,11 +182,14 @@ def nested(
             },
         },
         "units": {
-            "synaptic_operations": "all samples", "total_spikes": "all samples", "timesteps": "one sample",
-            "latency_ms": "one sample", "energy_nj": "one sample, measured",
+            "synaptic_operations": "all samples",
+            "total_spikes": "all samples",
+            "timesteps": "one sample",
+            "latency_ms": "one sample",
+            "energy_nj": "one sample, measured",
         },
         "framework": "neuroledger",
-    }  # fmt: skip
+    }
     if modes := _modes(scores):
         result["counting_mode"] = _common_mode(modes)
     modelled = {f"{name}_nj": value * 1e9 for name, value in energies.items() if name not in metered}

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.memory import found_once, release, row_blocks
 from neuroledger.errors import AssemblyError
 
@@ -25,7 +25,6 @@ __all__ = [
     "signals",
 ]
 
-Array = npt.NDArray[Any]
 
 DIMS = ("presentation", "channel", "sample")
 CHANNEL_TYPES = frozenset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,24 @@ __all__ = ["agreement", "bars", "controls", "differences", "heat_map", "ranks", 
 STARS = (0.05, 0.01, 0.001)
 
 
+def _given(board: object) -> Leaderboard | None:
+    """Return the board that a caller gave, or None if none was given.
+
+    Raises
+    ------
+    RequestError
+        It is something else, such as scores of ``nl.evaluate``, which may be empty; no other board is drawn in its place.
+    """
+    if board is None or isinstance(board, Leaderboard):
+        return board
+    empty = isinstance(board, Sized) and not len(board)
+    kind = type(board).__name__
+    raise RequestError(
+        f"{'an empty ' if empty else ''}{kind} is not a board: pass a board of nl.leaderboard(), or nothing for that of the "
+        "recorded scores"
+    )
+
+
 def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw the score of every model on one benchmark with its 95 % interval, and the floor and ceiling.
 
@@ -33,7 +51,7 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
     RequestError
         The benchmark is not on the board.
     """
-    board = board or leaderboard(benchmarks=[benchmark])
+    board = _given(board) or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
     rows = [row for row in board.rows if row.cells[i].value is not None]
     rows.sort(key=lambda row: row.cells[i].value or 0.0, reverse=column.direction == "lower")
@@ -61,7 +79,7 @@ def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | Non
     RequestError
         The benchmark is not on the board, or no control was scored on it.
     """
-    board = board or leaderboard(benchmarks=[benchmark])
+    board = _given(board) or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
     rows = [row for row in board.rows if row.role != "model" and row.cells[i].value is not None]
     if not rows:
@@ -80,7 +98,7 @@ def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | Non
 
 def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw a heat map of models by benchmarks: best or tied scores bold, failed ones hatched, missing ones blank."""
-    board = board or leaderboard()
+    board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
     values = _values(rows, board.columns)
     ax = ax or axes(width=2.6 + 0.86 * len(board.columns), height=1.9 + 0.36 * max(1, len(rows)))
@@ -105,7 +123,7 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
     RequestError
         A benchmark is not on the board, or no model was scored on both.
     """
-    board = board or leaderboard(benchmarks=[score, cost])
+    board = _given(board) or leaderboard(benchmarks=[score, cost])
     i, column = _column(board, score)
     j, price = _column(board, cost)
     cells = [(row, row.cells[j].value, row.cells[i].value) for row in board.rows if row.role == "model"]
@@ -136,7 +154,7 @@ def ranks(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
     RequestError
         No model of the board is ranked.
     """
-    board = board or leaderboard()
+    board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.rank is not None]
     if not rows:
         raise RequestError(
@@ -170,7 +188,7 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
     from scipy.spatial.distance import squareform
     from scipy.stats import spearmanr
 
-    board = board or leaderboard()
+    board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
     signs = [1.0 if column.direction == "higher" else -1.0 for column in board.columns]
     values = _values(rows, board.columns) * np.array(signs)

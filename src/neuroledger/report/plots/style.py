@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from neuroledger.errors import RequestError
+from neuroledger.errors import RequestError, naming_extras
 from neuroledger.store.files import replacing
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Panels(list["Axes"]):
         return _png(self[0])
 
 
+@naming_extras()
 def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
     """Write the figure of ``ax`` in the format of the suffix and return its path; SVG contains text and no date.
 
@@ -58,6 +59,7 @@ def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
     return path
 
 
+@naming_extras()
 def axes(*, width: float = 7.0, height: float = 4.0) -> Axes:
     """Return the axes of a new figure; size in inches."""
     from matplotlib.figure import Figure

@@ -87,6 +87,7 @@
   const place = document.getElementById("board");
   if (!place) return;
   const FEW = 14; // boards with more columns start folded
+  const MOST_PAIRS = 6; // differences beside each other
   const FIRST = 60; // rows that are drawn before the first paint
   const boards = new Map();
   const order = JSON.parse(document.getElementById("suites").textContent);
@@ -219,7 +220,7 @@
   function line(b, s, found, row) {
     const name = escaped(row.model), chosen = s.compare.includes(row.model);
     const score = row.role !== "model" && !row.score ? '<td class="cell score"></td>'
-      : row.score ? `<td class="cell score"><b>${number(row.score[0])}</b>${interval(row.score)}</td>`
+      : row.score ? `<td class="cell score${row.top ? " top" : ""}"><b>${number(row.score[0])}</b>${interval(row.score)}</td>`
         : `<td class="cell score soft" title="${escaped(row.why)}">not ranked</td>`;
     return `<tr><td class="rank">${escaped(row.place)}</td>`
       + `<th scope="row" class="model"><input type="checkbox" data-compare="${name}" aria-label="compare ${name}"${chosen ? " checked" : ""}> `
@@ -292,10 +293,52 @@
       return `<tr><th scope="row">${name}</th>${parts.map((part) => `<td class="number">${part ? number(part[0], counts) + interval(part, counts) : "–"}</td>`).join("")}<td class="wide" aria-hidden="true"><div class="track">${floor}${ceiling}${marks}</div></td></tr>`;
     });
     const total = rows.some((row) => row.score)
-      ? `<tr><th scope="row"><b>Score</b></th>${rows.map((row) => `<td class="number">${row.score ? `<b>${number(row.score[0])}</b>${interval(row.score)}` : "–"}</td>`).join("")}<td></td></tr>` : "";
-    const two = rows.length === 2 ? `<p class="note">Is the difference real? <code>neuroledger compare ${escaped(rows[0].model)} ${escaped(rows[1].model)} --suite ${escaped(b.suite)}</code> compares them paired over shared items.</p>` : "";
+      ? `<tr><th scope="row"><b>Score</b></th>${rows.map((row) => `<td class="number">${row.score ? number(row.score[0]) + interval(row.score) : "–"}</td>`).join("")}<td class="wide"></td></tr>` : "";
     return `<h2 id="compared">Side by side</h2><div class="scroll" tabindex="0" role="region" aria-label="models side by side"><table class="side"><caption class="hidden">Selected models on the visible benchmarks</caption>`
-      + `<thead><tr><th scope="col">benchmark</th>${rows.map((row, i) => `<th scope="col" class="number"><i class="dot m${i % 6}"></i> ${escaped(row.model)}</th>`).join("")}<th scope="col">on one axis</th></tr></thead><tbody>${total}${lines.join("")}</tbody></table></div>${two}`;
+      + `<thead><tr><th scope="col">benchmark</th>${rows.map((row, i) => `<th scope="col" class="number"><i class="dot m${i % 6}"></i> ${escaped(row.model)}</th>`).join("")}<th scope="col">on one axis</th></tr></thead><tbody>${total}${lines.join("")}</tbody></table></div>${differences(b, rows.map((row) => row.model))}`;
+  }
+
+  // Paired differences of the selected models, computed when the pages were built.
+  const compared = new Map();
+  function pairs(suite) {
+    if (!compared.has(suite)) {
+      const held = document.getElementById(`pairs-${suite}`);
+      compared.set(suite, held ? JSON.parse(held.textContent) : { models: [], pairs: [], texts: [], left_out: 0 });
+    }
+    return compared.get(suite);
+  }
+  const bare = (value, counts = true) => number(Math.abs(value), counts).replace(/^0\./, ".").replace(/^/, value < 0 && Number(number(value, counts)) !== 0 ? "−" : "");
+  const chance = (p) => (p === null ? "" : `, p = ${p >= 0.001 ? bare(p) : p.toExponential(0).replace("e-0", "e-")}`);
+  function differenceOf(held, a, b) {
+    const i = held.models.indexOf(a), j = held.models.indexOf(b);
+    if (i < 0 || j < 0) return null;
+    const [first, second] = i < j ? [i, j] : [j, i];
+    const found = held.pairs[first * held.models.length - first * (first + 1) / 2 + second - first - 1];
+    const turn = (part) => (part && i > j ? [-part[0], part[2] === null ? null : -part[2], part[1] === null ? null : -part[1], part[3], part[4]] : part);
+    return { each: found.each.map(turn), mean: turn(found.mean) };
+  }
+  function differences(b, models) {
+    if (models.length < 2) return "";
+    const held = pairs(b.suite), chosen = [];
+    models.forEach((a, i) => models.slice(i + 1).forEach((other) => chosen.push([a, other, differenceOf(held, a, other)])));
+    const shown = chosen.filter(([, , found]) => found).slice(0, MOST_PAIRS);
+    const limit = held.left_out ? ` Computed for the first ${held.models.length} models of this board with a score, not for ${held.left_out} more.` : "";
+    const command = `<code>neuroledger compare ${escaped(models[0])} ${escaped(models[1])} --suite ${escaped(b.suite)}</code>`;
+    if (!shown.length) return `<p class="note">The differences of these models are not on this page.${limit} ${command} computes them.</p>`;
+    const told = (part, counts) => {
+      if (!part) return "–";
+      const span = part[1] === null ? `, ${escaped(held.texts[part[4]] || "no interval")}` : ` [${bare(part[1], counts)}, ${bare(part[2], counts)}]`;
+      return `${bare(part[0], counts)}${span}${chance(part[3])}`;
+    };
+    const name = ([a, other]) => `${escaped(a)} − ${escaped(other)}`;
+    const sums = shown.filter(([, , found]) => found.mean)
+      .map((pair) => `<p class="difference"><b>${name(pair)} = ${told(pair[2].mean)}</b> <small>mean over the benchmarks on which both are scored</small></p>`);
+    const lines = b.columns.flatMap((column, i) => (shown.some(([, , found]) => found.each[i])
+      ? [`<tr><th scope="row"><a href="benchmarks/${escaped(column.id)}.html">${broken(column.id)}</a></th>${shown.map(([, , found]) => `<td class="number">${told(found.each[i], column.counts)}</td>`).join("")}</tr>`] : []));
+    const more = chosen.length > MOST_PAIRS ? ` The first ${MOST_PAIRS} of ${chosen.length} pairs are shown.` : "";
+    return `<h2>Differences</h2>${sums.join("")}<div class="scroll" tabindex="0" role="region" aria-label="differences of the selected models"><table class="pairs"><caption class="hidden">Differences of the selected models</caption>`
+      + `<thead><tr><th scope="col">benchmark</th>${shown.map((pair) => `<th scope="col" class="number">${name(pair)}</th>`).join("")}</tr></thead><tbody>${lines.join("")}</tbody></table></div>`
+      + `<p class="note">Paired over the items that both share, with 95 % intervals; p is two-sided, and corrected by Holm for the benchmarks of a pair.${limit}${more} ${command} prints the same numbers.</p>`;
   }
 
   function chooser(b, s) {
@@ -317,6 +360,7 @@
       if (a.dataset.suite === s.suite) a.setAttribute("aria-current", "true");
       else a.removeAttribute("aria-current");
     });
+    document.querySelectorAll("[data-front]").forEach((part) => { part.hidden = part.dataset.front !== s.suite; });
     document.getElementById("title").innerHTML = `<span class="id">suite ${escaped(b.suite)}, version ${b.version}</span>${escaped(b.title)}`;
     document.getElementById("numbers").innerHTML = b.numbers.map(([label, count]) => `<div><b>${escaped(count)}</b><span>${escaped(label)}</span></div>`).join("");
     document.getElementById("files").innerHTML = ["csv", "json", "md", "tex"].map((kind) =>

@@ -288,12 +288,15 @@ def _reliability(data: _Patterns) -> _Reliability:
         data.noise,
         data.noise_square,
     )
-    by_stimulus = np.stack([
-        2 * (rows - rows.mean()) / n,
-        2 * (distances.sum(axis=1) / (n - 1) - summary.mean) / n,
-        2 * ((deviation**2).sum(axis=1) / (n - 1) - variance) / n,
-        *from_left_out(np.array([_without_stimulus(s, power, data, normed) for s in range(n)])).T,
-    ], axis=1)  # fmt: skip
+    by_stimulus = np.stack(
+        [
+            2 * (rows - rows.mean()) / n,
+            2 * (distances.sum(axis=1) / (n - 1) - summary.mean) / n,
+            2 * ((deviation**2).sum(axis=1) / (n - 1) - variance) / n,
+            *from_left_out(np.array([_without_stimulus(s, power, data, normed) for s in range(n)])).T,
+        ],
+        axis=1,
+    )
     of_neuroid = np.zeros((p, len(summary)))
     of_neuroid[:, 3:] = from_left_out(np.array([_without_neuroid(k, power, data, normed) for k in range(p)]))
     of_neuroid[:, 0] = by_cell.sum(axis=0)

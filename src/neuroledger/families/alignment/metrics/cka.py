@@ -8,9 +8,9 @@ from typing import Annotated
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import (
     complete_neuroids,
@@ -26,7 +26,6 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cka", "cka_subsets"]
 
-Floats = NDArray[np.float64]
 
 Regularisation = Annotated[float, Field(ge=0)]
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Indices, Strings
+from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import paired
@@ -23,7 +23,6 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cross_validated_distances", "crossnobis"]
 
-Floats = NDArray[np.float64]
 Noise = Literal["none", "univariate", "multivariate"]
 
 

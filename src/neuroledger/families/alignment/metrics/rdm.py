@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import patterns, relative_gram
 from neuroledger.families.alignment.similarity.pair import FEWEST_STIMULI, Pair, Side, variation_of
@@ -21,7 +22,6 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["paired", "rdm", "rdm_subsets"]
 
-Floats = NDArray[np.float64]
 Ties = Literal["exact", "rounding"]
 
 

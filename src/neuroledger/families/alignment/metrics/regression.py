@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.held_out import (
@@ -26,7 +27,7 @@ from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.splits import Split
 from neuroledger.stats.variation import inflation
-from neuroledger.stats.workspace import Array, Workspace
+from neuroledger.stats.workspace import Workspace
 
 __all__ = ["regression"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
@@ -21,8 +21,6 @@ from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
 
 __all__ = ["RdmModel", "precomputed_rdm"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

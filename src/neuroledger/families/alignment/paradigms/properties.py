@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate
 from neuroledger.data.screen import spanning
@@ -24,7 +24,6 @@ from neuroledger.spec.registry import paradigm
 
 __all__ = ["properties"]
 
-Floats = npt.NDArray[np.float64]
 Bins = list[tuple[float, float]]
 # Spikes/s of V1 neurons (Ringach et al., 2002): medians of the largest and of the spontaneous rate, and the largest rate
 # of all; and the response above baseline from which a neuron counts as responsive.

@@ -164,9 +164,10 @@ def _texts_of_assembly(assembly: xr.DataArray, name: str, id: str) -> StimulusSe
     columns = {
         str(key): coord.values[order]
         for key, coord in assembly.coords.items()
-        if coord.dims == ("presentation",) and key not in {"stimulus_id", name}
+        if coord.dims == ("presentation",)
+        and key not in {"stimulus_id", name}
         and (coord.values[first][codes] == coord.values).all()
-    }  # fmt: skip
+    }
     texts = {"stimulus_id": ids[order], "text": as_text(assembly[name].values[order])}
     return StimulusSet(id, pd.DataFrame(texts | columns))
 

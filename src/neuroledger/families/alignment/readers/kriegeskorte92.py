@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab
 from neuroledger.data.stimuli import StimulusSet
@@ -20,7 +21,6 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["kriegeskorte92"]
 
-Floats = NDArray[np.float64]
 TRAITS = ("human", "face", "animal", "natural")
 
 

@@ -8,10 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from neuroledger.data.arrays import Indices
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
-from neuroledger.stats.workspace import Array
 
 __all__ = ["BestUnit"]
 

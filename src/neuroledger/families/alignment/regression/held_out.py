@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.best_unit import BestUnit
 from neuroledger.families.alignment.regression.linear import Linear
@@ -19,7 +20,7 @@ from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.stats.splits import Split
-from neuroledger.stats.workspace import Array, Workspace
+from neuroledger.stats.workspace import Workspace
 
 __all__ = [
     "Correlation",

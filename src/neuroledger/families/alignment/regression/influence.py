@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.families.alignment.regression.held_out import HeldOutPart
 from neuroledger.stats.splits import Split
 
 __all__ = ["correlation_influence", "refit_of"]
 
-Floats = NDArray[np.float64]
 
 # With at most this many rows, a correlation without one of them is nearly always 1 or -1.
 FEWEST_LEFT = 3

@@ -8,14 +8,13 @@ from typing import Literal, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
 from neuroledger.families.alignment.regression.ridge import Withheld, leave_out
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import BLOCK
 from neuroledger.stats.splits import Split
-from neuroledger.stats.workspace import Array
 
 __all__ = ["Linear"]
 

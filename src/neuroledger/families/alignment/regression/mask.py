@@ -10,12 +10,12 @@ import numpy as np
 import xarray as xr
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Indices
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.feature_maps import Grid, grid
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.stats.splits import Split
-from neuroledger.stats.workspace import Array, Workspace
+from neuroledger.stats.workspace import Workspace
 
 __all__ = ["Mask", "MaskReadout"]
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.families.alignment.similarity.gram import Features, square, tall
 from neuroledger.stats.splits import Split
-from neuroledger.stats.workspace import Array, device_of
+from neuroledger.stats.workspace import device_of
 
 __all__ = ["Pls"]
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.families.alignment.similarity.gram import Features, features
 from neuroledger.stats.splits import Split
-from neuroledger.stats.workspace import Array, Workspace
+from neuroledger.stats.workspace import Workspace
 
 __all__ = ["DIFFERENCE", "Prediction", "Problem", "Readout", "column_correlation"]
 

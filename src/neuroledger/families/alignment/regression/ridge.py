@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Indices
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import tall
 from neuroledger.stats.splits import Split
-from neuroledger.stats.workspace import Array, device_of
+from neuroledger.stats.workspace import device_of
 
 __all__ = ["Ridge", "Withheld", "leave_out"]
 

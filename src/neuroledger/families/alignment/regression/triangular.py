@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from neuroledger.stats.workspace import Array
+from neuroledger.data.arrays import Array
 
 __all__ = ["SHAKY", "divided", "root"]
 

@@ -11,11 +11,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
 from neuroledger.stats.groups import names_of
-from neuroledger.stats.workspace import Array, Workspace
+from neuroledger.stats.workspace import Workspace
 from neuroledger.store.store import Written
 
 __all__ = [

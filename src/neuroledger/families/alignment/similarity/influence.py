@@ -8,6 +8,7 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats
 from neuroledger.families.alignment.similarity.rdm import (
     ALIKE,
     Comparison,
@@ -23,7 +24,6 @@ __all__ = [
     "without_each_stimulus",
 ]
 
-Floats = NDArray[np.float64]
 
 # Minimum number of neuroids left: the correlation of patterns of two neuroids has only two values.
 FEWEST_LEFT = 3

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.families.alignment.similarity.gram import Gram
@@ -30,10 +29,6 @@ Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a"
 
 # Comparisons that use only ranks.
 RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
-# From this many values on, ranks are computed by levels; a level and a position share one integer.
-MANY = 1 << 12
-POSITION = 27
-LEVELS = 1 << 35
 
 # Dissimilarities below this (relative to the rows' size) are rounding errors and set to 0, so that identical rows tie.
 ROUNDING = 1.5e-14
@@ -122,88 +117,17 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
     rounding does not affect the order of equal dissimilarities, such as those of identical stimuli or of counts.
     """
     count = len(values)
-    lowest, highest = (float(values.min()), float(values.max())) if count else (0.0, 0.0)
-    tolerance = alike * max(abs(lowest), abs(highest))
-    if MANY <= count < 1 << POSITION and 2 * tolerance * LEVELS < highest - lowest < np.inf:
-        ranks = _ranks_by_level(values, lowest, highest, tolerance)
-        if ranks is not None:
-            return ranks
-    order = _sorting(values)
+    tolerance = alike * float(np.abs(values).max(initial=0.0))
+    order = np.argsort(values)
     ordered = values[order]
-    new = np.empty(count, bool)
-    new[:1] = True
-    np.greater(ordered[1:] - ordered[:-1], tolerance, out=new[1:])
-    ranks = np.empty(count)
-    if new.all():
-        ranks[order] = np.arange(1.0, count + 1)
-        return ranks
-    starts = np.flatnonzero(new)
+    is_new = np.ones(count, bool)
+    is_new[1:] = ordered[1:] - ordered[:-1] > tolerance
+    starts = np.flatnonzero(is_new)
     sizes = np.diff(np.append(starts, count))
+    ranks = np.empty(count)
+    # A group of `size` ties after `start` smaller values has the ranks start + 1 to start + size.
     ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
     return ranks
-
-
-def _ranks_by_level(values: Floats, lowest: float, highest: float, tolerance: float) -> Floats | None:
-    """As :func:`mean_ranks`, for many values and a tolerance below half a level; ``None`` if there are too many ties.
-
-    Values are quantised to :data:`LEVELS` equal levels; integers that combine a level with a position are sorted. Only
-    values whose neighbours are on the same or the next level, usually few, are then compared again.
-    """
-    count = len(values)
-    key = values - lowest
-    key *= LEVELS / (highest - lowest)
-    positions = key.astype(np.int64)
-    positions <<= POSITION
-    positions |= np.arange(count, dtype=np.int64)
-    positions.sort()
-    order = positions & ((1 << POSITION) - 1)
-    positions >>= POSITION
-    close = positions[1:] - positions[:-1] <= 1
-    if np.count_nonzero(close) > count // 8:
-        return None
-    ranks = key  # reuses the memory
-    ranks[order] = np.arange(1.0, count + 1)
-    after = np.flatnonzero(close) + 1
-    if after.size:
-        at = np.union1d(after - 1, after)
-        first = np.ones(len(at), bool)
-        first[1:] = ~close[at[1:] - 1]
-        rows = order[at]
-        inner = np.lexsort((values[rows], np.cumsum(first)))
-        rows = rows[inner]
-        ordered = values[rows]
-        first[1:] |= ordered[1:] - ordered[:-1] > tolerance
-        starts = np.flatnonzero(first)
-        sizes = np.diff(np.append(starts, len(at)))
-        ranks[rows] = np.repeat(at[starts] + (sizes + 1) / 2, sizes)
-    return ranks
-
-
-def _sorting(values: Floats) -> NDArray[np.int64]:
-    """Indices that sort finite values.
-
-    Sorting integers is several times faster than an argsort: the leading bits of each value, as an integer of the same
-    order, are combined with its position. The few values that agree in these bits are sorted afterwards.
-    """
-    count = len(values)
-    bits = max(1, (count - 1).bit_length())
-    key = (values + 0.0).view(np.int64)
-    key ^= (key >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
-    key >>= bits
-    key <<= bits
-    key |= np.arange(count, dtype=np.int64)
-    key.sort()
-    order = key & ((1 << bits) - 1)
-    ordered = values[order]
-    if (ordered[1:] < ordered[:-1]).any():
-        key >>= bits
-        alike = key[1:] == key[:-1]
-        inside = np.zeros(count, bool)
-        inside[1:] = alike
-        inside[:-1] |= alike
-        at = np.flatnonzero(inside)
-        order[at] = order[at][np.lexsort((ordered[at], key[at]))]
-    return order
 
 
 def prepared(values: Floats, comparison: Comparison) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
 
@@ -24,7 +25,6 @@ __all__ = [
     "step_of",
 ]
 
-Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
 Measure = Literal["error_consistency", "observed_consistency", "squared_accuracy_difference"]
 # `label` is not included, because some models store their answers in it.

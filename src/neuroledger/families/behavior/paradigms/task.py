@@ -162,10 +162,18 @@ def task(
                 else _extra_stimuli(data, condition.stimuli, "condition")
             )
             part = task(
-                model, replace(data, stimuli=shown, assembly=None), decide=decide, choices=choices,
-                label_column=label_column, fitting=condition.fitting or fitting, test=test, visual_degrees=visual_degrees,
-                screen=screen, trials=trials, microsaccades=microsaccades,
-            ).source  # fmt: skip
+                model,
+                replace(data, stimuli=shown, assembly=None),
+                decide=decide,
+                choices=choices,
+                label_column=label_column,
+                fitting=condition.fitting or fitting,
+                test=test,
+                visual_degrees=visual_degrees,
+                screen=screen,
+                trials=trials,
+                microsaccades=microsaccades,
+            ).source
             parts.append(part.assign_coords(condition=("presentation", [name] * part.sizes["presentation"])))
         source = xr.concat(parts, "presentation", coords="different", compat="equals", join="exact")
         target = target if target is not None else source

@@ -129,9 +129,14 @@ def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | N
                 optimum = minimize(_loss, start, args=(x, y, guess), method="L-BFGS-B", bounds=bounds)
             else:
                 optimum = minimize(
-                    _loss_and_gradient, start, args=(x, y, guess), jac=True, method="L-BFGS-B", bounds=bounds,
+                    _loss_and_gradient,
+                    start,
+                    args=(x, y, guess),
+                    jac=True,
+                    method="L-BFGS-B",
+                    bounds=bounds,
                     options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
-                )  # fmt: skip
+                )
             value = _loss(optimum.x, x, y, guess)
         if value < lowest:
             best, lowest = np.asarray(optimum.x, dtype=np.float64), value

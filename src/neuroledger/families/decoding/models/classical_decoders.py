@@ -11,17 +11,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, JsonValue
 
+import neuroledger.families.decoding.pipelines.steps  # noqa: F401 (registers the steps)
 from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
-from neuroledger.families.decoding.pipelines import steps as declared
 from neuroledger.families.decoding.pipelines import transforms
-from neuroledger.families.decoding.pipelines.steps import (
-    LOGISTIC,
-    LOGISTIC_SEARCH,
-    Head,
-    Steps,
-    objectives_of,
-)
+from neuroledger.families.decoding.pipelines.declare import Head, Steps, declared_step, objectives_of
 from neuroledger.families.decoding.pipelines.transforms import Stateless, every_nth
 from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
 from neuroledger.families.decoding.training.linear_heads import DoublePrecisionPipeline, for_objective
@@ -30,10 +24,16 @@ from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
 __all__ = [
-    "cospectra_decoder", "covariance_decoder", "dummy_decoder", "pipeline_decoder", "shrinkage_lda", "sklearn_decoder",
-]  # fmt: skip
+    "cospectra_decoder",
+    "covariance_decoder",
+    "dummy_decoder",
+    "pipeline_decoder",
+    "shrinkage_lda",
+    "sklearn_decoder",
+]
 
 SEED = 33
+LOGISTIC, LOGISTIC_SEARCH = declared_step("logistic"), declared_step("logistic_search")
 # Heads whose predictions change as little as their features. A support vector machine stops within 0.001 of its optimum, so
 # that features that differ in the tenth digit can change its predictions: it receives the features of the mean at which
 # pyriemann stops.
@@ -214,7 +214,7 @@ def pipeline_decoder(
 
         estimators = [
             transforms.tangent(step.metric, newton=True)
-            if smooth and isinstance(step, declared.TangentSpace)
+            if smooth and step.name == "tangent_space"
             else step.make(signature)
             for step in steps
         ]
@@ -234,7 +234,7 @@ def pipeline_decoder(
         bytes_each = 16 * signature.channels**2 if any(step.gives == "covariances" for step in steps) else 0
         # The same cache name as for pyriemann's covariances at the beginning of a pipeline.
         head = steps[0]
-        alone = leading == 1 and isinstance(head, declared.Covariances)
+        alone = leading == 1 and head.name == "covariances"
         cache_name = (
             f"covariances {getattr(head, 'estimator', '')}" if alone else f"{key} {signature.sampling_rate:g}"
         )
@@ -302,14 +302,12 @@ def covariance_decoder(
             f"model {id!r}: Xdawn needs classes, which the head {head.name} does not predict: use a logistic head"
         )
     first = (
-        declared.Covariances(name="covariances", estimator=estimator)
+        declared_step("covariances", estimator=estimator)
         if xdawn is None
-        else declared.XdawnCovariances(
-            name="xdawn_covariances", filters=xdawn, estimator=estimator, classes=xdawn_classes
-        )
+        else declared_step("xdawn_covariances", filters=xdawn, estimator=estimator, classes=xdawn_classes)
     )
-    between: list[Any] = [declared.Shrink(name="shrink", share=shrinkage)] if shrinkage else []
-    after: list[Any] = [declared.TangentSpace(name="tangent_space"), declared.Standardise(name="standardise")]
+    between: list[Any] = [declared_step("shrink", share=shrinkage)] if shrinkage else []
+    after: list[Any] = [declared_step("tangent_space"), declared_step("standardise")]
     return pipeline_decoder(
         id=id,
         steps=(first, *between, *after, head),
@@ -343,17 +341,17 @@ def cospectra_decoder(
     UnavailableError
         pyriemann is not installed.
     """
-    spectra = declared.CoSpectra(name="cospectra", window=window, overlap=overlap, low=low, high=high)
-    return pipeline_decoder(id=id, steps=(spectra, declared.Standardise(name="standardise"), head), most=most)
+    spectra = declared_step("cospectra", window=window, overlap=overlap, low=low, high=high)
+    return pipeline_decoder(id=id, steps=(spectra, declared_step("standardise"), head), most=most)
 
 
 @builder("shrinkage_lda", version=1, takes=TAKES, gives=decoded("classification", "multilabel"))
 def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
     """Linear discriminant analysis with Ledoit-Wolf shrinkage on every `every`-th sample [blankertz2011]."""
     steps = (
-        declared.EveryNth(name="amplitudes", step=every),
-        declared.Standardise(name="standardise"),
-        declared.Lda(name="lda", solver="lsqr", shrinkage="auto"),
+        declared_step("amplitudes", step=every),
+        declared_step("standardise"),
+        declared_step("lda", solver="lsqr", shrinkage="auto"),
     )
     return pipeline_decoder(id=id, steps=steps, shuffles_labels=shuffles_labels, plants=plants)
 

@@ -303,7 +303,8 @@ def _models(id: str) -> ModuleType:
             return importlib.import_module("braindecode.models")
     except (ImportError, OSError) as error:
         raise UnavailableError(
-            f"model {id!r} needs braindecode, which cannot be imported ({error}): pip install 'neuroledger[braindecode]'"
+            f"model {id!r} needs braindecode, which cannot be imported ({error})",
+            "pip install 'neuroledger[braindecode]'",
         ) from error
 
 

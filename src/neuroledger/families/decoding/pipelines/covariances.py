@@ -9,7 +9,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.memory import row_blocks
-from neuroledger.errors import UnavailableError
+from neuroledger.errors import package_missing
 
 __all__ = ["CovarianceEstimator", "MatrixOfWindows", "covariances", "pyriemann"]
 
@@ -124,4 +124,4 @@ def pyriemann(module: str) -> Any:
     try:
         return importlib.import_module(f"pyriemann.{module}")
     except ImportError as error:
-        raise UnavailableError("this decoder needs pyriemann: pip install 'neuroledger[eeg]'") from error
+        raise package_missing("pyriemann") from error

@@ -1,12 +1,11 @@
-"""The steps of declared decoders: each defines its input, its output, and the estimator behind it."""
+"""The steps of declared decoders: each function makes the untrained estimator of a step from its fields in YAML."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines import transforms
@@ -15,610 +14,401 @@ from neuroledger.families.decoding.pipelines.covariances import (
     MatrixOfWindows,
     pyriemann,
 )
+from neuroledger.families.decoding.pipelines.declare import CLASSES, LABELS, NUMBERS, InnerStep, step
 from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton
-from neuroledger.families.decoding.protocols.decoder import Objective, Signature
+from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.linear_heads import for_objective, one_vs_rest
 from neuroledger.families.signals.bands import groups_of
-from neuroledger.spec.base import Frozen
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
-__all__ = ["LOGISTIC", "LOGISTIC_SEARCH", "Head", "Step", "Steps", "objectives_of"]
+__all__: list[str] = []
 
-Kind = Literal["windows", "covariances", "features", "answers"]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Band = tuple[Positive, Positive]
-CLASSES: tuple[Objective, ...] = ("classification",)
-LABELS: tuple[Objective, ...] = ("classification", "multilabel")
-NUMBERS: tuple[Objective, ...] = ("regression", "retrieval")
-ANY: tuple[Objective, ...] = (*LABELS, *NUMBERS)
+Mean = Literal["riemann", "logeuclid", "euclid"]
+Frequencies = Mapping[str, Positive] | None
+"""The frequency of each class in Hz; by default, it is the name of the class."""
+
+STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
+
+# Steps that take windows
 
 
-class _Step(Frozen):
-    """A step of a pipeline.
-
-    Attributes
-    ----------
-    takes, gives
-        The kind of input and output: windows (window, channel, sample), covariances (window, channel, channel), features
-        (window, feature), or answers, which are predictions.
-    learns
-        Whether it is fitted to the training part; the output of unfitted steps is computed once for all folds, controls
-        and pipelines.
-    objectives
-        The objectives of a pipeline with this step.
-    """
-
-    takes: ClassVar[Kind]
-    gives: ClassVar[Kind]
-    learns: ClassVar[bool] = True
-    objectives: ClassVar[tuple[Objective, ...]] = ANY
-
-    @abstractmethod
-    def make(self, signature: Signature) -> Any:
-        """An untrained estimator with the API of scikit-learn."""
-
-
-class LogVariance(_Step):
+@step("log_variance", "windows", "features", learns=False)
+def log_variance(signature: Signature) -> Any:
     """Logarithm of the variance of each channel."""
-
-    name: Literal["log_variance"]
-    takes, gives, learns = "windows", "features", False
-
-    def make(self, signature: Signature) -> Any:
-        return transforms.Stateless(transforms.log_variance)
+    return transforms.Stateless(transforms.log_variance)
 
 
-class EveryNth(_Step):
+@step("amplitudes", "windows", "features", learns=False)
+def every_nth(signature: Signature, *, step: Count = 1) -> Any:
     """Amplitudes of every `step`-th sample, ordered by channel."""
-
-    name: Literal["amplitudes"]
-    step: Count = 1
-    takes, gives, learns = "windows", "features", False
-
-    def make(self, signature: Signature) -> Any:
-        return transforms.Stateless(transforms.every_nth, step=self.step)
+    return transforms.Stateless(transforms.every_nth, step=step)
 
 
-class CoSpectra(_Step):
+@step("cospectra", "windows", "features", learns=False)
+def co_spectra(
+    signature: Signature,
+    *,
+    window: Count = 128,
+    overlap: Annotated[float, Field(ge=0, lt=1)] = 0.75,
+    low: float = 2.0,
+    high: float = 40.0,
+) -> Any:
     """Co-spectra between channels: upper triangles, with log powers."""
-
-    name: Literal["cospectra"]
-    window: Count = 128
-    overlap: Annotated[float, Field(ge=0, lt=1)] = 0.75
-    low: float = 2.0
-    high: float = 40.0
-    takes, gives, learns = "windows", "features", False
-
-    def make(self, signature: Signature) -> Any:
-        top = min(self.high, signature.sampling_rate / 2)
-        longest = 1 << (signature.samples.bit_length() - 1)
-        spectra = pyriemann("estimation").CoSpectra(
-            window=min(self.window, longest),
-            overlap=self.overlap,
-            fmin=self.low,
-            fmax=top,
-            fs=signature.sampling_rate,
-        )
-        return transforms.Stateless(transforms.upper_log, of=spectra)
+    longest = 1 << (signature.samples.bit_length() - 1)
+    spectra = pyriemann("estimation").CoSpectra(
+        window=min(window, longest),
+        overlap=overlap,
+        fmin=low,
+        fmax=min(high, signature.sampling_rate / 2),
+        fs=signature.sampling_rate,
+    )
+    return transforms.Stateless(transforms.upper_log, of=spectra)
 
 
-class Augment(_Step):
+@step("augment", "windows", "windows", learns=False)
+def augment(signature: Signature, *, order: Count = 1, lag: Count = 1) -> Any:
     """The window stacked with `order` - 1 copies of itself, each `lag` samples later [carrara2023]."""
-
-    name: Literal["augment"]
-    order: Count = 1
-    lag: Count = 1
-    takes, gives, learns = "windows", "windows", False
-
-    def make(self, signature: Signature) -> Any:
-        return transforms.Stateless(transforms.delayed, order=self.order, lag=self.lag)
+    return transforms.Stateless(transforms.delayed, order=order, lag=lag)
 
 
-class Bands(_Step):
+@step("bands", "windows", "windows")
+def bands(
+    signature: Signature,
+    *,
+    bands: tuple[Band, ...] | Literal["classes"],
+    width: Positive = 1.0,
+    order: Count = 4,
+) -> Any:
     """Band-passed copies of the window, one for each band, without delay, ordered by band.
 
     `bands` in Hz; with `classes`, bands of `width` around the frequency that is the name of each class. Windows are filtered
     individually, so that their ends are filtered less well than by a filter of the whole recording.
     """
-
-    name: Literal["bands"]
-    bands: tuple[Band, ...] | Literal["classes"]
-    width: Positive = 1.0
-    order: Count = 4
-    takes, gives = "windows", "windows"
-
-    def make(self, signature: Signature) -> Any:
-        bands = None if self.bands == "classes" else self.bands
-        return transforms.BandStack(bands, self.width, self.order, signature.sampling_rate)
+    given = None if bands == "classes" else bands
+    return transforms.BandStack(given, width, order, signature.sampling_rate)
 
 
-class Xdawn(_Step):
+@step("xdawn", "windows", "windows", objectives=CLASSES)
+def xdawn(signature: Signature, *, filters: Count = 4, estimator: CovarianceEstimator = "scm") -> Any:
     """Windows filtered by spatial filters that enhance the mean response of each class [rivet2009]."""
-
-    name: Literal["xdawn"]
-    filters: Count = 4
-    estimator: CovarianceEstimator = "scm"
-    takes, gives = "windows", "windows"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        return pyriemann("spatialfilters").Xdawn(self.filters, estimator=self.estimator)
+    return pyriemann("spatialfilters").Xdawn(filters, estimator=estimator)
 
 
-class Covariances(_Step):
+@step("covariances", "windows", "covariances", learns=False)
+def covariances(signature: Signature, *, estimator: CovarianceEstimator = "oas") -> Any:
     """Covariance of the channels of each window."""
-
-    name: Literal["covariances"]
-    estimator: CovarianceEstimator = "oas"
-    takes, gives, learns = "windows", "covariances", False
-
-    def make(self, signature: Signature) -> Any:
-        pyriemann("estimation")
-        return MatrixOfWindows(self.estimator)
+    pyriemann("estimation")
+    return MatrixOfWindows(estimator)
 
 
-class ResponseCovariances(_Step):
+@step("erp_covariances", "windows", "covariances", objectives=CLASSES)
+def response_covariances(
+    signature: Signature, *, estimator: CovarianceEstimator = "oas", components: Count | None = None
+) -> Any:
     """Covariance of the window stacked under the mean responses of the classes [barachant2014]."""
-
-    name: Literal["erp_covariances"]
-    estimator: CovarianceEstimator = "oas"
-    components: Count | None = None
-    takes, gives = "windows", "covariances"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        return transforms.stacked_covariances("ERPCovariances", estimator=self.estimator, svd=self.components)
+    return transforms.stacked_covariances("ERPCovariances", estimator=estimator, svd=components)
 
 
-class XdawnCovariances(_Step):
+@step("xdawn_covariances", "windows", "covariances", objectives=CLASSES)
+def xdawn_covariances(
+    signature: Signature,
+    *,
+    filters: Count = 4,
+    estimator: CovarianceEstimator = "scm",
+    xdawn_estimator: CovarianceEstimator = "scm",
+    classes: Literal["all", "rarest"] = "all",
+) -> Any:
     """Covariance of the Xdawn-filtered window stacked under the filtered mean responses [barachant2014]."""
-
-    name: Literal["xdawn_covariances"]
-    filters: Count = 4
-    estimator: CovarianceEstimator = "scm"
-    xdawn_estimator: CovarianceEstimator = "scm"
-    classes: Literal["all", "rarest"] = "all"
-    takes, gives = "windows", "covariances"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        estimators = {"estimator": self.estimator, "xdawn_estimator": self.xdawn_estimator}
-        if self.classes == "rarest":
-            return transforms.RarestXdawn(self.filters, estimators)
-        return transforms.stacked_covariances("XdawnCovariances", nfilter=self.filters, **estimators)
+    estimators = {"estimator": estimator, "xdawn_estimator": xdawn_estimator}
+    if classes == "rarest":
+        return transforms.RarestXdawn(filters, estimators)
+    return transforms.stacked_covariances("XdawnCovariances", nfilter=filters, **estimators)
 
 
-class Shrink(_Step):
+# Steps that take covariances
+
+
+@step("shrink", "covariances", "covariances", learns=False)
+def shrink(signature: Signature, *, share: Annotated[float, Field(gt=0, lt=1)] = 0.1) -> Any:
     """Each covariance mixed with the identity of the same trace."""
-
-    name: Literal["shrink"]
-    share: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    takes, gives, learns = "covariances", "covariances", False
-
-    def make(self, signature: Signature) -> Any:
-        return pyriemann("estimation").Shrinkage(self.share)
+    return pyriemann("estimation").Shrinkage(share)
 
 
-class Csp(_Step):
-    """Log-variances after common spatial patterns [blankertz2008]; for more than two classes, by joint diagonalisation."""
-
-    name: Literal["csp"]
-    filters: Count = 6
-    metric: Literal["euclid", "riemann", "logeuclid"] = "euclid"
-    takes, gives = "covariances", "features"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        return pyriemann("spatialfilters").CSP(self.filters, metric=self.metric)
-
-
-class TikhonovCsp(_Step):
-    """Common spatial patterns of two classes, the other class's covariance plus `alpha` times the identity [lotte2011]."""
-
-    name: Literal["tikhonov_csp"]
-    filters: Count = 6
-    alpha: Annotated[float, Field(ge=0)] = 1.0
-    takes, gives = "covariances", "features"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        return transforms.TikhonovCsp(self.filters, self.alpha)
-
-
-class Recentre(_Step):
+@step("recentre", "covariances", "covariances")
+def recentre(signature: Signature) -> Any:
     """Covariances whitened by the Riemannian mean of their subject [zanini2018].
 
     The mean of a subject of the training part is that of its training windows. The mean of a tested subject is that of its
     windows for `calibration`; without any, the mean of all training subjects is used.
     """
-
-    name: Literal["recentre"]
-    takes, gives = "covariances", "covariances"
-
-    def make(self, signature: Signature) -> Any:
-        pyriemann("tangentspace")
-        return transforms.Recentre()
+    pyriemann("tangentspace")
+    return transforms.Recentre()
 
 
-class TangentSpace(_Step):
+@step("csp", "covariances", "features", objectives=CLASSES)
+def csp(
+    signature: Signature,
+    *,
+    filters: Count = 6,
+    metric: Literal["euclid", "riemann", "logeuclid"] = "euclid",
+) -> Any:
+    """Log-variances after common spatial patterns [blankertz2008]; for more than two classes, by joint diagonalisation."""
+    return pyriemann("spatialfilters").CSP(filters, metric=metric)
+
+
+@step("tikhonov_csp", "covariances", "features", objectives=CLASSES)
+def tikhonov_csp(
+    signature: Signature, *, filters: Count = 6, alpha: Annotated[float, Field(ge=0)] = 1.0
+) -> Any:
+    """Common spatial patterns of two classes, the other class's covariance plus `alpha` times the identity [lotte2011]."""
+    return transforms.TikhonovCsp(filters, alpha)
+
+
+@step("tangent_space", "covariances", "features")
+def tangent_space(signature: Signature, *, metric: Mean = "riemann") -> Any:
     """Tangent vectors at the mean of the training part: upper triangles of matrix logarithms [barachant2012].
 
     If the Riemannian mean does not converge, the log-Euclidean mean is used, or else the arithmetic mean; the score's notes
     state it.
     """
-
-    name: Literal["tangent_space"]
-    metric: Literal["riemann", "logeuclid", "euclid"] = "riemann"
-    takes, gives = "covariances", "features"
-
-    def make(self, signature: Signature) -> Any:
-        pyriemann("tangentspace")
-        return transforms.tangent(self.metric)
+    pyriemann("tangentspace")
+    return transforms.tangent(metric)
 
 
-class Standardise(_Step):
+# Steps that take and give features
+
+
+@step("standardise", "features", "features")
+def standardise(signature: Signature) -> Any:
     """Features standardised by mean and standard deviation of the training part."""
+    from sklearn.preprocessing import StandardScaler
 
-    name: Literal["standardise"]
-    takes, gives = "features", "features"
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.preprocessing import StandardScaler
-
-        return StandardScaler()
+    return StandardScaler()
 
 
-class Select(_Step):
+@step("select", "features", "features", objectives=CLASSES)
+def select(
+    signature: Signature,
+    *,
+    features: Count = 10,
+    by: Literal["mutual_information", "f"] = "mutual_information",
+) -> Any:
     """The features with the most information about the class: mutual information (seed 0), or the F statistic."""
+    from sklearn.feature_selection import SelectKBest, f_classif
 
-    name: Literal["select"]
-    features: Count = 10
-    by: Literal["mutual_information", "f"] = "mutual_information"
-    takes, gives = "features", "features"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.feature_selection import SelectKBest, f_classif
-
-        score = transforms.mutual_information if self.by == "mutual_information" else f_classif
-        return SelectKBest(score, k=self.features)
+    return SelectKBest(transforms.mutual_information if by == "mutual_information" else f_classif, k=features)
 
 
-class PrincipalComponents(_Step):
+@step("pca", "features", "features")
+def principal_components(signature: Signature, *, components: Count) -> Any:
     """The first principal components of the features."""
+    from sklearn.decomposition import PCA
 
-    name: Literal["pca"]
-    components: Count
-    takes, gives = "features", "features"
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.decomposition import PCA
-
-        return PCA(self.components, random_state=0)
+    return PCA(components, random_state=0)
 
 
-class Mdm(_Step):
+# Steps that predict
+
+
+@step("mdm", "covariances", "answers", objectives=CLASSES)
+def mdm(signature: Signature, *, metric: Mean = "riemann") -> Any:
     """Minimum distance to mean: the class with the nearest mean covariance [barachant2012]."""
-
-    name: Literal["mdm"]
-    metric: Literal["riemann", "logeuclid", "euclid"] = "riemann"
-    takes, gives = "covariances", "answers"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        return pyriemann("classification").MDM(by_newton(self.metric))
+    return pyriemann("classification").MDM(by_newton(metric))
 
 
-class FgMdm(_Step):
+@step("fgmdm", "covariances", "answers", objectives=CLASSES)
+def fg_mdm(signature: Signature, *, metric: Mean = "riemann") -> Any:
     """Minimum distance to mean after geodesic filtering [barachant2010]."""
-
-    name: Literal["fgmdm"]
-    metric: Literal["riemann", "logeuclid", "euclid"] = "riemann"
-    takes, gives = "covariances", "answers"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        return pyriemann("classification").FgMDM(by_newton(self.metric))
+    return pyriemann("classification").FgMDM(by_newton(metric))
 
 
-class Lda(_Step):
+@step("lda", "features", "answers", objectives=LABELS)
+def lda(
+    signature: Signature,
+    *,
+    solver: Literal["svd", "lsqr", "eigen"] = "svd",
+    shrinkage: Literal["auto"] | Annotated[float, Field(ge=0, le=1)] | None = None,
+) -> Any:
     """Linear discriminant analysis; `shrinkage: auto` is that of Ledoit and Wolf [blankertz2011]."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    name: Literal["lda"]
-    solver: Literal["svd", "lsqr", "eigen"] = "svd"
-    shrinkage: Literal["auto"] | Annotated[float, Field(ge=0, le=1)] | None = None
-    takes, gives = "features", "answers"
-    objectives = LABELS
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-        lda = LinearDiscriminantAnalysis(solver=self.solver, shrinkage=self.shrinkage)
-        return for_objective(lda, signature, "lda")
+    return for_objective(LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage), signature, "lda")
 
 
-class Svm(_Step):
+@step("svm", "features", "answers")
+def svm(
+    signature: Signature,
+    *,
+    kernel: Literal["linear", "rbf", "poly", "sigmoid"] = "rbf",
+    c: Positive = 1.0,
+    gamma: Literal["scale", "auto"] | Positive = "scale",
+    balanced: bool = False,
+) -> Any:
     """Support vector machine for classes, or support vector regression for numbers."""
+    from sklearn.svm import SVC, SVR
 
-    name: Literal["svm"]
-    kernel: Literal["linear", "rbf", "poly", "sigmoid"] = "rbf"
-    c: Positive = 1.0
-    gamma: Literal["scale", "auto"] | Positive = "scale"
-    balanced: bool = False
-    takes, gives = "features", "answers"
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.svm import SVC, SVR
-
-        parameters: dict[str, Any] = {"kernel": self.kernel, "C": self.c, "gamma": self.gamma}
-        if signature.objective in NUMBERS:
-            return for_objective(SVR(**parameters), signature, "svm")
-        return for_objective(
-            SVC(**parameters, class_weight="balanced" if self.balanced else None), signature, "svm"
-        )
+    if signature.objective in NUMBERS:
+        machine = SVR(kernel=kernel, C=c, gamma=gamma)
+    else:
+        machine = SVC(kernel=kernel, C=c, gamma=gamma, class_weight="balanced" if balanced else None)
+    return for_objective(machine, signature, "svm")
 
 
-class Logistic(_Step):
+@step("logistic", "features", "answers", objectives=LABELS, is_head=True)
+def logistic(
+    signature: Signature,
+    *,
+    c: Positive = 0.01,
+    balanced: bool = True,
+    iterations: int = 1000,
+    l1: Annotated[float, Field(ge=0, le=1)] | None = None,
+) -> Any:
     """Logistic regression, with inverse-frequency weights unless `balanced` is false; `l1` above 0 is an elastic net."""
+    from sklearn.linear_model import LogisticRegression
 
-    name: Literal["logistic"] = "logistic"
-    c: Positive = 0.01
-    balanced: bool = True
-    iterations: int = 1000
-    l1: Annotated[float, Field(ge=0, le=1)] | None = None
-    takes, gives = "features", "answers"
-    objectives = LABELS
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.linear_model import LogisticRegression
-
-        weight = "balanced" if self.balanced else None
-        net: dict[str, Any] = (
-            {} if self.l1 is None else {"l1_ratio": self.l1, "solver": "saga", "random_state": 0}
-        )
-        estimator = LogisticRegression(C=self.c, class_weight=weight, max_iter=self.iterations, **net)
-        return one_vs_rest(estimator) if signature.objective == "multilabel" else estimator
+    weight = "balanced" if balanced else None
+    net: dict[str, Any] = {} if l1 is None else {"l1_ratio": l1, "solver": "saga", "random_state": 0}
+    estimator = LogisticRegression(C=c, class_weight=weight, max_iter=iterations, **net)
+    return one_vs_rest(estimator) if signature.objective == "multilabel" else estimator
 
 
-class LogisticSearch(_Step):
+@step("logistic_search", "features", "answers", objectives=LABELS, is_head=True)
+def logistic_search(
+    signature: Signature,
+    *,
+    strengths: tuple[Positive, ...] = STRENGTHS,
+    folds: int = 5,
+    iterations: int = 1000,
+) -> Any:
     """Logistic regression whose strength is chosen by cross-validation within the training part."""
+    from sklearn.linear_model import LogisticRegressionCV
 
-    name: Literal["logistic_search"] = "logistic_search"
-    strengths: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-    folds: int = 5
-    iterations: int = 1000
-    takes, gives = "features", "answers"
-    objectives = LABELS
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.linear_model import LogisticRegressionCV
-
-        estimator = LogisticRegressionCV(
-            Cs=list(self.strengths),
-            cv=self.folds,
-            class_weight="balanced",
-            max_iter=self.iterations,
-            scoring="accuracy",
-        )
-        return one_vs_rest(estimator, least=2) if signature.objective == "multilabel" else estimator
+    estimator = LogisticRegressionCV(
+        Cs=list(strengths), cv=folds, class_weight="balanced", max_iter=iterations, scoring="accuracy"
+    )
+    return one_vs_rest(estimator, least=2) if signature.objective == "multilabel" else estimator
 
 
-class Ridge(_Step):
-    """Ridge regression of numbers, or of classes coded as plus and minus one."""
-
-    name: Literal["ridge"]
-    penalty: Positive = 1.0
-    takes, gives = "features", "answers"
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.linear_model import Ridge as Numbers
-        from sklearn.linear_model import RidgeClassifier
-
-        estimator = (Numbers if signature.objective in NUMBERS else RidgeClassifier)(alpha=self.penalty)
-        return for_objective(estimator, signature, "ridge")
-
-
-class RidgeSearch(_Step):
+@step("ridge_search", "features", "answers", objectives=NUMBERS, is_head=True)
+def ridge_search(signature: Signature, *, penalties: tuple[Positive, ...] = STRENGTHS) -> Any:
     """Ridge regression whose penalty is chosen by leave-one-out within the training part."""
+    from sklearn.linear_model import RidgeCV
 
-    name: Literal["ridge_search"] = "ridge_search"
-    penalties: tuple[Positive, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-    takes, gives = "features", "answers"
-    objectives = NUMBERS
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.linear_model import RidgeCV
-
-        return RidgeCV(alphas=list(self.penalties))
+    return RidgeCV(alphas=list(penalties))
 
 
-class Estimator(_Step):
+@step("ridge", "features", "answers")
+def ridge(signature: Signature, *, penalty: Positive = 1.0) -> Any:
+    """Ridge regression of numbers, or of classes coded as plus and minus one."""
+    from sklearn.linear_model import Ridge, RidgeClassifier
+
+    regression = Ridge if signature.objective in NUMBERS else RidgeClassifier
+    return for_objective(regression(alpha=penalty), signature, "ridge")
+
+
+@step("estimator", "features", "answers")
+def estimator(signature: Signature, *, path: EstimatorPath, parameters: Arguments | None = None) -> Any:
     """Any scikit-learn classifier or regressor of features by its import path."""
-
-    name: Literal["estimator"]
-    path: EstimatorPath
-    parameters: Arguments | None = None
-    takes, gives = "features", "answers"
-
-    def make(self, signature: Signature) -> Any:
-        try:
-            estimator = trusted(self.path, SKLEARN, self.name)(**(self.parameters or {}))
-        except TypeError as error:
-            raise ModelError(
-                f"step estimator: {self.path} does not take these parameters: {error}"
-            ) from error
-        return for_objective(estimator, signature, self.path)
+    try:
+        made = trusted(path, SKLEARN, "estimator")(**(parameters or {}))
+    except TypeError as error:
+        raise ModelError(f"step estimator: {path} does not take these parameters: {error}") from error
+    return for_objective(made, signature, path)
 
 
-class _Frequencies(_Step):
-    """A classifier of responses to flicker; the frequency of a class in Hz is its name, or given by `frequencies`."""
-
-    frequencies: Mapping[str, Positive] | None = None
-    takes, gives = "windows", "answers"
-    objectives = CLASSES
-
-    def make(self, signature: Signature) -> Any:
-        from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
-
-        fields = self.model_dump(exclude={"name", "frequencies"})
-        return CLASSIFIERS[self.model_dump()["name"]](
-            rate=signature.sampling_rate, frequencies=dict(self.frequencies or {}), **fields
-        )
+# Classifiers of responses to flicker
 
 
-class Cca(_Frequencies):
+def _flicker(name: str, signature: Signature, frequencies: Frequencies, **parameters: Any) -> Any:
+    from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
+
+    return CLASSIFIERS[name](rate=signature.sampling_rate, frequencies=dict(frequencies or {}), **parameters)
+
+
+@step("cca", "windows", "answers", objectives=CLASSES)
+def cca(signature: Signature, *, frequencies: Frequencies = None, harmonics: Count = 3) -> Any:
     """Canonical correlation with sines and cosines of each frequency and its harmonics [lin2007]."""
-
-    name: Literal["cca"]
-    harmonics: Count = 3
+    return _flicker("cca", signature, frequencies, harmonics=harmonics)
 
 
-class TemplateCca(_Frequencies):
+@step("template_cca", "windows", "answers", objectives=CLASSES)
+def template_cca(signature: Signature, *, frequencies: Frequencies = None) -> Any:
     """Canonical correlation with the mean training window of each class (itCCA, [bin2011])."""
+    return _flicker("template_cca", signature, frequencies)
 
-    name: Literal["template_cca"]
 
-
-class ExtendedCca(_Frequencies):
+@step("extended_cca", "windows", "answers", objectives=CLASSES)
+def extended_cca(signature: Signature, *, frequencies: Frequencies = None, harmonics: Count = 3) -> Any:
     """Four correlations with references and mean windows, squared with their signs and added [chen2015]."""
-
-    name: Literal["extended_cca"]
-    harmonics: Count = 3
+    return _flicker("extended_cca", signature, frequencies, harmonics=harmonics)
 
 
-class MultisetCca(_Frequencies):
+@step("multiset_cca", "windows", "answers", objectives=CLASSES)
+def multiset_cca(signature: Signature, *, frequencies: Frequencies = None, filters: Count = 1) -> Any:
     """Canonical correlation with the common component of the training windows of each class [zhang2014]."""
-
-    name: Literal["multiset_cca"]
-    filters: Count = 1
+    return _flicker("multiset_cca", signature, frequencies, filters=filters)
 
 
-class Trca(_Frequencies):
+@step("trca", "windows", "answers", objectives=CLASSES)
+def trca(
+    signature: Signature,
+    *,
+    frequencies: Frequencies = None,
+    bands: Count = 5,
+    ensemble: bool = True,
+    harmonics: Count | None = None,
+    unit_variance: bool = False,
+) -> Any:
     """Task-related components in sub-bands, correlated with the mean window of each class [nakanishi2018].
 
     With `harmonics`, the filters are fitted to the residuals of a regression on references with that many harmonics, as in
     MOABB's TRCA-R; with `unit_variance`, to channels of unit norm in each window (SSCOR).
     """
-
-    name: Literal["trca"]
-    bands: Count = 5
-    ensemble: bool = True
-    harmonics: Count | None = None
-    unit_variance: bool = False
+    options = {"bands": bands, "ensemble": ensemble, "harmonics": harmonics, "unit_variance": unit_variance}
+    return _flicker("trca", signature, frequencies, **options)
 
 
-class Tdca(_Frequencies):
+@step("tdca", "windows", "answers", objectives=CLASSES)
+def tdca(
+    signature: Signature,
+    *,
+    frequencies: Frequencies = None,
+    bands: Count = 5,
+    components: Count = 1,
+    delays: Count = 6,
+) -> Any:
     """Discriminant components, in sub-bands, of windows stacked with delayed copies of themselves [liu2021]."""
-
-    name: Literal["tdca"]
-    bands: Count = 5
-    components: Count = 1
-    delays: Count = 6
+    return _flicker("tdca", signature, frequencies, bands=bands, components=components, delays=delays)
 
 
-class FilterBank(_Step):
+# A step that repeats other steps
+
+
+@step("filter_bank", "windows", "features")
+def filter_bank(
+    signature: Signature,
+    *,
+    bands: tuple[Band, ...] | Annotated[int, Field(ge=2)] | Literal["recorded"],
+    steps: Annotated[tuple[InnerStep, ...], Field(min_length=1)],
+    order: Count = 4,
+) -> Any:
     """The same `steps` for each band, with concatenated features (filter-bank CSP, [ang2008]).
 
     `bands` in Hz: windows are band-passed individually, without delay. `recorded`: the bands in which the whole recording
     was filtered (`bands` in the preprocessing of the data set), as in published filter banks. Or the number of equal groups
     of channels, for signals prepared elsewhere that contain each channel once per band.
     """
+    from sklearn.pipeline import make_pipeline
 
-    name: Literal["filter_bank"]
-    bands: tuple[Band, ...] | Annotated[int, Field(ge=2)] | Literal["recorded"]
-    steps: Annotated[tuple[FilterBankStep, ...], Field(min_length=1)]
-    order: Count = 4
-    takes, gives = "windows", "features"
-
-    def make(self, signature: Signature) -> Any:
-        from sklearn.pipeline import make_pipeline
-
-        inner = make_pipeline(*(step.make(signature) for step in self.steps))
-        bands = groups_of(signature.channel_ids) if self.bands == "recorded" else self.bands
-        if bands is None:
-            raise ModelError(
-                "filter_bank: the recording was not filtered in bands; its channels are "
-                f"{', '.join(signature.channel_ids[:6])}{', …' if signature.channel_ids[6:] else ''}. Add "
-                "`bands: [[8, 12], …]` to the preprocessing of the data set, or give the step bands in Hz"
-            )
-        return transforms.FilterBank(inner, bands, self.order, signature.sampling_rate)
-
-
-_Windowed = LogVariance | EveryNth | CoSpectra | Augment | Bands | Xdawn
-_Matrices = (
-    Covariances
-    | ResponseCovariances
-    | XdawnCovariances
-    | Shrink
-    | Recentre
-    | Csp
-    | TikhonovCsp
-    | TangentSpace
-)
-_Featured = Standardise | Select | PrincipalComponents
-_Heads = Logistic | LogisticSearch | RidgeSearch
-_Answers = Mdm | FgMdm | Lda | Svm | _Heads | Ridge | Estimator
-_Flicker = Cca | TemplateCca | ExtendedCca | MultisetCca | Trca | Tdca
-FilterBankStep = Annotated[_Windowed | _Matrices | _Featured, Field(discriminator="name")]
-FilterBank.model_rebuild()
-Step = Annotated[
-    _Windowed | _Matrices | _Featured | _Answers | _Flicker | FilterBank, Field(discriminator="name")
-]
-Head = Annotated[_Heads, Field(discriminator="name")]
-LOGISTIC, LOGISTIC_SEARCH = Logistic(), LogisticSearch()
-
-
-def _require_chained(steps: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The steps, checked to form a chain from windows to answers.
-
-    Raises
-    ------
-    ValueError
-        A step does not accept the output of the one before it; the message suggests steps that do.
-    """
-    _check_chain(steps, "answers")
-    for step in steps:
-        if isinstance(step, FilterBank):
-            _check_chain(step.steps, "features", "filter_bank: ")
-    return steps
-
-
-def _check_chain(steps: Sequence[Any], end: Kind, prefix: str = "") -> None:
-    available: Kind = "windows"
-    for number, step in enumerate(steps, start=1):
-        if step.takes != available:
-            bridge = _step_names(available, step.takes)
-            remedy = (
-                f"put {' or '.join(bridge)} before it"
-                if bridge
-                else f"use one of {', '.join(_step_names(available))}"
-            )
-            raise ValueError(
-                f"{prefix}step {number}, {step.name}, takes {step.takes}, and there are {available} before it: {remedy}"
-            )
-        available = step.gives
-    if available != end:
-        raise ValueError(
-            f"{prefix}the last step, {steps[-1].name}, gives {available}, and {end} are needed: "
-            f"add one of {', '.join(_step_names(available, end) or _step_names(available))}"
+    inner = make_pipeline(*(step.make(signature) for step in steps))
+    found = groups_of(signature.channel_ids) if bands == "recorded" else bands
+    if found is None:
+        raise ModelError(
+            "filter_bank: the recording was not filtered in bands; its channels are "
+            f"{', '.join(signature.channel_ids[:6])}{', …' if signature.channel_ids[6:] else ''}. Add "
+            "`bands: [[8, 12], …]` to the preprocessing of the data set, or give the step bands in Hz"
         )
-
-
-def _step_names(takes: Kind, gives: Kind | None = None) -> list[str]:
-    """Names of the steps with this input, and this output if given."""
-    kinds = get_args(get_args(Step)[0])
-    return [
-        get_args(kind.model_fields["name"].annotation)[0]
-        for kind in kinds
-        if kind.takes == takes and (gives is None or kind.gives == gives)
-    ]
-
-
-Steps = Annotated[tuple[Step, ...], Field(min_length=1), AfterValidator(_require_chained)]
-
-
-def objectives_of(steps: Sequence[Any]) -> tuple[Objective, ...]:
-    """The objectives that all steps of a pipeline support."""
-    inner_steps = [one for step in steps for one in getattr(step, "steps", ())]
-    return tuple(one for one in ANY if all(one in step.objectives for step in [*steps, *inner_steps]))
+    return transforms.FilterBank(inner, found, order, signature.sampling_rate)

@@ -17,9 +17,21 @@ from neuroledger.families.decoding.protocols.array_cache import cached, content_
 from neuroledger.families.decoding.training.linear_heads import fit_first_step
 
 __all__ = [
-    "BandStack", "FilterBank", "RarestXdawn", "Recentre", "Stateless", "TikhonovCsp", "band_passed", "delayed", "every_nth",
-    "log_variance", "mutual_information", "stacked_covariances", "tangent", "upper_log",
-]  # fmt: skip
+    "BandStack",
+    "FilterBank",
+    "RarestXdawn",
+    "Recentre",
+    "Stateless",
+    "TikhonovCsp",
+    "band_passed",
+    "delayed",
+    "every_nth",
+    "log_variance",
+    "mutual_information",
+    "stacked_covariances",
+    "tangent",
+    "upper_log",
+]
 
 MEANS: Final[Mapping[str, str]] = {"logeuclid": "log-Euclidean", "euclid": "arithmetic"}
 

@@ -26,9 +26,15 @@ from neuroledger.families.signals.signals import DIMS, blocks, extents
 from neuroledger.store.files import write_text
 
 __all__ = [
-    "Sharing", "gate", "partition_sha256", "read_partition", "run_length", "runs", "label_channels",
+    "Sharing",
+    "gate",
+    "partition_sha256",
+    "read_partition",
+    "run_length",
+    "runs",
+    "label_channels",
     "write_partition",
-]  # fmt: skip
+]
 
 
 MOST_STEPS: Final = 1 << 20

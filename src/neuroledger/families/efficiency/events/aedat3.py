@@ -12,9 +12,17 @@ __all__ = ["events_of"]
 END = b"#!END-HEADER\r\n"
 POLARITY = 1
 PACKET = np.dtype(
-    [("type", "<i2"), ("source", "<i2"), ("size", "<i4"), ("time_at", "<i4"), ("overflow", "<i4"),
-     ("capacity", "<i4"), ("number", "<i4"), ("valid", "<i4")]
-)  # fmt: skip
+    [
+        ("type", "<i2"),
+        ("source", "<i2"),
+        ("size", "<i4"),
+        ("time_at", "<i4"),
+        ("overflow", "<i4"),
+        ("capacity", "<i4"),
+        ("number", "<i4"),
+        ("valid", "<i4"),
+    ]
+)
 EVENT = np.dtype([("data", "<u4"), ("time", "<i4")])
 
 

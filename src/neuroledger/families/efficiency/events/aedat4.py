@@ -135,7 +135,8 @@ def _decompress(body: bytes, method: int, name: str) -> bytes:
     except ImportError as error:
         package = "lz4" if method in (LZ4, LZ4_HIGH) else "zstandard"
         raise UnavailableError(
-            f"{name} is compressed, and the package {package} is not installed: pip install 'neuroledger[events]'"
+            f"{name} is compressed, and the package {package} is not installed",
+            "pip install 'neuroledger[events]'",
         ) from error
     if not is_complete:
         raise DataError(

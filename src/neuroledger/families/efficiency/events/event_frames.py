@@ -19,9 +19,17 @@ from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 
 __all__ = [
-    "FULL_SCALE", "BoxRules", "Events", "Frames", "Grid", "boxes_by_frame", "dat_frames", "denoised",
-    "hdf5_frames", "read_boxes",
-]  # fmt: skip
+    "FULL_SCALE",
+    "BoxRules",
+    "Events",
+    "Frames",
+    "Grid",
+    "boxes_by_frame",
+    "dat_frames",
+    "denoised",
+    "hdf5_frames",
+    "read_boxes",
+]
 
 Positive = Annotated[int, Field(gt=0, le=16_384)]
 

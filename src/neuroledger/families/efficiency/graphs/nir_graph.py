@@ -80,8 +80,10 @@ class Neuron(nn.Module):  # type: ignore[misc]
         for name in ("r", "v_threshold", "v_reset", "v_leak", "w_in"):
             value = getattr(node, name, None)
             self.register_buffer(name, None if value is None else compact(value))
-        for name, tau in (("rate", getattr(node, "tau", getattr(node, "tau_mem", None))),
-                          ("synaptic_rate", getattr(node, "tau_syn", None))):  # fmt: skip
+        for name, tau in (
+            ("rate", getattr(node, "tau", getattr(node, "tau_mem", None))),
+            ("synaptic_rate", getattr(node, "tau_syn", None)),
+        ):
             self.register_buffer(
                 name, None if tau is None else compact(time_step / np.asarray(tau, np.float64))
             )
@@ -204,8 +206,13 @@ class Threshold(nn.Module):  # type: ignore[misc]
 
 
 NEURONS: Mapping[str, type[Neuron]] = {
-    "I": Neuron, "LI": Neuron, "CubaLI": Neuron, "IF": Integrating, "LIF": Leaky, "CubaLIF": Synaptic,
-}  # fmt: skip
+    "I": Neuron,
+    "LI": Neuron,
+    "CubaLI": Neuron,
+    "IF": Integrating,
+    "LIF": Leaky,
+    "CubaLIF": Synaptic,
+}
 
 
 class Graph(nn.Module):  # type: ignore[misc]

@@ -100,8 +100,15 @@ def _graph(model: Any) -> tuple[Any, ...]:
     from onnx import AttributeProto, helper
 
     graph = model.graph
-    supported = (AttributeProto.INT, AttributeProto.INTS, AttributeProto.FLOAT, AttributeProto.FLOATS, AttributeProto.STRING,
-            AttributeProto.STRINGS, AttributeProto.TENSOR)  # fmt: skip
+    supported = (
+        AttributeProto.INT,
+        AttributeProto.INTS,
+        AttributeProto.FLOAT,
+        AttributeProto.FLOATS,
+        AttributeProto.STRING,
+        AttributeProto.STRINGS,
+        AttributeProto.TENSOR,
+    )
     nodes = []
     for node in graph.node:
         options = {
@@ -349,8 +356,10 @@ def _pads(o: Attributes, x: Tensor, window: Sequence[int], fill: float = 0.0) ->
     auto = o.get("auto_pad", "NOTSET")
     if auto.startswith("SAME"):
         steps, gaps = o.get("strides", [1] * rank), o.get("dilations", [1] * rank)
-        sums = [max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
-                for n, s, k, d in zip(x.shape[2:], steps, window, gaps, strict=True)]  # fmt: skip
+        sums = [
+            max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
+            for n, s, k, d in zip(x.shape[2:], steps, window, gaps, strict=True)
+        ]
         first = [(total + (auto == "SAME_LOWER")) // 2 for total in sums]
         pads = [*first, *(total - before for total, before in zip(sums, first, strict=True))]
     if pads[:rank] == pads[rank:]:
@@ -496,8 +505,13 @@ def _pad(o: Attributes, x: Tensor, pads: Any = None, value: Any = None, axes: An
 
 def _clip(o: Attributes, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     low, high = o.get("min", low), o.get("max", high)
-    return x if low is None and high is None else F.hardtanh(
-        x, -torch.inf if low is None else float(low), torch.inf if high is None else float(high))  # fmt: skip
+    return (
+        x
+        if low is None and high is None
+        else F.hardtanh(
+            x, -torch.inf if low is None else float(low), torch.inf if high is None else float(high)
+        )
+    )
 
 
 def _softmax(function: Callable[..., Tensor]) -> Operator:
@@ -518,8 +532,18 @@ def _constant(o: Attributes) -> Tensor:
     return o[kind] if isinstance(o[kind], Tensor) else torch.tensor(o[kind])
 
 
-TYPES: Final = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64,
-                9: torch.bool, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}  # fmt: skip
+TYPES: Final = {
+    1: torch.float32,
+    2: torch.uint8,
+    3: torch.int8,
+    5: torch.int16,
+    6: torch.int32,
+    7: torch.int64,
+    9: torch.bool,
+    10: torch.float16,
+    11: torch.float64,
+    16: torch.bfloat16,
+}
 
 
 def _elementwise(function: Callable[..., Any]) -> Operator:

@@ -8,8 +8,12 @@ from typing import Final
 from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
 
 __all__ = [
-    "activation_sparsity", "dense_neuron_operations", "membrane_updates", "neuron_operations", "spikes",
-]  # fmt: skip
+    "activation_sparsity",
+    "dense_neuron_operations",
+    "membrane_updates",
+    "neuron_operations",
+    "spikes",
+]
 
 
 NONE: Final = (

@@ -115,10 +115,12 @@ def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums:
     steps = max(1, trace.steps)
     amounts = {
         "weights": Amount(weight_bytes, weights),
-        "activations": Amount(2 * sum(activation_bytes), max((layer.elements * layer.width for layer in layers), default=0)
-                              / trace.samples / steps),
+        "activations": Amount(
+            2 * sum(activation_bytes),
+            max((layer.elements * layer.width for layer in layers), default=0) / trace.samples / steps,
+        ),
         "state": Amount(2 * state, state / steps),
-    }  # fmt: skip
+    }
     if partial_sums:
         amounts["partial sums"] = Amount(2 * used, 0.0)
     return amounts

@@ -8,9 +8,12 @@ from typing import Final
 from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
 
 __all__ = [
-    "dense_operations", "effective_acs", "effective_macs", "operations_per_sample",
+    "dense_operations",
+    "effective_acs",
+    "effective_macs",
+    "operations_per_sample",
     "synaptic_operations",
-]  # fmt: skip
+]
 
 
 @cost_metric("effective_macs", version=4, needs=("operations",))

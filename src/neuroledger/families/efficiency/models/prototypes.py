@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Reals
 from neuroledger.families.efficiency.networks.trainable_model import (
     TAKES,
     Examples,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["prototype_rows", "prototypes"]
 
-Floats = npt.NDArray[np.floating]
 AT_ONCE = 256
 
 
@@ -59,7 +59,7 @@ def _rows(examples: Examples, classes: range) -> tuple[np.ndarray, np.ndarray]:
 
 
 def prototype_rows(
-    features: Floats, truth: npt.NDArray[np.integer], classes: range
+    features: Reals, truth: npt.NDArray[np.integer], classes: range
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return weights (class, feature) and biases (class,) of classes from example features (presentation, feature).
 

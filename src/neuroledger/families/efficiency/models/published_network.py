@@ -30,8 +30,10 @@ def network(architecture: Architecture) -> nn.Module:
     from neuroledger.families.efficiency.networks import published
 
     classes: dict[str, type[nn.Module]] = {
-        "imagery": published.Imagery, "activity": published.Activity, "commands": published.Commands,
-    }  # fmt: skip
+        "imagery": published.Imagery,
+        "activity": published.Activity,
+        "commands": published.Commands,
+    }
     return classes[architecture]()
 
 

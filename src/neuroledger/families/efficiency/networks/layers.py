@@ -16,9 +16,20 @@ from neuroledger.errors import ModelError
 from neuroledger.models.devices import available, reproducible
 
 __all__ = [
-    "Constant", "EchoState", "LastStep", "LastValue", "Lif", "Linear", "OutputSelection", "OverTime", "Presented",
-    "Templates", "TimeMean", "fit", "seeded",
-]  # fmt: skip
+    "Constant",
+    "EchoState",
+    "LastStep",
+    "LastValue",
+    "Lif",
+    "Linear",
+    "OutputSelection",
+    "OverTime",
+    "Presented",
+    "Templates",
+    "TimeMean",
+    "fit",
+    "seeded",
+]
 
 
 class TimeMean(nn.Module):  # type: ignore[misc]

@@ -26,9 +26,18 @@ TABLES = (".csv", ".txt")
 RECORDING = re.compile(r"(user\d+)_(\w+)\.aedat4?")
 # In the order of their numbers, from 1.
 GESTURES = (
-    "hand_clapping", "right_hand_wave", "left_hand_wave", "right_arm_clockwise", "right_arm_counter_clockwise",
-    "left_arm_clockwise", "left_arm_counter_clockwise", "arm_roll", "air_drums", "air_guitar", "other_gestures",
-)  # fmt: skip
+    "hand_clapping",
+    "right_hand_wave",
+    "left_hand_wave",
+    "right_arm_clockwise",
+    "right_arm_counter_clockwise",
+    "left_arm_clockwise",
+    "left_arm_counter_clockwise",
+    "arm_roll",
+    "air_drums",
+    "air_guitar",
+    "other_gestures",
+)
 # The camera of these recordings, with the squares and bins of NeuroBench's baseline.
 GRID = Grid(width=128, height=128, pool=4, bins=150)
 # Tolerance for labels that end after the recording.

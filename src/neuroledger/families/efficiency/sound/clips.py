@@ -129,7 +129,8 @@ def _decode_with_soundfile(content: bytes, name: str) -> tuple[Int16, int, int]:
         import soundfile
     except (ImportError, OSError) as error:
         raise UnavailableError(
-            f"{name} needs the package soundfile, which is not installed: pip install 'neuroledger[sound]' ({error})"
+            f"{name} needs the package soundfile, which is not installed ({error})",
+            "pip install 'neuroledger[sound]'",
         ) from error
     try:
         sound, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)

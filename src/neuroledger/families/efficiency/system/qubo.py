@@ -25,9 +25,19 @@ from neuroledger.errors import MetricError, RequestError
 from neuroledger.families.efficiency.counting.meters import Meter, rapl
 
 __all__ = [
-    "DENSITIES", "NODES", "SEEDS", "THRESHOLDS", "Solver", "Workload", "anneal", "evaluate", "exact", "official",
-    "tabu", "workload",
-]  # fmt: skip
+    "DENSITIES",
+    "NODES",
+    "SEEDS",
+    "THRESHOLDS",
+    "Solver",
+    "Workload",
+    "anneal",
+    "evaluate",
+    "exact",
+    "official",
+    "tabu",
+    "workload",
+]
 
 NODES: Final = (10, 25, 50, 100, 250, 500)
 DENSITIES: Final = (0.01, 0.05, 0.1, 0.25)
@@ -196,9 +206,12 @@ def exact(work: Workload, rng: np.random.Generator, *, seconds: float = 60.0) ->
         coo_array((np.ones(2 * count), positions), shape=(count, work.nodes)), -np.inf, 1
     )
     optimum = milp(
-        -np.ones(work.nodes), constraints=at_most_one, integrality=np.ones(work.nodes, dtype=np.int64), bounds=Bounds(0, 1),
+        -np.ones(work.nodes),
+        constraints=at_most_one,
+        integrality=np.ones(work.nodes, dtype=np.int64),
+        bounds=Bounds(0, 1),
         options={"time_limit": seconds},
-    )  # fmt: skip
+    )
     if optimum.x is not None:
         yield np.rint(optimum.x)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.hdf5 import opened
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
@@ -26,7 +27,6 @@ __all__ = [
     "samples_in",
 ]
 
-Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
 Series = dict[str, Array]
 

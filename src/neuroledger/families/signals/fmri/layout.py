@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, Run, companion
@@ -31,8 +31,6 @@ from neuroledger.families.signals.fmri.space import (
 )
 
 __all__ = ["Layout", "layout_of", "transforms_of"]
-
-Array = npt.NDArray[Any]
 
 
 class Layout(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, checked
@@ -32,14 +33,13 @@ __all__ = [
     "voxels_in",
 ]
 
-Array = npt.NDArray[Any]
 Mesh = Literal["fsaverage5", "fsaverage4", "fsaverage3"]
 
 MESHES: Final[Mapping[str, int]] = {"fsaverage5": 10242, "fsaverage4": 2562, "fsaverage3": 642}
 """Vertices of one hemisphere; each mesh begins with all vertices of the next coarser one."""
 NOWHERE: Final = 9000.0
 """Coordinates above this are invalid: published transforms contain 9999 for no position."""
-INSTALL: Final = "pip install neuroledger[fmri]"
+INSTALL: Final = "pip install 'neuroledger[fmri]'"
 
 
 class Voxels(Frozen):
@@ -127,7 +127,7 @@ def image(path: Path, name: str) -> Any:
     try:
         import nibabel
     except ImportError as error:
-        raise UnavailableError(f"reading images of the brain needs nibabel: {INSTALL}") from error
+        raise UnavailableError("reading images of the brain needs nibabel", INSTALL) from error
     with parsing(name, "an image by nibabel"):
         return nibabel.load(path)
 
@@ -188,7 +188,7 @@ def on_cortex(space: Surface, shape: Sequence[int], affine: Array) -> Channels:
     try:
         from nilearn.datasets import load_fsaverage
     except ImportError as error:
-        raise UnavailableError(f"projecting to the cortex needs nilearn: {INSTALL}") from error
+        raise UnavailableError("projecting to the cortex needs nilearn", INSTALL) from error
     meshes = load_fsaverage("fsaverage5")
     count = MESHES[space.mesh]
     sides = [

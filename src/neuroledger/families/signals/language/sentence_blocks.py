@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.matlab_texts import texts_of
 
 __all__ = ["Shown", "eeg_of", "gaze_of", "sentences_of", "matched_sentences"]
 
-Array = npt.NDArray[Any]
 
 ONSETS: Final = {10: "sentence", 12: "control"}
 OFFSETS: Final = {11: "sentence", 13: "control"}

@@ -66,7 +66,7 @@ def _opened(archive: Path, member: str, where: str) -> Any:
         import openpyxl
     except ImportError as error:
         raise UnavailableError(
-            "reading a workbook needs openpyxl: pip install 'neuroledger[sheets]'"
+            "reading a workbook needs openpyxl", "pip install 'neuroledger[sheets]'"
         ) from error
     try:
         with zipfile.ZipFile(archive) as zipped:

@@ -118,9 +118,14 @@ def language_network(
             raise ModelError(f"model {id!r}, region {name}: {state!r} is not the number of a hidden state")
         states[name] = int(state)
     network = pretrained(
-        id, architecture, config or {}, weights or {}, states=tuple(set(states.values())) or (0,), unused=unused,
+        id,
+        architecture,
+        config or {},
+        weights or {},
+        states=tuple(set(states.values())) or (0,),
+        unused=unused,
         device=device,
-    )  # fmt: skip
+    )
 
     def read(contexts: Sequence[str], ids: Sequence[str], output: str) -> list[Any]:
         import torch

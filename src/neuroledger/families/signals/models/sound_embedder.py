@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.arrays import Reals
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 from neuroledger.families.signals.embeddings.pretrained import (
@@ -27,7 +28,6 @@ from neuroledger.spec.trusted import Arguments
 
 Positive = Annotated[float, Field(gt=0, le=1_000_000)]
 Beyond = Literal["refuse", "zeros"]
-Floats = NDArray[np.floating[Any]]
 
 
 @builder("sound_embedder", version=1, takes={"sound"}, gives={"embeddings"})
@@ -93,7 +93,7 @@ def sound_embedder(
     return Embedder(id=id, shown="sound", embed=embed, described=description)
 
 
-def stretch(frames: Floats, sound: Shown, rate: float, beyond: Beyond) -> tuple[Floats, bool]:
+def stretch(frames: Reals, sound: Shown, rate: float, beyond: Beyond) -> tuple[Reals, bool]:
     """The frames (frame, feature) of a stimulus on the raster, and whether the recording contains all of them.
 
     Raises
@@ -149,9 +149,7 @@ def _decoded(path: Path, rate: int) -> NDArray[np.float32]:
     return np.asarray(mono, dtype=np.float32)
 
 
-def _hidden_frames(
-    network: Pretrained, path: Path, states: Sequence[int], rate: int, raster: float
-) -> Floats:
+def _hidden_frames(network: Pretrained, path: Path, states: Sequence[int], rate: int, raster: float) -> Reals:
     import torch
 
     sound = waveform(path, rate).astype(np.float64)
@@ -160,7 +158,7 @@ def _hidden_frames(
     standardised = ((sound - sound.mean()) / spread).astype(np.float32)
     hidden = network.hidden(states, input_values=torch.from_numpy(standardised)[None])[0].cpu().numpy()
     count = max(1, round(len(sound) / rate * raster))
-    nearest: Floats = hidden[(np.arange(count) * len(hidden)) // count]
+    nearest: Reals = hidden[(np.arange(count) * len(hidden)) // count]
     return nearest
 
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from neuroledger.data.file_names import matching
 from neuroledger.data.pin.downloads import place_of
-from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without, without_recordings
+from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.pinning.scan_downloads import (
     NOT_RAW,
@@ -194,15 +194,15 @@ def import_tree(
         recordings, count = table_of(entries)
         digest = hashlib.sha256(recordings.encode()).hexdigest()
         lists["reader.recordings"] = {"table": f"{id}.recordings.jsonl", "sha256": digest, "rows": count}
-        text = _without_inner(without_recordings(text), "recordings")
+        text = without(text, "reader", "recordings")
     elif entries:
-        text = with_entries(text, ("reader", "recordings"), {str(entry["file"]): entry for entry in entries})
+        text = with_entries(text, ("reader", "recordings"), entries)
     size = sum(pin["size"] for pin in pins)
     text = with_entries(without(without(text, "files"), "unavailable"), ("lists",), lists, before="reader")
     known = () if before is None else before.defects
-    text = _block(text, "defects", list(dict.fromkeys([*known, *defects])))
+    text = _with_texts(text, "defects", list(dict.fromkeys([*known, *defects])))
     notes = [*(() if before is None else before.notes), *wanted.notes, _note(tree, len(people), trials)]
-    text = _block(text, "notes", list(dict.fromkeys(notes)))
+    text = _with_texts(text, "notes", list(dict.fromkeys(notes)))
     steps = [
         f"`neuroledger fetch {id}` brings {rows:,} files, {size / 1e9:.2f} GB, and verifies their SHA-256."
     ]
@@ -210,7 +210,7 @@ def import_tree(
         steps += [step for step in (() if before is None else before.access_steps) if step not in steps]
     else:
         steps.append(f"Then `neuroledger validate {id}` and `neuroledger run`.")
-    text = _block(text, "access_steps", steps)
+    text = _with_texts(text, "access_steps", steps)
     if before is None and _cited(catalog, tree, stated):
         text = with_field(text, ("cite",), [tree.id], before="reader")
     document = parse(text, catalog.shown(path))
@@ -302,9 +302,15 @@ def _cited(catalog: Catalog, tree: PublishedTree, stated: Stated) -> bool:
         return True
     if not (stated.title and stated.authors):
         return False
-    safe = {name: re.sub(r"[{}\\@]", "", value) for name, value in {
-        "author": " and ".join(stated.authors), "title": stated.title, "doi": stated.doi or "", "url": tree.page,
-    }.items()}  # fmt: skip
+    safe = {
+        name: re.sub(r"[{}\\@]", "", value)
+        for name, value in {
+            "author": " and ".join(stated.authors),
+            "title": stated.title,
+            "doi": stated.doi or "",
+            "url": tree.page,
+        }.items()
+    }
     fields = "".join(f"  {name} = {{{value}}},\n" for name, value in safe.items() if value)
     existing = path.read_text(encoding="utf-8") if path.is_file() else ""
     write_text(path, f"{existing.rstrip()}\n\n@misc{{{tree.id},\n{fields}}}\n".lstrip())
@@ -388,7 +394,7 @@ def _with_reader(
         text = with_field(text, ("reader", "window"), window)
     if not wanted.named:
         text = with_field(text, ("reader", "name"), "bids_epochs")
-        text = _without_inner(without_recordings(text), "recordings")
+        text = without(text, "reader", "recordings")
         text = with_field(text, ("reader", "task"), task[0] if len(task) == 1 else list(task))
         return text if wanted.datatype == "eeg" else with_field(text, ("reader", "datatype"), wanted.datatype)
     text = with_field(text, ("reader", "name"), "mne_epochs")
@@ -408,11 +414,6 @@ def _entries(recordings: Sequence[Found]) -> list[dict[str, Any]]:
         }
         entries.append(entry | ({"facts": fact} if fact else {}))
     return entries
-
-
-def _without_inner(text: str, name: str) -> str:
-    """The spec's text without a field of the reader."""
-    return re.sub(rf"^  {name}: .*\n", "", text, count=1, flags=re.MULTILINE)
 
 
 def _with_expectations(text: str, people: int, trials: Mapping[str, int], tree: PublishedTree) -> str:
@@ -441,22 +442,14 @@ def _with_expectations(text: str, people: int, trials: Mapping[str, int], tree: 
             }
             for label, count in trials.items()
         ]
-    return with_entries(text, ("expectations", "assembly"), {str(i): check for i, check in enumerate(checks)})
+    return with_entries(text, ("expectations", "assembly"), checks)
 
 
-def _block(text: str, name: str, items: Sequence[str]) -> str:
+def _with_texts(text: str, name: str, items: Sequence[str]) -> str:
     """The spec's text with a list of texts, one per line, before the reader or the lists."""
-    text = without(text, name)
     if not items:
-        return text
-    lines = text.splitlines()
-    position = next(i for i, line in enumerate(lines) if re.match(r"(lists|reader|files)\s*:", line))
-    return (
-        "\n".join(
-            [*lines[:position], f"{name}:", *(f"  - {_quoted(item)}" for item in items), *lines[position:]]
-        )
-        + "\n"
-    )
+        return without(text, name)
+    return with_entries(text, (name,), items, before=("lists", "reader", "files"))
 
 
 def _quoted(text: str) -> str:

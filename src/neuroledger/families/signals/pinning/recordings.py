@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from neuroledger.data.parsing import table_rows
 from neuroledger.data.pin.downloads import Downloads, Recorded, files_below, only_files, place_of
-from neuroledger.data.pin.yaml_edit import with_field, without_recordings
+from neuroledger.data.pin.yaml_edit import with_field, without
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.families.signals.pinning.scan_downloads import (
@@ -186,7 +186,7 @@ def _with_bids_reader(
 ) -> str:
     """The spec's text with the reader `bids_epochs`, which lists recordings itself."""
     text = with_field(text, ("reader", "name"), "bids_epochs")
-    text = without_recordings(text)
+    text = without(text, "reader", "recordings")
     text = with_field(text, ("reader", "task"), task)
     columns = {re.sub(r"\W+", "_", c.strip()).strip("_").lower(): c for c in (table.columns if table else ())}
     selected = {name: column for name, column in columns.items() if name in facts}

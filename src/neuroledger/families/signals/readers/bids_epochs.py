@@ -11,7 +11,7 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import beside_recording
 from neuroledger.families.signals.recordings.beyond_ends import (
@@ -83,7 +83,7 @@ def bids_epochs(
     try:
         import mne_bids
     except ImportError as error:
-        raise UnavailableError("reading BIDS needs mne-bids: pip install neuroledger[bids]") from error
+        raise package_missing("mne_bids") from error
     tasks = [task] if isinstance(task, str) else list(task)
     marker = next(
         (path for name, path in sorted(files.items()) if name.endswith("dataset_description.json")), None

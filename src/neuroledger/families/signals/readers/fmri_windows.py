@@ -14,6 +14,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import AfterValidator, Field, model_validator
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.fmri.events import ScanEvents, companion_files, read_lists, shown
@@ -31,7 +32,6 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["Cleaning", "VolumeWindow", "files_read", "fmri_windows"]
 
-Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
 Called = Annotated[str, AfterValidator(checked)]
 
@@ -272,7 +272,7 @@ def _cleaned(values: Array, cleaning: Cleaning, seconds: float, name: str) -> Ar
     try:
         from nilearn.signal import clean
     except ImportError as error:
-        raise UnavailableError(f"cleaning series of the brain needs nilearn: {INSTALL}") from error
+        raise UnavailableError("cleaning series of the brain needs nilearn", INSTALL) from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
 from neuroledger.families.signals.emg.sessions import (
@@ -29,7 +30,6 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["hand_pose_sessions"]
 
-Array = npt.NDArray[Any]
 
 GROUP: Final = "emg2pose"
 CHANNELS: Final = 16

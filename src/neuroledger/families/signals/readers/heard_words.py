@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab, table_rows, zip_member
 from neuroledger.errors import DataError
@@ -33,7 +33,6 @@ from neuroledger.spec.registry import reader, stimuli
 
 __all__ = ["heard_words"]
 
-Array = npt.NDArray[Any]
 
 COMPANIONS: Final = (".eeg", ".vmrk")
 # Columns that FieldTrip writes before the named columns of a table of trials.

@@ -165,7 +165,12 @@ def _spike_windows(
     }
     counts = spike_counts(list(trains.values()), onsets[inside], window.start, window.duration, bin)
     windows = signals(
-        counts.astype(np.float32), channels=list(trains), channel_types="spikes", sampling_rate=1.0 / bin,
-        start=window.start, units="count", events=facts,
-    )  # fmt: skip
+        counts.astype(np.float32),
+        channels=list(trains),
+        channel_types="spikes",
+        sampling_rate=1.0 / bin,
+        start=window.start,
+        units="count",
+        events=facts,
+    )
     return note_left_out(windows, recording.file, lost, len(onsets), 0)

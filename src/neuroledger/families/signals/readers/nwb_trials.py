@@ -14,7 +14,7 @@ from pydantic import Field
 from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.recordings.spike_counts import spike_counts
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
@@ -88,7 +88,7 @@ def nwb_trials(
     try:
         import pynwb
     except ImportError as error:
-        raise UnavailableError("reading NWB needs pynwb: pip install neuroledger[nwb]") from error
+        raise package_missing("pynwb") from error
     names = sorted(name for name in files if name.endswith(".nwb"))
     if not names:
         raise DataError(f"no .nwb file is among the files: {', '.join(sorted(files))}")

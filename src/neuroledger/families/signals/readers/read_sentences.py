@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
@@ -37,7 +36,6 @@ from neuroledger.spec.registry import reader, stimuli
 
 __all__ = ["read_sentences"]
 
-Array = npt.NDArray[Any]
 
 RAW: Final = re.compile(
     r"(?:^|/)(?P<task>task\d-[A-Z]+)/Rawdata/(?P<who>\w+)/(?P=who)_(?P<run>[A-Z]+)(?P<block>\d+)_(?P<kind>EEG|ET)\.mat$"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
@@ -35,7 +35,6 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["Schedule", "scheduled_arrays"]
 
-Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 

@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
 from neuroledger.families.signals.emg.sessions import (
@@ -30,7 +30,6 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["typing_sessions"]
 
-Array = npt.NDArray[Any]
 
 GROUP: Final = "emg2qwerty"
 WRISTS: Final = ("left", "right")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.wfdb import (
@@ -24,7 +25,6 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["wfdb_beats"]
 
-Floats = npt.NDArray[np.float64]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.parsing import parsing
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.spec.base import Frozen
@@ -94,7 +94,7 @@ def _quiet() -> Iterator[Any]:
     try:
         import neo
     except ImportError as error:
-        raise UnavailableError("reading this format needs neo: pip install neuroledger[neo]") from error
+        raise package_missing("neo") from error
     logger = logging.getLogger("neo")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

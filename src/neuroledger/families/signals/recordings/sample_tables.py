@@ -112,7 +112,7 @@ def _frame(path: Path, table: SampleTable) -> pd.DataFrame:
                 return pd.read_parquet(path)
         except ImportError as error:
             raise UnavailableError(
-                "reading Parquet needs pyarrow: pip install neuroledger[parquet]"
+                "reading Parquet needs pyarrow", "pip install 'neuroledger[parquet]'"
             ) from error
     separator = table.separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
     require_even_rows(path, separator)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.data.arrays import Array
+from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.recordings.beyond_ends import (
     lost_markers,
@@ -49,7 +49,6 @@ __all__ = [
     "windows_of_epochs",
 ]
 
-Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
 SCALES: Mapping[str, float] = {"V": 1.0, "mV": 1e3, "uV": 1e6, "T": 1.0, "fT": 1e15, "arbitrary": 1.0}
 
@@ -120,7 +119,7 @@ def quiet_mne() -> Iterator[Any]:
     try:
         import mne
     except ImportError as error:
-        raise UnavailableError("reading recordings needs MNE: pip install neuroledger[eeg]") from error
+        raise package_missing("mne") from error
     with warnings.catch_warnings(), mne.use_log_level("ERROR"):
         warnings.simplefilter("ignore")
         yield mne

@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, Span, touching
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Countdown", "Edges", "WindowLayout", "Window", "lay", "within_recording"]
 
-Array = npt.NDArray[Any]
 Positive = Annotated[float, Field(gt=0)]
 PLACE = re.compile(r"\{([a-z_]+)\}")
 

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.memory import row_blocks
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, StorageError
 from neuroledger.families.signals.recordings.beyond_ends import KEY, sum_left_out
 from neuroledger.families.signals.signals import DIMS
 from neuroledger.spec import registry
@@ -24,7 +25,6 @@ from neuroledger.store.store import Entry, Store, Written, current_store
 
 __all__ = ["IN_MEMORY", "join", "stored"]
 
-Array = npt.NDArray[Any]
 
 VERSION: Final = 3
 """Increased when the stored bytes for the same parts change, or the coordinates that every reader writes."""
@@ -247,7 +247,7 @@ def _opened(store: Store, entry: Entry) -> xr.DataArray:
     try:
         return _mapped(store, entry)
     except FileNotFoundError as error:
-        raise DataError(
+        raise StorageError(
             f"{entry.place} was removed while it was opened, to make room for another entry: try again with a larger "
             "NEUROLEDGER_ACTIVATIONS_LIMIT"
         ) from error

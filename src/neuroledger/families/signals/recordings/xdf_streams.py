@@ -13,7 +13,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.parsing import parsing
-from neuroledger.errors import DataError, UnavailableError
+from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.spec.base import Frozen
 
@@ -64,7 +64,7 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
     try:
         import pyxdf
     except ImportError as error:
-        raise UnavailableError("reading XDF needs pyxdf: pip install neuroledger[xdf]") from error
+        raise package_missing("pyxdf") from error
     import mne
 
     wanted = wanted or Streams()

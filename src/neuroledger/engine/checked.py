@@ -1,0 +1,108 @@
+"""What a check of a record found, and who stands for its numbers: one typed value for verify, reviews, boards and pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from neuroledger.engine.record import Record, signer_in
+from neuroledger.errors import Finding
+
+__all__ = [
+    "Checked", "Confirmed", "Contradicted", "Evidence", "NotChecked", "Origin", "SELF_REPORTED",
+    "Undefined", "Verified", "evidence_of", "in_words",
+]  # fmt: skip
+
+
+class Origin(StrEnum):
+    """Where confidence in the numbers of a record comes from."""
+
+    SELF_REPORTED = "self-reported"
+    """The author of the record states them."""
+    SIGNED = "signed"
+    """An allowed signer recomputed them and signed the record."""
+    RECOMPUTED = "recomputed here"
+    """This call recomputed them."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Who stands for the numbers of a record; ``signer`` is empty without a valid signature."""
+
+    origin: Origin = Origin.SELF_REPORTED
+    signer: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.origin is Origin.SIGNED) != bool(self.signer) and self.origin is not Origin.RECOMPUTED:
+            raise ValueError("numbers are signed by somebody, and those that nobody signed are self-reported")
+
+    def __str__(self) -> str:
+        if self.origin is Origin.SIGNED:
+            return f"recomputed and signed by {self.signer}"
+        if self.origin is Origin.RECOMPUTED and self.signer:
+            return f"recomputed here, and signed by {self.signer}"
+        return str(self.origin.value)
+
+
+SELF_REPORTED: Final = Evidence()
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The record is what its inputs give, as far as it was asked."""
+
+
+@dataclass(frozen=True)
+class NotChecked:
+    """The machine could not look; ``reason`` says what it lacks, in few words."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Contradicted:
+    """The record disagrees with its inputs, its place, its content, or a recomputation."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """The record states that the pair has no score, and nothing contradicts it."""
+
+    reason: str
+
+
+Checked = Confirmed | NotChecked | Contradicted | Undefined
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A record that was verified: the finding in words, what it means, and who stands for its numbers."""
+
+    finding: Finding
+    checked: Checked
+    evidence: Evidence = SELF_REPORTED
+
+
+def in_words(verified: Iterable[Verified], *, recomputed: bool) -> str:
+    """Return how many records are confirmed, not checked and why, contradicted, and undefined."""
+    items = list(verified)
+    kinds = Counter(type(item.checked) for item in items)
+    why = Counter(item.checked.reason for item in items if isinstance(item.checked, NotChecked))
+    reasons = f" ({', '.join(sorted(why))})" if why else ""
+    noun = "record" if len(items) == 1 else "records"
+    return (
+        f"{len(items)} {noun}: {kinds[Confirmed]} {'reproduced' if recomputed else 'current'}, "
+        f"{kinds[NotChecked]} not checked{reasons}, {kinds[Contradicted]} contradicted, {kinds[Undefined]} undefined"
+    )
+
+
+def evidence_of(root: Path, record: Record) -> Evidence:
+    """Return who stands for the numbers of a stored record."""
+    signer = signer_in(root, record)
+    return Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED
