@@ -18,7 +18,19 @@ Step = tuple[str, str]
 
 # Dimensions with fixed entries, over which an interval does not generalise.
 FIXED: Final = frozenset(
-    {"split", "seed", "time_bin", "condition", "region", "draw", "class", "overlap", "pair", "domain"}
+    {
+        "split",
+        "seed",
+        "time_bin",
+        "condition",
+        "region",
+        "draw",
+        "class",
+        "overlap",
+        "pair",
+        "domain",
+        "session",
+    }
 )
 
 

@@ -28,6 +28,8 @@ from neuroledger.stats.uncertainty import PAIR, Method, NaturalScale, Part, Unce
 
 __all__ = ["held_out_deviation", "inflation", "one_by_one", "uncertainty_of"]
 
+# Dimensions whose entries are stimuli or their trials.
+ROWS: Final = ("presentation", "stimulus")
 NUMBERS: Final = tuple(f"#{draw}" for draw in range(DRAWS))
 
 
@@ -134,7 +136,7 @@ def uncertainty_of(
     whole = _Aggregate(tuple(map(str, samples.values.dims)), tuple(steps))
     values = np.asarray(samples.values.values, dtype=np.float64)
     inside = _inside(samples.values, whole, factors)
-    outside = _left_out(variation, whole.random, factors)
+    outside = _left_out(variation, [*inside, *whole.random], factors)
     if factors is not None:
         _require_known(factors, [*inside, *outside], variation)
     groups = {name: grouped(entries.names) for name, entries in inside.items()}
@@ -177,8 +179,10 @@ def _inside(samples: xr.DataArray, whole: _Aggregate, factors: Sequence[str] | N
             if len(set(names)) < 2:
                 raise MetricError(f"the score cannot generalise over subject: all {dim}s are of one subject")
             found["subject"] = _Entries(dim, names)
-        elif factors is None or dim in factors:
-            found[dim] = _Entries(dim, names_of(samples, dim).tolist())
+        else:
+            name = "stimulus" if dim in ROWS else dim
+            if factors is None or name in factors:
+                found[name] = _Entries(dim, names_of(samples, dim, once=dim not in ROWS).tolist())
     return found
 
 
