@@ -34,13 +34,20 @@ NUMBERS: Final = tuple(f"#{draw}" for draw in range(DRAWS))
 
 
 def inflation(splits: Sequence[Split]) -> float:
-    """Return 1 + J·n₂/n₁ for J splits with n₁ trained and n₂ tested rows (Nadeau and Bengio 2003, equation 9).
+    """Return the factor between the variance of a cross-validated score and that which leaving out tested items measures.
 
-    The variance of one split is (1/J + n₂/n₁) σ². Leaving out a tested item from all splits measures σ²/J.
+    J splits with n₁ trained and n₂ tested rows have the variance (1/J + n₂/n₁) σ², where σ² is that of one split (Nadeau and
+    Bengio 2003, equation 9). Leaving out items measures n₂ Σ c² σ², where c is the weight of a tested row in the mean over
+    all splits: σ²/J if no row is tested twice, when the factor is 1 + J·n₂/n₁.
     """
+    count = len(splits)
     tested = float(np.mean([len(split.test) for split in splits]))
     trained = float(np.mean([len(split.train) for split in splits]))
-    return 1 + len(splits) * tested / trained if trained else 1.0
+    if not trained:
+        return 1.0
+    times = np.unique(np.concatenate([split.test for split in splits]), return_counts=True)[1]
+    measured = float((times**2).sum()) / (count**2 * tested)
+    return max(1.0, (1 / count + tested / trained) / measured)
 
 
 def held_out_deviation(whole: Floats, left: Floats, share: Floats) -> Floats:

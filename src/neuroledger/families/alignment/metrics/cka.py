@@ -64,10 +64,8 @@ def cka(
     value = _alignment(K, L, unbiased, regularisation)
     if np.isnan(value):
         raise MetricError("an assembly does not vary over the stimuli; its alignment is undefined")
-    # The general route computes the constant of ``regularisation``, which has the target's units, from the assembly.
     samples = xr.DataArray(value)
-    variation = None if regularisation else _variation(K, target, unbiased, like=samples)
-    return Samples(samples, variation, notes=notes)
+    return Samples(samples, _variation(K, target, unbiased, regularisation, like=samples), notes=notes)
 
 
 @metric("cka_subsets", version=6)
@@ -90,7 +88,7 @@ def cka_subsets(
     tested = np.unique(np.concatenate([split.test for split in splits]))
     among = target.isel(presentation=tested)
     # Nothing is trained: the mean over subsets varies as the alignment over all of their stimuli.
-    variation = _variation(K[np.ix_(tested, tested)], among, unbiased, like=samples)
+    variation = _variation(K[np.ix_(tested, tested)], among, unbiased, regularisation, like=samples)
     return Samples(samples, variation, notes=notes)
 
 
@@ -142,16 +140,19 @@ def _unbiased(K: Floats, L: Floats) -> float:
     return float(shifted / (n * (n - 3)))
 
 
-def _variation(K: Floats, target: xr.DataArray, unbiased: bool, *, like: xr.DataArray) -> Variation:
+def _variation(
+    K: Floats, target: xr.DataArray, unbiased: bool, regularisation: float, *, like: xr.DataArray
+) -> Variation:
     """Return how the alignment changes without stimuli of both sides and without neuroids of the target."""
     ids = stimulus_names(target, len(K))
-    names, Y = complete_neuroids(target)
+    # A constant in the denominator has the target's units.
+    names, Y = complete_neuroids(target, scaled=not regularisation)
 
     def without(keep: Keep) -> xr.DataArray:
         rows = keep.get("stimulus", np.ones(len(K), dtype=bool))
         columns = keep.get("neuroid", np.ones(len(names), dtype=bool))
         responses = Y[np.ix_(rows, columns)]
-        value = _alignment(K[np.ix_(rows, rows)], responses @ responses.T, unbiased)
+        value = _alignment(K[np.ix_(rows, rows)], responses @ responses.T, unbiased, regularisation)
         return like.copy(data=np.full(like.shape, value))
 
     return Variation({"stimulus": ids, "neuroid": names}, without)

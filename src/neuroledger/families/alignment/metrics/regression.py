@@ -113,9 +113,13 @@ def regression(
             count,
             facts,
         )
-    samples = _labelled(values, target, time)
+    samples = _labelled(values, target, time).assign_attrs(facts.attrs)
     rows = target.sizes["presentation"]
-    ids = as_text(target["stimulus_id"].values) if "stimulus_id" in target.coords else np.arange(rows).astype(str)
+    ids = (
+        as_text(target["stimulus_id"].values)
+        if "stimulus_id" in target.coords
+        else np.arange(rows).astype(str)
+    )
     places = _places(len(splits), samples.sizes.get("time_bin", 1), time)
     varies = held_out_variation(samples, ids, facts.test_parts, places, inflation(splits))
     return Samples(samples, varies, notes=facts.notes)

@@ -53,17 +53,33 @@ def held_out_variation(
 
 def _without(part: HeldOutPart, keep: Booleans) -> Floats:
     """Return the correlations of a part, (neuroid,), moved by the tested rows that do not stay."""
-    rows = keep[part.rows % len(keep)]
+    return _of_all(part, _moved(part, keep[part.rows % len(keep)]))
+
+
+def _moved(part: HeldOutPart, rows: Booleans) -> Floats:
+    """Return the correlations of the usable neuroids moved by the tested rows that do not stay."""
     a, b = part.predicted[rows], part.measured[rows]
+    if part.ranked:
+        a, b = _ranks_among(a, part.predicted[~rows]), _ranks_among(b, part.measured[~rows])
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         left = (a * b).sum(axis=0) / np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
-    return _of_all(part, held_out_deviation(part.r, left, 1 - rows.mean()))
+    return held_out_deviation(part.r, left, np.asarray(1 - rows.mean()))
+
+
+def _ranks_among(kept: Floats, lost: Floats) -> Floats:
+    """Return the ranks that rows have among those that stay, from the ranks of these and of the lost rows among all."""
+    ranks = kept.copy()
+    for row in lost:
+        ranks -= np.heaviside(kept - row, 0.5)
+    return ranks
 
 
 def _without_each(part: HeldOutPart, codes: Indices, count: int) -> Floats:
     """Return the correlations of a part moved by each group of stimuli, (group, neuroid)."""
     groups = codes[part.rows % len(codes)]
+    if part.ranked:
+        return _of_all(part, np.array([_moved(part, groups != group) for group in range(count)]))
     left = without_groups(part.predicted, part.measured, groups, count)
     share = np.bincount(groups, minlength=count) / len(groups)
     return _of_all(part, held_out_deviation(part.r, left, share[:, None]))

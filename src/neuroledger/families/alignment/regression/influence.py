@@ -1,4 +1,4 @@
-"""Influence of stimuli and neuroids on held-out correlations: of tested items, and of what readouts were fitted to."""
+"""Influence of tested stimuli on held-out correlations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.families.alignment.regression.held_out import HeldOutPart
-from neuroledger.families.alignment.regression.training import Slopes
-from neuroledger.stats.resampling import Fitted, SharedFit
 from neuroledger.stats.splits import Split
 
-__all__ = ["correlation_influence", "refit_of", "training_influence"]
+__all__ = ["correlation_influence", "refit_of"]
 
 Floats = NDArray[np.float64]
 
@@ -66,63 +64,6 @@ def refit_of(splits: Sequence[Split], features: int) -> float:
     tested = len(np.unique(np.concatenate([split.test for split in splits])))
     trained = float(np.mean([len(split.train) for split in splits]))
     return 1 + tested / trained * min(1.0, features / trained)
-
-
-def training_influence(
-    parts: Sequence[HeldOutPart], bins: Sequence[int], weights: Floats, signs: Floats, columns: Floats
-) -> Fitted | None:
-    """Influence of stimuli and targets through the fits, on a number that depends on the correlation of each part.
-
-    Parameters
-    ----------
-    bins
-        Time bin of each part.
-    weights
-        Derivative of the number by the correlation of each part and target, (part, target).
-    signs, columns
-        A random sign of each row of an assembly with one row for each stimulus, (row,), and of each target, (target,).
-
-    Returns
-    -------
-    Fitted | None
-        ``cells`` and ``signed_cells`` have dimensions (row, time bin, target). None if it is not known how the estimator
-        depends on training rows.
-    """
-    fits = {id(part.training): part.training for part in parts}
-    if None in fits.values():
-        return None
-    count, targets = len(signs), weights.shape[1]
-    rows, signed, own, signed_own = np.zeros(count), np.zeros(count), np.zeros(targets), np.zeros(targets)
-    cells, leverage = np.zeros((3, count, max(bins) + 1, targets)), 0.0
-    for training in filter(None, fits.values()):
-        chosen = [at for at, part in enumerate(parts) if part.training is training]
-        slopes = [_slopes(parts[at], weights[at], signs[parts[at].rows % count], columns) for at in chosen]
-        for at, found in zip(chosen, training.influence(slopes), strict=True):
-            train, present = parts[at].train % count, np.flatnonzero(parts[at].columns)
-            np.add.at(rows, train, found.rows)
-            np.add.at(signed, train, found.signed)
-            for kind, values in zip(cells, (found.cells, found.signed_cells, found.marked), strict=True):
-                np.add.at(kind[:, bins[at]], np.ix_(train, present), values)
-            own[present] += found.targets
-            signed_own[present] += found.signed_targets
-            leverage += found.leverage
-    # Each tested row with each target, without the share of single responses, which ``cells`` contain.
-    marked = cells[2].sum(axis=(0, 1))
-    across = float(((marked - marked.mean()) ** 2).sum() - (cells[2] ** 2).sum())
-    items = {"neuroid": SharedFit(own, signed_own, max(across, 0.0))}
-    return Fitted(rows, signed, cells[0], cells[1], items, leverage / len(parts))
-
-
-def _slopes(part: HeldOutPart, weights: Floats, signs: Floats, columns: Floats) -> Slopes:
-    """Derivative of the weighted sum of a part's correlations by the predictions of its split; 0 for other time bins."""
-    a, b = part.values - part.values.mean(axis=0), part.measured - part.measured.mean(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        length = np.sqrt((a * a).sum(axis=0))
-        slope = (b / np.sqrt((b * b).sum(axis=0)) - part.r * a / length) / length
-    gradient, all_signs = np.zeros((part.tested, slope.shape[1])), np.ones(part.tested)
-    gradient[part.places] = np.where(np.isfinite(part.r), np.nan_to_num(slope) * weights[part.columns], 0.0)
-    all_signs[part.places] = signs
-    return Slopes(part.split, gradient, all_signs, columns[part.columns])
 
 
 def _without_each(a: Floats, b: Floats) -> Floats:
