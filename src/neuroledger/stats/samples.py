@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,6 +39,9 @@ class Variation:
     nested
         Larger items that contain others, such as subjects: by their factor, the factor of the items that they contain, and
         the larger item of each of these. They vary only where a benchmark generalises over them, in place of their items.
+    fixed
+        Dimensions of the samples whose entries are no independent items: those of people who are compared with each other
+        depend on each other. Their items are left out.
     """
 
     items: Mapping[str, Strings | Sequence[str]]
@@ -46,6 +49,7 @@ class Variation:
     each: Callable[[str, Indices], Floats] | None = None
     inflation: Mapping[str, float] = field(default_factory=dict)
     nested: Mapping[str, tuple[str, Strings]] = field(default_factory=dict)
+    fixed: Collection[str] = ()
 
 
 @dataclass(frozen=True)
