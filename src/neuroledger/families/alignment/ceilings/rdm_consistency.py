@@ -40,7 +40,9 @@ class _Trials(NamedTuple):
         members = csr_array((np.ones(len(stimulus)), places), shape=(self.count, len(stimulus)))
         present = np.isfinite(values)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((members @ np.where(present, values, 0.0)) / (members @ present.astype(np.float64)))
+            return np.asarray(
+                (members @ np.where(present, values, 0.0)) / (members @ present.astype(np.float64))
+            )
 
 
 class _Pair(NamedTuple):
@@ -139,7 +141,9 @@ def _checked(pairs: Sequence[_Pair], distance: Distance) -> list[str]:
     fewest, total = min(int(entries.sum()) for entries in known), known[0].size
     if fewest == total:
         return []
-    return [f"pairs of stimuli without a pattern in both halves are left out: at least {fewest} of {total} stay"]
+    return [
+        f"pairs of stimuli without a pattern in both halves are left out: at least {fewest} of {total} stay"
+    ]
 
 
 def _stimuli_of(entries: Booleans, stimuli: int) -> int:
@@ -197,8 +201,8 @@ def _factor(
     r, square = _agreement(halves, distance, comparison), float(np.mean(reached)) ** 2
     if not r > 0:
         raise CeilingError(
-            "halves of simulated experiments with the signal and the noise of these responses do not agree: the data contain "
-            "no geometry to compare with; record more repetitions, stimuli or neuroids"
+            "halves of simulated experiments with the signal and the noise of these responses do not agree: the data "
+            "contain no geometry to compare with; record more repetitions, stimuli or neuroids"
         )
     if r >= 1 or square >= 1:  # without noise
         return 2.0

@@ -175,4 +175,6 @@ def resampled(
         A side has no values.
     """
     rows = drawn_rows(source, target, draws=draws, rng=rng)
-    return Resampled(histogram(source, edges).astype(np.int32)[rows], histogram(target, edges), len(edges) - 1)
+    return Resampled(
+        histogram(source, edges).astype(np.int32)[rows], histogram(target, edges), len(edges) - 1
+    )
