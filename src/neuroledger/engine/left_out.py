@@ -70,7 +70,7 @@ def general(
             return _moved(whole, left, splits, fewer)
         place = np.cumsum(rows) - 1
         halved = splits and [Split(*(place[part[rows[part]]] for part in split)) for split in splits]
-        return compute([_reduced(each, main, names, rows) for each in arrays], halved)
+        return _shaped(compute([_reduced(each, main, names, rows) for each in arrays], halved), whole)
 
     factor = {"stimulus": inflation(splits)} if tested and splits is not None else {}
     nested = {}
@@ -79,6 +79,13 @@ def general(
         if owners.dims == ("neuroid",) and len(np.unique(owners.values)) > 1:
             nested["subject"] = ("neuroid", as_text(owners.values))
     return Variation(items, without, inflation=factor, nested=nested)
+
+
+def _shaped(left: xr.DataArray, whole: xr.DataArray) -> xr.DataArray:
+    """Return samples with the entries of the whole: NaN for those that no item is left of, such as a person's."""
+    lost = [dim for dim, index in left.indexes.items() if len(index) < whole.sizes.get(dim, 0)]
+    lost = [dim for dim in lost if whole.indexes[dim].is_unique]
+    return left.reindex({dim: whole.indexes[dim] for dim in lost}) if lost else left
 
 
 def _moved(
@@ -143,9 +150,12 @@ def _reduced(
     for dim in STIMULI:
         if dim not in array.dims:
             continue
-        if array.sizes[dim] == len(rows):
+        own, stimuli = _stimuli(array), _stimuli(main)
+        if own is None or stimuli is None:
+            continue
+        same = "stimulus_id" not in array.coords or np.array_equal(own, stimuli)
+        if array.sizes[dim] == len(rows) and same:
             array = array.isel({dim: rows})
         elif "stimulus" in names:
-            own = _stimuli(array)
-            array = array if own is None else array.isel({dim: np.isin(own, list(names["stimulus"]))})
+            array = array.isel({dim: ~np.isin(own, list(set(stimuli.tolist()) - names["stimulus"]))})
     return array

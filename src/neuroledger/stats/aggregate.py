@@ -29,6 +29,7 @@ FIXED: Final = frozenset(
         "overlap",
         "pair",
         "domain",
+        "formula",
         "session",
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +10,7 @@ import xarray as xr
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.stats.facts import Fact
+from neuroledger.stats.uncertainty import NaturalScale
 
 __all__ = ["Keep", "NotKnown", "Samples", "Variation"]
 
@@ -38,6 +39,9 @@ class Variation:
     nested
         Larger items that contain others, such as subjects: by their factor, the factor of the items that they contain, and
         the larger item of each of these. They vary only where a benchmark generalises over them, in place of their items.
+    fixed
+        Dimensions of the samples whose entries are no independent items: those of people who are compared with each other
+        depend on each other. Their items are left out.
     """
 
     items: Mapping[str, Strings | Sequence[str]]
@@ -45,6 +49,7 @@ class Variation:
     each: Callable[[str, Indices], Floats] | None = None
     inflation: Mapping[str, float] = field(default_factory=dict)
     nested: Mapping[str, tuple[str, Strings]] = field(default_factory=dict)
+    fixed: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class Samples:
         stimuli, and of neuroids or subjects, of its assemblies.
     limits
         Smallest and largest possible value; None for those of the scale.
+    scale
+        Scale on which the interval is Student's; None for the one that follows from the score's scale and limits.
     outcome
         For scores that count outcomes: change of the score by one more outcome.
     counts, facts, notes
@@ -78,6 +85,7 @@ class Samples:
     values: xr.DataArray
     variation: Variation | NotKnown | None = None
     limits: tuple[float, float] | None = None
+    scale: NaturalScale | None = None
     outcome: float = 0.0
     counts: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Fact] = field(default_factory=dict)

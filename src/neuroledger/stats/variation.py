@@ -10,7 +10,7 @@ the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -76,6 +76,7 @@ class _Aggregate:
 
     dims: tuple[str, ...]
     steps: tuple[Step, ...]
+    fixed: Collection[str] = FIXED
 
     def how(self, dim: str) -> str:
         return dict(self.steps)[dim]
@@ -83,7 +84,7 @@ class _Aggregate:
     @property
     def random(self) -> list[str]:
         """Dimensions of the samples whose entries are a sample of others."""
-        return [dim for dim, _ in self.steps if dim in self.dims and dim not in FIXED]
+        return [dim for dim, _ in self.steps if dim in self.dims and dim not in self.fixed]
 
     def of(self, values: Floats, *, keep: str | None = None, smooth: bool = True, lead: int = 0) -> Floats:
         """Aggregate ``values`` (leading dimensions, dimensions of the samples), leaving the dimension ``keep``.
@@ -140,7 +141,8 @@ def uncertainty_of(
     MetricError
         A factor is unknown, or has one item only.
     """
-    whole = _Aggregate(tuple(map(str, samples.values.dims)), tuple(steps))
+    fixed = FIXED if variation is None else FIXED | set(variation.fixed)
+    whole = _Aggregate(tuple(map(str, samples.values.dims)), tuple(steps), fixed)
     values = np.asarray(samples.values.values, dtype=np.float64)
     inside = _inside(samples.values, whole, factors)
     outside = _left_out(variation, [*inside, *whole.random], factors)

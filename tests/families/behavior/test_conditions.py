@@ -240,7 +240,7 @@ def test_people_and_models_may_be_compared_over_conditions_of_different_stimuli(
     own = [right[kinds == match[task]["kind"]].mean() for task in match]
     theirs = [(said[tasks == task] == "x").mean() for task in match]
     assert score.value == pytest.approx(np.corrcoef(own, theirs)[0, 1])
-    assert "subject" in score.spread.factors and score.low < score.value < score.high
+    assert "subject" in score.uncertainty.factors and score.low < score.value < score.high
     with pytest.raises(
         MetricError, match="does not say which stimuli of the model are of people's condition 'C2'"
     ):

@@ -71,15 +71,15 @@ def test_a_formula_that_always_holds_adds_its_share_of_doubt():
     data = differences(np.where(np.arange(30) % 3, 1.0, -1.0))
     sure = "(1;%low%) = (1;%low%)"
     one, both, twice = (
-        nl.metric("formula", formulas=each)(data, data).spread.error
+        nl.metric("formula", formulas=each)(data, data).uncertainty.error
         for each in ([RISES], [RISES, sure], [sure, "(1;%high%) = (1;%high%)"])
     )
     assert one / 2 < both < one
     # Two formulas that always hold are as certain as one.
-    alone = nl.metric("formula", formulas=[sure])(data, data).spread.error
+    alone = nl.metric("formula", formulas=[sure])(data, data).uncertainty.error
     assert twice == pytest.approx(alone, rel=0.3) and twice > 0
     # Formulas of the same items are no independent samples: a formula and its opposite always have the mean one half.
-    assert nl.metric("formula", formulas=[RISES, FALLS])(data, data).spread.error == pytest.approx(
+    assert nl.metric("formula", formulas=[RISES, FALLS])(data, data).uncertainty.error == pytest.approx(
         0, abs=1e-12
     )
 
