@@ -253,7 +253,7 @@ class _Bound:
             variation = general(arrays, splits, compute, whole, halves=halves)
         limits = samples.limits or LIMITS.get(self.spec.scale, NOWHERE)
         steps = [(step.over, step.with_) for step in self.spec.aggregate]
-        scale = natural_scale(self.spec.scale, limits)
+        scale = samples.scale or natural_scale(self.spec.scale, limits)
         found = uncertainty_of(samples, steps, variation, scale, factors)
         if factors is None and found is not None and self.spec.interval is not None:
             return found.only(self.spec.interval.over)

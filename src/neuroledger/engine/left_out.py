@@ -147,11 +147,11 @@ def _reduced(
 ) -> xr.DataArray:
     """Return the array without items that are left out; a source loses the stimuli that the main assembly lost."""
     array = _columns(array, main, names)
+    own, stimuli = _stimuli(array), _stimuli(main)
+    if own is None or stimuli is None:
+        return array
     for dim in STIMULI:
         if dim not in array.dims:
-            continue
-        own, stimuli = _stimuli(array), _stimuli(main)
-        if own is None or stimuli is None:
             continue
         same = "stimulus_id" not in array.coords or np.array_equal(own, stimuli)
         if array.sizes[dim] == len(rows) and same:

@@ -16,6 +16,8 @@ from neuroledger.stats.samples import Variation
 from neuroledger.stats.splits import Split
 from tests.families.alignment.neural_cases import assembly, latent
 from tests.families.alignment.test_crossnobis import repeated
+from tests.families.alignment.test_domain_readout import Coding, measured, table
+from tests.families.alignment.test_noise_corrected import trials
 
 STIMULI, NEUROIDS = 24, 9
 
@@ -35,7 +37,8 @@ def routes(
 
     def compute(arrays: Sequence[xr.DataArray], parts: Sequence[Split] | None) -> xr.DataArray:
         try:
-            found: xr.DataArray = bound._samples(arrays, parts).values
+            found = bound._samples(arrays, parts).values
+            assert isinstance(found, xr.DataArray)
         except MetricError:
             return xr.full_like(samples.values, np.nan, dtype=np.float64)
         return found
@@ -56,7 +59,9 @@ def assert_equal_routes(bound: Any, source: xr.DataArray, target: xr.DataArray, 
     every = [{name} for name in factors] + ([set(factors)] if len(factors) > 1 else [])
     for chosen in every * 2:
         lost = {
-            name: rng.choice(np.unique(own.items[name]), 3 if name == "stimulus" else 2, replace=False)
+            name: rng.choice(
+                np.unique(own.items[name]), 3 if name == "stimulus" else 2, replace=False
+            ).tolist()
             for name in chosen
         }
         found, expected = own.without(kept(own, lost)), again.without(kept(again, lost))
@@ -154,7 +159,7 @@ def test_regression_of_time_bins(time: str) -> None:
 
 
 def test_another_layer_reuses_what_is_left_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    from neuroledger.families.alignment.similarity import pair
+    from neuroledger.families.alignment.similarity import gram, pair
     from neuroledger.stats.workspace import Workspace
 
     source, target = sides()
@@ -162,15 +167,86 @@ def test_another_layer_reuses_what_is_left_of_the_target(monkeypatch: pytest.Mon
     alone = nl.metric("rdm")(source, target).uncertainty
     scores = [nl.metric("rdm", workspace=workspace)(layer, target) for layer in (source * 2 + 1, source)]
     assert scores[0].uncertainty is not None
-    made = pair.relative_gram
+    made = gram.relative_gram
     calls: list[int] = []
 
     def counted(*args: Any) -> Any:
         calls.append(1)
         return made(*args)
 
-    monkeypatch.setattr(pair, "relative_gram", counted)
+    monkeypatch.setattr(f"{pair.__name__}.relative_gram", counted)
     found = scores[1].uncertainty
     assert found is not None and alone is not None
     assert not calls, "neuroids are left out once for all layers"
     assert found.error == alone.error
+
+
+def test_the_similarity_of_distributions_without_neuroids_keeps_the_drawn_samples() -> None:
+    rng = np.random.default_rng(3)
+    edges = (0.0, 0.25, 0.5, 0.75, 1.0)
+    source, target = (xr.DataArray(rng.random(count), dims="neuroid") for count in (70, 40))
+    bound = nl.metric("ks_similarity", bins=edges, draws=30)
+    values, own, _ = routes(bound, source, target)
+    stay = np.arange(40) % 5 != 0
+    drawn = np.random.default_rng(bound.seed).integers(0, 70, (30, 40))
+
+    def cumulated(sample: np.ndarray) -> np.ndarray:
+        return np.cumsum(np.histogram(sample, edges)[0]) / len(sample)
+
+    for kept_ones in (stay, np.ones(40, dtype=bool)):
+        q = cumulated(target.values[kept_ones])
+        farthest = max(np.abs(1 - q).max(), q[:-1].max())
+        samples = source.values[drawn[:, kept_ones]]
+        expected = [1 - np.abs(cumulated(sample) - q).max() / farthest for sample in samples]
+        np.testing.assert_allclose(own.without({"neuroid": kept_ones}).values, expected, atol=1e-12)
+    np.testing.assert_allclose(values.values, expected, atol=1e-12)
+
+
+def test_the_fraction_of_explainable_variance_moves_as_without_tested_stimuli() -> None:
+    X, _ = latent(400, 12, 3, seed=1)
+    Y = X @ np.random.default_rng(2).standard_normal((12, 4))
+    source, target = assembly(X, prefix="m"), trials(Y / Y.std(axis=0), 2.0, 4, seed=3)
+    bound = nl.metric("r2_er", estimator="linear", splits={"folds": 2})
+    values, own, again = routes(bound, source, target)
+    assert own.inflation == pytest.approx({"stimulus": 3.0})
+    moves = []
+    for ids in np.array_split(np.unique(target["stimulus_id"].values), 20):
+        lost = {"stimulus": ids.tolist()}
+        moves.append([way.without(kept(way, lost)) - values for way in (own, again)])
+    found, expected = np.transpose(np.array(moves), (1, 0, 2, 3))
+    # To first order about the variances of both splits together.
+    assert np.corrcoef(found.ravel(), expected.ravel())[0, 1] > 0.97
+    assert found.std() == pytest.approx(expected.std(), rel=0.15)
+
+
+def test_a_domain_readout_moves_by_the_shares_of_tested_stimuli() -> None:
+    noisy = measured(Coding(table(40), noise=3.0))
+    bound = nl.metric("domain_readout", fitted="photo", divisions=3, tested=20)
+    samples = bound._samples((noisy.source, noisy.target), None)
+    own = samples.variation
+    assert isinstance(own, Variation)
+    ids = np.asarray(own.items["stimulus"])
+    each = np.array([own.without({"stimulus": ids != name}) for name in ids]) - samples.values.values
+    np.testing.assert_allclose(each.sum(axis=0), 0, atol=1e-12)
+    assert ((each != 0).sum(axis=0) <= 20).all() and each.any()
+    # Of 40 stimuli, 20 are fitted; stimuli that are tested several times weigh more in the mean and vary it already.
+    score = bound(noisy.source, noisy.target)
+    assert 1 < own.inflation["stimulus"] < 1 + 3 * 20 / 20
+    assert score.uncertainty is not None and score.uncertainty.factors == ("stimulus",)
+    assert score.low < score.value < score.high
+
+
+def test_the_dimensions_of_a_factor_vary_with_its_pairs() -> None:
+    rng = np.random.default_rng(0)
+    factors = {"factor": ("presentation", np.repeat(["shape", "texture"], 50))}
+    shared = rng.normal(size=(100, 300)) * (np.arange(100) < 50)[:, None]
+    sides = [
+        xr.DataArray(shared + rng.normal(size=shared.shape), dims=("presentation", "neuroid"), coords=factors)
+        for _ in range(2)
+    ]
+    bound = nl.metric("factor_dimensionality", factor="shape")
+    _, own, _ = routes(bound, *sides)
+    stay = np.arange(100) % 7 != 0
+    again = bound(*(side.isel(presentation=stay) for side in sides)).value
+    assert float(own.without({"stimulus": stay})) == again
+    assert bound(*sides).interval_covers.endswith("covers new stimuli")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,22 +9,19 @@ import xarray as xr
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = [
     "Resampled",
     "bins_of",
+    "drawn_rows",
     "histogram",
     "ids_of",
     "ks_similarity",
-    "of_new_neuroids",
     "property_values",
     "resampled",
-    "resampled_similarity",
 ]
 
 CHUNK = 4_000_000  # number of values drawn at a time
-SAMPLES = 20  # number of samples of the source over which the influence of neuroids is averaged
 
 
 def ks_similarity(p: Any, q: Any) -> Floats:
@@ -137,6 +133,32 @@ class Resampled(NamedTuple):
         return Resampled(self.drawn[:, kept], self.target[kept], self.bins)
 
 
+def drawn_rows(
+    source: Floats,
+    target: Floats,
+    *,
+    draws: int,
+    rng: np.random.Generator | np.random.RandomState,
+) -> Indices:
+    """Draw rows of the source with replacement, as many as the target has in each sample: (draw × target neuroid).
+
+    Raises
+    ------
+    MetricError
+        A side has no values.
+    """
+    if np.isnan(target).all() or np.isnan(source).all():
+        raise MetricError("the distribution of one side is empty")
+    size, parts = target.size, []
+    step = max(1, CHUNK // max(size, 1))
+    for start in range(0, draws, step):
+        shape = (min(step, draws - start), size)
+        legacy = isinstance(rng, np.random.RandomState)
+        rows = rng.randint(0, source.size, shape) if legacy else rng.integers(0, source.size, shape)  # type: ignore[union-attr]
+        parts.append(rows.astype(np.int32))
+    return np.concatenate(parts)
+
+
 def resampled(
     source: Floats,
     target: Floats,
@@ -152,58 +174,7 @@ def resampled(
     MetricError
         A side has no values.
     """
-    size = target.size
-    target_bins, source_bins = histogram(target, edges), histogram(source, edges)
-    if not (target_bins >= 0).any() or not (source_bins >= 0).any():
-        raise MetricError("the distribution of one side is empty")
-    parts = []
-    step = max(1, CHUNK // max(size, 1))
-    for start in range(0, draws, step):
-        n = min(step, draws - start)
-        legacy = isinstance(rng, np.random.RandomState)
-        rows = rng.randint(0, source.size, (n, size)) if legacy else rng.integers(0, source.size, (n, size))  # type: ignore[union-attr]
-        parts.append(source_bins.astype(np.int32)[rows])
-    return Resampled(np.concatenate(parts), target_bins, len(edges) - 1)
-
-
-def resampled_similarity(
-    source: Floats,
-    target: Floats,
-    edges: Floats,
-    *,
-    draws: int,
-    rng: np.random.Generator | np.random.RandomState,
-) -> Floats:
-    """Similarity of ``draws`` samples of the source, each as large as the target, to the target: ``(draw,)``.
-
-    Raises
-    ------
-    MetricError
-        A side has no values.
-    """
-    return resampled(source, target, edges, draws=draws, rng=rng).similarity()
-
-
-def of_new_neuroids(source: Floats, target: Floats, edges: Floats, names: Array, own: bool) -> Influence:
-    """Influence of the target's neuroids on the mean similarity between samples of the source and the target.
-
-    Samples are as large as the target. ``own``: the source is the target.
-    """
-    target_bins, bins = histogram(target, edges), len(edges) - 1
-    known = target_bins >= 0
-    cells = np.eye(bins)[np.where(known, target_bins, 0)] * known[:, None]
-    mass = np.bincount(histogram(source, edges) + 1, minlength=bins + 1)[1:].astype(np.float64)
-
-    def similarity(weights: Mapping[str, Floats]) -> Floats:
-        # The same random numbers for all weights, so that only the weights differ.
-        rng = np.random.default_rng(0)
-        q = weights["neuroid"] @ cells
-        q = q / q.sum(axis=1, keepdims=True)
-        p = q if own else np.broadcast_to(mass / mass.sum(), q.shape)
-        levels = rng.random((SAMPLES, 1, len(target)))
-        ends = np.cumsum(p, axis=1)
-        below = np.stack([(levels <= ends[:, bin, None]).mean(axis=-1) for bin in range(bins)], axis=-1)
-        drawn = np.diff(below, axis=-1, prepend=0.0)
-        return np.asarray(ks_similarity(drawn, q).mean(axis=0))
-
-    return reweighted({"neuroid": names}, similarity)
+    rows = drawn_rows(source, target, draws=draws, rng=rng)
+    return Resampled(
+        histogram(source, edges).astype(np.int32)[rows], histogram(target, edges), len(edges) - 1
+    )
