@@ -22,7 +22,6 @@ from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import Group, groups_of, suites_of, to_score, weights_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
 from neuroledger.stats.score import COMMENSURABLE, Score
-from neuroledger.stats.spread import Spread
 from neuroledger.stats.task_ranks import Agreement, agreement, mean_rank, normalised_ranks, published_table
 
 __all__ = [
@@ -223,18 +222,14 @@ def _withheld(record: Record, reason: str) -> Record:
     """Return the record without its interval, because the interval failed its calibration."""
     if record.score is None or not record.intact:
         return record
-    plain = {name: part for name, part in record.score.items() if name not in ("spread", "covers")}
+    plain = {name: part for name, part in record.score.items() if name not in ("spread", "uncertainty", "covers")}
     changed = record.model_copy(update={"score": plain | {"low": None, "high": None, "reason": reason}})
     return changed.model_copy(update={"payload_sha256": changed.payload()})
 
 
 def _score(record: Record) -> Score:
-    """Return the recorded score; without recorded draws, its spread is independent and follows from its interval."""
-    score = record.as_score()
-    if score.spread is None and math.isfinite(score.low):
-        error = (score.high - score.low) / (2 * NORMAL_95)
-        return score.replace(spread=Spread.alone(f"{record.model} on {record.benchmark}", error))
-    return score
+    """Return the recorded score."""
+    return record.as_score()
 
 
 class _Entry(NamedTuple):

@@ -214,6 +214,11 @@ class Score:
         return card(f"{self.id or 'score'} ({self.status})", rows)
 
 
+def number(value: float) -> float | None:
+    """Return a finite number as a float, any other as None."""
+    return float(value) if math.isfinite(value) else None
+
+
 def counts_in_words(n: Mapping[str, float]) -> list[str]:
     """Format counts: ``10 splits``, ``7 time bins``, ``1 subject``, ``100 stimuli``; also values such as ``0.5 dummy``."""
     ends = {name: "s" * (value != 1 and name[-1] not in "siy") for name, value in n.items()}
