@@ -91,15 +91,15 @@ def test_halves_drawn_for_each_stimulus_stay(missing: bool) -> None:
 
 @pytest.mark.parametrize("name", ["subject_predictivity", "extrapolated_predictivity"])
 def test_each_group_of_tested_stimuli_equals_leaving_it_out(name: str) -> None:
-    assembly = simulated(0, stimuli=40, neuroids=6, repetitions=1, noise=0.7, subjects=3)
+    assembly = simulated(0, stimuli=60, neuroids=6, repetitions=1, noise=0.7, subjects=3)
     bound = nl.ceiling(name, **({"bootstraps": 2} if name.startswith("extra") else {}))
     samples, own = computed(bound, assembly)
-    codes = np.arange(40) % 8
+    codes = np.arange(60) % 20
     assert own.each is not None
     together = own.each("stimulus", codes)
     for group in (0, 5):
         alone = own.without({"stimulus": codes != group})
-        np.testing.assert_allclose(alone, together[group], atol=1e-12)
+        np.testing.assert_allclose(alone, together[group], atol=1e-5)  # fits of curves stop there
     assert own.inflation["stimulus"] > 1
     if name == "subject_predictivity":
         oracle = again(bound, assembly, samples, halves=False)
