@@ -191,9 +191,7 @@ class _Bound:
         samples = self._samples(arrays, drawn)
         return _score(self, samples, arrays, drawn, rows)
 
-    def _splits(
-        self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
-    ) -> Sequence[Split] | None:
+    def _splits(self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray) -> Sequence[Split] | None:
         """Return the splits of the rows that the component needs, or None."""
         if "splits" not in self.component.injected:
             return None

@@ -20,6 +20,8 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cka_subjects"]
 
+FEWEST_SUBJECTS = 4
+
 
 @ceiling("cka_subjects", version=2)
 def cka_subjects(
@@ -43,7 +45,7 @@ def cka_subjects(
     -------
     Samples
         One number per ``subject``. A subject is part of all its pairs: leaving it out changes the numbers of the others,
-        too. With two subjects, only stimuli vary.
+        too. The pairs of two or three subjects do not show how much other subjects would differ: only stimuli vary.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def cka_subjects(
         return values.copy(data=left)
 
     items: dict[str, Strings] = {"stimulus": ids}
-    if len(names) > 2:  # one subject alone has no pair
+    if len(names) >= FEWEST_SUBJECTS:
         items["subject"] = np.asarray(names)
     return Samples(values, Variation(items, without, fixed=("subject",)), notes=notes)
 

@@ -140,8 +140,7 @@ def internal_consistency(
 
     samples = _labelled(corrected(r), assembly)
 
-    def each(_: str, groups: Indices) -> Floats:
-        count = int(groups.max()) + 1
+    def without_each(groups: Indices, count: int) -> Floats:
         of_parts = [
             _without_groups(*_halves(part, layout, []), correlation, groups, count)
             for part in _parts(values, layout)
@@ -151,8 +150,11 @@ def internal_consistency(
             [_labelled(corrected(left[group], groups != group), assembly).values for group in range(count)]
         )
 
+    def each(_: str, groups: Indices) -> Floats:
+        return without_each(groups, int(groups.max()) + 1)
+
     def without(keep: Keep) -> xr.DataArray:
-        return samples.copy(data=each("stimulus", np.where(keep["stimulus"], 1, 0))[0])
+        return samples.copy(data=without_each(np.where(keep["stimulus"], -1, 0), 1)[0])
 
     ids = np.empty(len(layout.rows), dtype=stimuli.labels.dtype)
     ids[codes] = stimuli.labels[stimuli.codes]

@@ -101,8 +101,7 @@ def predictor_consistency(
     coords["split"] = xr.DataArray(np.arange(halves), dims="split")
     samples = xr.DataArray(corrected(result), dims=("split", "neuroid"), coords=coords)
 
-    def each(_: str, codes: Indices) -> Floats:
-        count = int(codes.max()) + 1
+    def without_each(codes: Indices, count: int) -> Floats:
         of_parts = [
             np.stack([halves_without_groups(*pair, codes, count) for pair in _means(part, draws)], axis=1)
             for part in parts
@@ -110,8 +109,11 @@ def predictor_consistency(
         left = np.concatenate(of_parts, axis=2)  # (group, split, neuroid)
         return np.stack([corrected(left[group], codes != group) for group in range(count)])
 
+    def each(_: str, codes: Indices) -> Floats:
+        return without_each(codes, int(codes.max()) + 1)
+
     def without(keep: Keep) -> xr.DataArray:
-        return samples.copy(data=each("stimulus", np.where(keep["stimulus"], 1, 0))[0])
+        return samples.copy(data=without_each(np.where(keep["stimulus"], -1, 0), 1)[0])
 
     return Samples(samples, Variation({"stimulus": ids}, without, each), notes=notes)
 

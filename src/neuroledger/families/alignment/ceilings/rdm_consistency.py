@@ -95,17 +95,23 @@ def rdm_consistency(
     coded = encode(assembly["stimulus_id"].values)
     trials = _Trials(_scaled(assembly), coded.codes, len(coded.labels))
     pairs = [_Pair(trials.mean(split.train), trials.mean(split.test)) for split in splits]
-    notes = _checked(pairs, distance)
-    r = _agreement(pairs, distance, comparison)
+    rdms = [_rdms(pair, distance) for pair in pairs]
+    notes = _checked(rdms, pairs)
+    r = _agreement(rdms, comparison)
     k = _factor(trials, splits, rng, distance, comparison)
     samples = xr.DataArray(_corrected(r, k))
+    first, second = np.triu_indices(trials.count, 1)
 
     def without(keep: Keep) -> xr.DataArray:
         """The factor stays, which the design and the signal-to-noise ratio determine."""
         rows = keep.get("stimulus", np.ones(trials.count, dtype=bool))
-        columns = keep.get("neuroid", np.ones(trials.values.shape[1], dtype=bool))
-        fewer = [_Pair(*(half[np.ix_(rows, columns)] for half in pair)) for pair in pairs]
-        return samples.copy(data=_corrected(_agreement(fewer, distance, comparison), k))
+        if "neuroid" in keep:
+            place = np.ix_(rows, keep["neuroid"])
+            left = [_rdms(_Pair(pair.first[place], pair.second[place]), distance) for pair in pairs]
+        else:
+            kept = rows[first] & rows[second]
+            left = [(a[kept], b[kept]) for a, b in rdms]
+        return samples.copy(data=_corrected(_agreement(left, comparison), k))
 
     items = {"stimulus": coded.labels.astype(str), "neuroid": names_of(assembly, "neuroid")}
     return Samples(samples, Variation(items, without), scale="root", notes=notes)
@@ -120,7 +126,7 @@ def _scaled(assembly: xr.DataArray) -> Floats:
     return np.asarray(values / max(float(np.nanmax(np.abs(values))), np.finfo(np.float64).tiny))
 
 
-def _checked(pairs: Sequence[_Pair], distance: Distance) -> list[str]:
+def _checked(rdms: Sequence[tuple[Floats, Floats]], pairs: Sequence[_Pair]) -> list[str]:
     """Return a note about pairs of stimuli that are left out, after checking that enough stimuli remain.
 
     Raises
@@ -128,7 +134,7 @@ def _checked(pairs: Sequence[_Pair], distance: Distance) -> list[str]:
     CeilingError
         No split has 4 stimuli whose patterns can be compared in both halves.
     """
-    known = [np.isfinite(np.add(*_rdms(pair, distance))) for pair in pairs]
+    known = [np.isfinite(a) & np.isfinite(b) for a, b in rdms]
     stimuli = len(pairs[0].first)
     compared = max(_stimuli_of(entries, stimuli) for entries in known)
     if compared < FEWEST_STIMULI:
@@ -157,9 +163,9 @@ def _rdms(pair: _Pair, distance: Distance) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _agreement(pairs: Sequence[_Pair], distance: Distance, comparison: Comparison) -> float:
+def _agreement(rdms: Sequence[tuple[Floats, Floats]], comparison: Comparison) -> float:
     """Mean over splits of the agreement of the RDMs of both halves; NaN if it is undefined in all."""
-    found = [_compared(*_rdms(pair, distance), comparison) for pair in pairs]
+    found = [_compared(a, b, comparison) for a, b in rdms]
     return float(np.nanmean(found)) if np.isfinite(found).any() else math.nan
 
 
@@ -195,10 +201,10 @@ def _factor(
         drawn = np.empty_like(noise)
         drawn[order] = noise[order][rng.integers(0, len(noise), len(noise))]
         simulated = trials._replace(values=truth[trials.stimulus] + drawn + 0 * trials.values)
-        halves.append(_Pair(simulated.mean(split.train), simulated.mean(split.test)))
+        halves.append(_rdms(_Pair(simulated.mean(split.train), simulated.mean(split.test)), distance))
         measured = dissimilarities_of_present(simulated.mean(), distance)
         reached.append(_compared(noiseless, measured, comparison))
-    r, square = _agreement(halves, distance, comparison), float(np.mean(reached)) ** 2
+    r, square = _agreement(halves, comparison), float(np.mean(reached)) ** 2
     if not r > 0:
         raise CeilingError(
             "halves of simulated experiments with the signal and the noise of these responses do not agree: the data "

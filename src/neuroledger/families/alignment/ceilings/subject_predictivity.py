@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, cast
 
@@ -213,28 +213,47 @@ def extrapolated_predictivity(
     heights = _heights(means, sizes)
     result = xr.DataArray(asymptotes, dims=("neuroid",), coords=coords)
 
-    def each(factor: str, codes: Indices) -> Floats:
-        left = np.stack([_mean_over_sets(varying[size], codes, len(labels)) for size in sizes], axis=1)
-        return np.stack([asymptotes + _heights(of_sizes, sizes) - heights for of_sizes in left])
+    def moved(left: Mapping[int, Sequence[tuple[Indices, Floats]]]) -> Floats:
+        of_sizes = np.array([_mean_over_sets(left[size], len(labels)) for size in sizes])
+        return np.asarray(asymptotes + _heights(of_sizes, sizes) - heights)
 
     def without(keep: Keep) -> xr.DataArray:
-        return result.copy(data=each("stimulus", np.where(keep["stimulus"], 1, 0))[0])
+        left = {
+            size: [(columns, varies.without(keep).values) for columns, varies in parts]
+            for size, parts in varying.items()
+        }
+        return result.copy(data=moved(left))
+
+    def each(factor: str, codes: Indices) -> Floats:
+        count = int(codes.max()) + 1
+        left = {
+            size: [(columns, one_by_one(varies, factor, codes, count)) for columns, varies in parts]
+            for size, parts in varying.items()
+        }
+        return np.array(
+            [
+                moved(
+                    {
+                        size: [(columns, groups[at]) for columns, groups in parts]
+                        for size, parts in left.items()
+                    }
+                )
+                for at in range(count)
+            ]
+        )
 
     ids = stimulus_names(assembly, assembly.sizes["presentation"])
     varies = Variation({"stimulus": ids}, without, each, inflation={"stimulus": inflation(splits)})
     return Samples(result, varies, notes=notes)
 
 
-def _mean_over_sets(parts: Sequence[tuple[Indices, Variation]], codes: Indices, neuroids: int) -> Floats:
-    """Mean predictivity over sets of subjects and splits without each group of stimuli, (group, neuroid)."""
-    count = int(codes.max()) + 1
-    total, known = np.zeros((count, neuroids)), np.zeros((count, neuroids))
-    for columns, varies in parts:
-        left = np.array(one_by_one(varies, "stimulus", codes, count))
-        total[:, columns] += np.nansum(left, axis=1)
-        known[:, columns] += np.isfinite(left).sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(total / np.where(known > 0, known, np.nan))
+def _mean_over_sets(parts: Sequence[tuple[Indices, Floats]], neuroids: int) -> Floats:
+    """Mean over sets of subjects and splits, (neuroid,), of predictivities (split, neuroid of the set)."""
+    total, known = np.zeros(neuroids), np.zeros(neuroids)
+    for columns, values in parts:
+        total[columns] += np.nansum(values, axis=0)
+        known[columns] += np.isfinite(values).sum(axis=0)
+    return np.asarray(total / np.where(known > 0, known, np.nan))
 
 
 def _heights(means: Floats, sizes: Sequence[int]) -> Floats:
