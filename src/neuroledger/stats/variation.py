@@ -147,7 +147,9 @@ def uncertainty_of(
     inside = _inside(samples.values, whole, factors)
     outside = _left_out(variation, [*inside, *whole.random], factors)
     if factors is not None:
-        _require_known(factors, [*inside, *outside], variation)
+        every = _inside(samples.values, whole, None)
+        possible = [*every, *_left_out(variation, [*every, *whole.random], None)]
+        _require_known(factors, [*inside, *outside], possible, variation)
     groups = {name: grouped(entries.names) for name, entries in inside.items()}
     groups |= {name: grouped(ids) for name, ids in outside.items()}
     found, left = _Found(), dict[str, list[Floats]]()
@@ -212,11 +214,15 @@ def _left_out(
     return chosen
 
 
-def _require_known(factors: Sequence[str], known: Sequence[str], variation: Variation | None) -> None:
-    unknown = [name for name in factors if name not in known]
+def _require_known(
+    factors: Sequence[str], found: Sequence[str], possible: Sequence[str], variation: Variation | None
+) -> None:
+    """Raise an error if a factor was not found, with those that can be named."""
+    unknown = [name for name in factors if name not in found]
     if unknown:
         nested = {} if variation is None else variation.nested
-        words = [*known, *(f"{name} (in place of {inner})" for name, (inner, _) in nested.items())]
+        known = [name for name in dict.fromkeys([*found, *possible]) if name not in unknown]
+        words = [*known, *(f"{name} (in place of {inner})" for name, (inner, _) in nested.items() if name not in known)]
         raise MetricError(
             f"the score cannot generalise over {', '.join(unknown)}; it varies over {', '.join(words) or 'nothing'}"
         )
