@@ -349,7 +349,9 @@ def _add_interaction(
         moved = _deviations(
             whole.of(values, keep=dim), by_item, groups[first], weigh=_weighs(variation, first)
         )
-        cells, keys = _coarse(moved / moved.shape[1], groups[first].keys, names_for(groups[second]))
+        # The coarse groups have their own root of G/(G − 1), which takes the place of that of all groups.
+        moved = moved * math.sqrt((len(moved) - 1) / len(moved)) / moved.shape[1]
+        cells, keys = _coarse(moved, groups[first].keys, names_for(groups[second]))
         scale = variation.inflation.get(first, 1.0) * _ratio(found, whole, values, second, dim)
         cells = cells * math.sqrt(scale)
     else:
