@@ -222,7 +222,10 @@ def _require_known(
     if unknown:
         nested = {} if variation is None else variation.nested
         known = [name for name in dict.fromkeys([*found, *possible]) if name not in unknown]
-        words = [*known, *(f"{name} (in place of {inner})" for name, (inner, _) in nested.items() if name not in known)]
+        words = [
+            *known,
+            *(f"{name} (in place of {inner})" for name, (inner, _) in nested.items() if name not in known),
+        ]
         raise MetricError(
             f"the score cannot generalise over {', '.join(unknown)}; it varies over {', '.join(words) or 'nothing'}"
         )
