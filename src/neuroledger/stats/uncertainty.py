@@ -40,7 +40,7 @@ PAIR: Final = "\0"
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
 Method = Literal["jackknife", "held-out", "draws", "declared"]
-NaturalScale = Literal["identity", "logit", "fisher", "root"]
+NaturalScale = Literal["identity", "logit", "fisher"]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Uncertainty:
         single = [part for part in self.parts if len(part.over) == 1 and part.variance > 0]
         total = sum(part.variance for part in single)
         share = sum(part.variance**2 / max(part.freedom, 1.0) for part in single)
-        return total**2 / share if share > 0 else math.inf
+        return total**2 / share if share else math.inf
 
     def draws(self) -> Floats:
         """Return joint draws ``(draw,)`` of the deviation of the score, with its variance."""
@@ -206,11 +206,8 @@ class Uncertainty:
         """Return Student's 95 % interval on the natural scale of the score, within ``limits``.
 
         The scale is the log odds of a share, Fisher's z of a correlation (the log odds between −1 and 1, halved), or the
-        value itself. A value on a limit is first moved by one outcome, as Agresti and Coull (1998) add one of each. The
-        interval of a ``root`` of a reliability is that of the reliability, on Fisher's z: the root has no derivative at 0.
+        value itself. A value on a limit is first moved by one outcome, as Agresti and Coull (1998) add one of each.
         """
-        if self.scale == "root":
-            return self._interval_of_root(value, limits)
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if half == 0:
@@ -224,12 +221,6 @@ class Uncertainty:
         reach = half / ((high - low) * position * (1 - position))
         ends = low + (high - low) * expit(logit(position) + reach * np.array([-1.0, 1.0]))
         return min(float(ends[0]), value), max(float(ends[1]), value)
-
-    def _interval_of_root(self, value: float, limits: tuple[float, float]) -> tuple[float, float]:
-        """Return the interval of the square, which keeps its sign, as roots with the signs of its ends."""
-        square = replace(self * (2 * value), scale="fisher")
-        low, high = square.interval(_square(value), (_square(limits[0]), _square(limits[1])))
-        return _root(low), _root(high)
 
     def p(self, value: float) -> float:
         """Return the two-sided p value of ``value`` being 0, from Student's distribution."""
@@ -273,14 +264,6 @@ class Uncertainty:
             )
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
-
-
-def _square(value: float) -> float:
-    return value * abs(value)
-
-
-def _root(square: float) -> float:
-    return math.copysign(math.sqrt(abs(square)), square)
 
 
 def _sum(first: Part, second: Part) -> Part:
