@@ -40,7 +40,7 @@ PAIR: Final = "\0"
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
 Method = Literal["jackknife", "held-out", "draws", "declared"]
-NaturalScale = Literal["identity", "logit", "fisher"]
+NaturalScale = Literal["identity", "logit", "fisher", "root"]
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,11 @@ class Uncertainty:
         """Return Student's 95 % interval on the natural scale of the score, within ``limits``.
 
         The scale is the log odds of a share, Fisher's z of a correlation (the log odds between −1 and 1, halved), or the
-        value itself. A value on a limit is first moved by one outcome, as Agresti and Coull (1998) add one of each.
+        value itself. A value on a limit is first moved by one outcome, as Agresti and Coull (1998) add one of each. The
+        interval of a ``root`` of a reliability is that of the reliability, on Fisher's z: the root has no derivative at 0.
         """
+        if self.scale == "root":
+            return self._interval_of_root(value, limits)
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if half == 0:
@@ -221,6 +224,12 @@ class Uncertainty:
         reach = half / ((high - low) * position * (1 - position))
         ends = low + (high - low) * expit(logit(position) + reach * np.array([-1.0, 1.0]))
         return min(float(ends[0]), value), max(float(ends[1]), value)
+
+    def _interval_of_root(self, value: float, limits: tuple[float, float]) -> tuple[float, float]:
+        """Return the interval of the square, which keeps its sign, as roots with the signs of its ends."""
+        square = replace(self * (2 * value), scale="fisher")
+        low, high = square.interval(_square(value), (_square(limits[0]), _square(limits[1])))
+        return _root(low), _root(high)
 
     def p(self, value: float) -> float:
         """Return the two-sided p value of ``value`` being 0, from Student's distribution."""
@@ -264,6 +273,14 @@ class Uncertainty:
             )
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
+
+
+def _square(value: float) -> float:
+    return value * abs(value)
+
+
+def _root(square: float) -> float:
+    return math.copysign(math.sqrt(abs(square)), square)
 
 
 def _sum(first: Part, second: Part) -> Part:
