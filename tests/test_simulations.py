@@ -35,7 +35,7 @@ def test_the_page_shows_rows_of_cells_that_the_command_knows() -> None:
     assert [tuple(row[:2]) for row in rows[1:]] == [
         cell.name for cell in CELLS if list(cell.name) in [row[:2] for row in rows]
     ]
-    assert len(rows) > 10
+    assert len(rows) > 1, "a table with at least one row"
 
 
 def test_a_new_row_replaces_the_row_of_its_name_and_keeps_the_others() -> None:
