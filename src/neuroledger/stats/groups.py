@@ -25,7 +25,7 @@ __all__ = [
     "stimulus_names",
 ]
 
-# A variance estimated from 60 groups has an error of 9 %: more groups would change a Student's interval by 1 %.
+# A standard error from 60 groups has an error of 9 %, and Student's quantile is 2 % above the normal one.
 MOST_GROUPS: Final = 60
 # Groups of each of two factors for their interaction: about as many pairs as a factor has groups.
 COARSE: Final = 8

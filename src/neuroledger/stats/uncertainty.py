@@ -151,9 +151,8 @@ class Uncertainty:
         """Degrees of freedom of the variance (Satterthwaite 1946)."""
         single = [part for part in self.parts if len(part.over) == 1 and part.variance > 0]
         total = sum(part.variance for part in single)
-        if total == 0:
-            return math.inf
-        return total**2 / sum(part.variance**2 / max(part.freedom, 1.0) for part in single)
+        share = sum(part.variance**2 / max(part.freedom, 1.0) for part in single)
+        return total**2 / share if share else math.inf
 
     def draws(self) -> Floats:
         """Return joint draws ``(draw,)`` of the deviation of the score, with its variance."""

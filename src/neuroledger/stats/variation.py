@@ -147,7 +147,9 @@ def uncertainty_of(
     inside = _inside(samples.values, whole, factors)
     outside = _left_out(variation, [*inside, *whole.random], factors)
     if factors is not None:
-        _require_known(factors, [*inside, *outside], variation)
+        every = _inside(samples.values, whole, None)
+        possible = [*every, *_left_out(variation, [*every, *whole.random], None)]
+        _require_known(factors, [*inside, *outside], possible, variation)
     groups = {name: grouped(entries.names) for name, entries in inside.items()}
     groups |= {name: grouped(ids) for name, ids in outside.items()}
     found, left = _Found(), dict[str, list[Floats]]()
@@ -212,11 +214,18 @@ def _left_out(
     return chosen
 
 
-def _require_known(factors: Sequence[str], known: Sequence[str], variation: Variation | None) -> None:
-    unknown = [name for name in factors if name not in known]
+def _require_known(
+    factors: Sequence[str], found: Sequence[str], possible: Sequence[str], variation: Variation | None
+) -> None:
+    """Raise an error if a factor was not found, with those that can be named."""
+    unknown = [name for name in factors if name not in found]
     if unknown:
         nested = {} if variation is None else variation.nested
-        words = [*known, *(f"{name} (in place of {inner})" for name, (inner, _) in nested.items())]
+        known = [name for name in dict.fromkeys([*found, *possible]) if name not in unknown]
+        words = [
+            *known,
+            *(f"{name} (in place of {inner})" for name, (inner, _) in nested.items() if name not in known),
+        ]
         raise MetricError(
             f"the score cannot generalise over {', '.join(unknown)}; it varies over {', '.join(words) or 'nothing'}"
         )
@@ -343,7 +352,9 @@ def _add_interaction(
         moved = _deviations(
             whole.of(values, keep=dim), by_item, groups[first], weigh=_weighs(variation, first)
         )
-        cells, keys = _coarse(moved / moved.shape[1], groups[first].keys, names_for(groups[second]))
+        # The coarse groups have their own root of G/(G − 1), which takes the place of that of all groups.
+        moved = moved * math.sqrt((len(moved) - 1) / len(moved)) / moved.shape[1]
+        cells, keys = _coarse(moved, groups[first].keys, names_for(groups[second]))
         scale = variation.inflation.get(first, 1.0) * _ratio(found, whole, values, second, dim)
         cells = cells * math.sqrt(scale)
     else:
