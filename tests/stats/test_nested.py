@@ -127,9 +127,10 @@ def test_the_ceiling_of_a_narrower_claim_varies_over_the_same_items(over: tuple[
 def test_the_claim_of_a_normalised_score_can_change() -> None:
     model, target = responses(40, 4, 6)
     raw = nl.metric("ridge")(model, target)
-    score, claim = normalise(raw, ceiling_of(target)), ("stimulus", "subject")
+    top = ceiling_of(target)
+    score, claim = normalise(raw, top), ("stimulus", "subject")
     narrow = score.replace(generalise=claim)
-    assert narrow.low == normalise(raw.replace(generalise=claim), ceiling_of(target)).low != score.low
+    assert narrow.low == normalise(raw.replace(generalise=claim), top).low != score.low
 
 
 def parts(values: Floats, own: Floats | None = None, claim: tuple[str, ...] = ()) -> dict[str, Score]:
