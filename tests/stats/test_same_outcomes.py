@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy.stats import norm
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import Ridge
 
 import neuroledger as nl
 from neuroledger.stats.differences import difference
