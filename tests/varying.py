@@ -40,7 +40,11 @@ def of_items(
     return found
 
 
-def mean_score(values: Floats, ids: Sequence[str] | None = None, population: str = "lab") -> Score:
-    """The mean over named items of a population."""
+def mean_score(values: Floats, population: str = "lab") -> Score:
+    """The mean over the items of a population, each of which is a group, from the formula of its deviations."""
+    count = len(values)
     value = float(np.mean(values))
-    return Score(value, scale="correlation", varies=of_items(values, ids), population=population)
+    deviations = (np.asarray(values) - value) / np.sqrt(count * (count - 1))
+    part = Part("", ("stimulus",), tuple(f"s{i}" for i in range(count)), deviations, count - 1)
+    known = Uncertainty((part,), {"stimulus": count})
+    return Score(value, scale="correlation", varies=known, population=population)
