@@ -87,8 +87,18 @@ NOTE_BYTES: Final = 4096
 INSTALLATION: Final = re.compile(r"pip install 'neuroledger\[[a-z0-9]+\]'")
 STOPPED: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 """Exit statuses of a process that another one stopped, such as the system for lack of memory."""
-OUTSIDE: Final = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
-                            errno.ENAMETOOLONG, errno.EBADF})  # fmt: skip
+OUTSIDE: Final = frozenset(
+    {
+        errno.ENOENT,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EBADF,
+    }
+)
 
 # The packages, functions and their modules that a result may name. All of them only build values from their arguments;
 # none opens, imports or calls anything. Names of classes differ between versions of pandas, so `_classes` lists objects.

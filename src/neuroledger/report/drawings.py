@@ -219,8 +219,11 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
     True
     """
     stages = curve["layers"]
-    untrained = [{**stage["untrained"], "depth": stage["depth"], "layer": stage["layer"]}
-                 for stage in stages if stage["untrained"] is not None]  # fmt: skip
+    untrained = [
+        {**stage["untrained"], "depth": stage["depth"], "layer": stage["layer"]}
+        for stage in stages
+        if stage["untrained"] is not None
+    ]
     ceiling, nested = curve["ceiling"], curve["nested"]
     marks = [*stages, *untrained, *(mark for mark in (ceiling, nested) if mark is not None)]
     axis = axis_over([number for mark in marks for number in _numbers(mark)])

@@ -49,8 +49,11 @@ def stages(runs: Sequence[Run]) -> list[str]:
     blocks = set(parents.values())
     best: list[str] = []
     for level in range(1, max(levels.values(), default=0) + 1):
-        cut = [run for run in usable
-               if levels[run.name] == level or (levels[run.name] < level and run.name not in blocks)]  # fmt: skip
+        cut = [
+            run
+            for run in usable
+            if levels[run.name] == level or (levels[run.name] < level and run.name not in blocks)
+        ]
         found = _stages_of(cut, blocks)
         if len(found) > len(best):
             best = found
