@@ -254,7 +254,10 @@ def check(options: argparse.Namespace) -> int:
     else:
         for finding in findings:
             say(str(finding))
-        say(f"{count} spec files: {len(findings) or 'no'} problem{'' if len(findings) == 1 else 's'}")
+        noted = sum(finding.severity == "note" for finding in findings)
+        wrong = len(findings) - noted
+        notes = f", {noted} note{'' if noted == 1 else 's'}" if noted else ""
+        say(f"{count} spec files: {wrong or 'no'} problem{'' if wrong == 1 else 's'}{notes}")
     if reviewed is not None:
         return {"clean": 0, "needs a person": 1, "refused": 3}[reviewed.verdict]
     return 1 if errors else 0
