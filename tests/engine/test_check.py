@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from neuroledger.cli import main
 from neuroledger.engine import check as module
 from neuroledger.engine.check import check, schema_texts, write_schemas
 from neuroledger.engine.control import Control
@@ -196,7 +197,9 @@ def test_a_benchmark_whose_recorded_controls_fail_is_refused(
         assert [text[: len(reported or "")] for text in problems] == ([] if reported is None else [reported])
 
 
-def test_undecided_controls_are_notes_and_a_control_that_judged_itself_is_not_judged_again(lab: Lab) -> None:
+def test_undecided_controls_are_notes_and_a_control_that_judged_itself_is_not_judged_again(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     catalog = lab.open()
     digest = spec_sha256(catalog.benchmark(RIDGE), without=BENCHMARK_ONLY_SAYS)
     inputs = {"benchmark": {"id": RIDGE, "spec_sha256": digest}}
@@ -204,6 +207,8 @@ def test_undecided_controls_are_notes_and_a_control_that_judged_itself_is_not_ju
     (item,) = found(lab)
     assert (item.severity, item.code) == ("note", "spec.control-undecided")
     assert item.what.startswith("positive control 'pixels4': 0.790 [0.770, 0.810], must be at least 0.8, und")
+    assert main(["--root", str(lab.root), "check"]) == 0
+    assert capsys.readouterr().out.endswith(" spec files: no problems, 1 note\n")
     over_shuffles = asdict(Control("positive", 0.85, 0.8, "passed", 0.82, 0.88, shuffles=16))
     keep(catalog, record("pixels4", RIDGE, 0.5, half=0.0, inputs=inputs, controls={"pixels4": over_shuffles}))
     assert found(lab) == []

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Parting", "Sameness", "network_named", "same"]
 
 TOLERANCE = 1e-5
-"""Largest difference between two values that are taken for equal, relative to values above 1."""
+"""Largest difference between two values that are taken for equal, relative to values above 1.
+
+It is ``rtol`` of ``torch.allclose``.
+"""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ RULE_ERRORS: Final = (RuntimeError, ValueError, TypeError, IndexError, KeyError,
 LEFT: Final = "values leave torch: what is computed from them is not seen"
 NO_RULE: Final = "no rule counts this operator"
 # The CPU kernel of torch 2.13 reads this many bfloat16 values of a row at once, also beyond its end.
-AT_ONCE: Final = 16
+BFLOAT16_AT_ONCE: Final = 16
 # Operators that run programs, and have a plain implementation in which the programs' operators are seen.
 RUNS_PROGRAMS: Final = frozenset({"cond", "while_loop", "map_impl", "associative_scan"})
 
@@ -409,10 +409,10 @@ def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:
     ValueError
         ``values`` are bfloat16 on a CPU, in rows whose length is not a multiple of 16.
     """
-    if values.dtype is torch.bfloat16 and values.is_cpu and weight.shape[-1] % AT_ONCE:
+    if values.dtype is torch.bfloat16 and values.is_cpu and weight.shape[-1] % BFLOAT16_AT_ONCE:
         raise ValueError(
             f"_weight_int8pack_mm ends the process on rows of {weight.shape[-1]} values of bfloat16: pad them, and the "
-            f"weights, with zeros to a multiple of {AT_ONCE}, or use float32"
+            f"weights, with zeros to a multiple of {BFLOAT16_AT_ONCE}, or use float32"
         )
 
 

@@ -21,9 +21,9 @@ __all__ = [
 # Sums of integers are exact in float32 below this.
 EXACT = 2**24
 # Values processed at a time, so that intermediate values stay in the processor's cache.
-PIECE = 2**18
+VALUES_IN_CACHE = 2**18
 # Values of a row that are tested first: most analogue rows show one that is neither -1, 0 nor 1.
-TRIED = 64
+TESTED_FIRST = 64
 TINY = frozenset({torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz})
 
 
@@ -43,7 +43,7 @@ def as_values(tensor: Tensor) -> Tensor:
 def nonzero_per_column(matrix: Tensor) -> Tensor:
     """Return the number of non-zero values of each column of ``(row, column)``, float64 (column,)."""
     total = torch.zeros(matrix.shape[1], dtype=torch.float64, device=matrix.device)
-    for part in matrix.split(max(1, PIECE // max(1, matrix.shape[1]))):
+    for part in matrix.split(max(1, VALUES_IN_CACHE // max(1, matrix.shape[1]))):
         nonzero = part.ne(0).to(torch.float32)
         total += nonzero.new_ones(len(part)) @ nonzero
     return total
@@ -61,7 +61,7 @@ def operations(rows: Tensor, fan_out: Tensor, *, classify: bool = True) -> tuple
     multiplier; None without ``classify``.
     """
     amounts, signs = [], []
-    for part in rows.split(max(1, PIECE // max(1, rows.shape[1]))):
+    for part in rows.split(max(1, VALUES_IN_CACHE // max(1, rows.shape[1]))):
         nonzero = torch.ne(part, 0, out=torch.empty(part.shape, dtype=fan_out.dtype, device=part.device))
         amounts.append(nonzero @ fan_out)
         if classify:
@@ -79,8 +79,8 @@ def _signs(rows: Tensor, nonzero: Tensor) -> Tensor:
     sizes = rows.abs()
     if sizes.dtype == nonzero.dtype and torch.equal(sizes, nonzero):  # spikes alone
         return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-    first = sizes[:, :TRIED].eq(nonzero[:, :TRIED]).all(1)
-    if rows.shape[1] <= TRIED or not bool(first.any()):
+    first = sizes[:, :TESTED_FIRST].eq(nonzero[:, :TESTED_FIRST]).all(1)
+    if rows.shape[1] <= TESTED_FIRST or not bool(first.any()):
         return first
     return sizes.eq(nonzero).all(1)
 
