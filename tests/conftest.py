@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def _components_of_tests_stay_at_home(
         place = component.function.__module__
         if place.startswith("tests.") and place != home:
             monkeypatch.delitem(registry._REGISTRY, key)
+
+
+@pytest.fixture(autouse=True)
+def _modules_of_tests_stay_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Modules that a test writes and imports are gone after it: another test may write one of the same name."""
+    before = set(sys.modules)
+    yield
+    written = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(written):
+            del sys.modules[name]
 
 
 def _folder(variable: str, default: Path) -> Path:

@@ -108,7 +108,9 @@ def test_v4_benchmark_scores_pixels_from_the_images(fetched, v4, name):
     assert result.headline.value == pytest.approx(
         known**2 / result.headline.ceiling.value, abs=TOLERANCE[name]
     )
-    assert all(control.verdict == "passed" for control in result.controls.values())
+    # With partial least squares, the data's own score is .907 and its interval holds the bound of .8: undecided.
+    assert all(control.verdict != "failed" for control in result.controls.values())
+    assert result.controls["permuted"].verdict == "passed"
 
 
 @pytest.mark.parametrize(("comparison", "key"), [("spearman", "spearman"), ("pearson", "corr")])
