@@ -12,7 +12,7 @@ import pytest
 from neuroledger.engine.control import SHUFFLES, Control, bounded, in_words, shuffled, undefined
 from neuroledger.engine.session import Request, Session
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import quantile
+from neuroledger.stats.uncertainty import quantile
 from tests.engine.lab import Lab
 
 BOUND = 0.1

@@ -128,11 +128,11 @@ def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) ->
 
 def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
     paradigm = registry.get("paradigm", spec.paradigm.name)
-    if real.headline.spread is None:
+    if real.headline.uncertainty is None:
         raise MetricError("the score has no interval")
     if paradigm.simulates is None:
         raise MetricError(f"no generative model of what the paradigm {paradigm.name} measures is known")
-    draw: Draw = paradigm.simulates(real.measured, real.headline.spread.factors)
+    draw: Draw = paradigm.simulates(real.measured, real.headline.uncertainty.factors)
     return draw
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -180,8 +179,8 @@ def _side(benchmark: str, model: str, record: Record | None, withheld: str | Non
         return _Side(None, 0, str(error))
     seed, reason = int(found.request.get("seed", 0)), ""
     if withheld is not None:
-        return _Side(score.replace(spread=None), seed, withheld)
-    if score.spread is None and math.isfinite(score.low):
+        return _Side(score.replace(varies=None), seed, withheld)
+    if score.uncertainty is None and found.score is not None and found.score.get("low") is not None:
         reason = (
             f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
         )
@@ -302,7 +301,7 @@ class _Scorer:
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
-            if record is not None and score.spread is None and score.low == score.low
+            if record is not None and score.uncertainty is None
         ]
         if unpaired:
             self.tell(

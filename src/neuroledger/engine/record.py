@@ -18,12 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, control_of, in_words
+from neuroledger.engine.stored_score import score_of, uncertainty_in
 from neuroledger.errors import DataError, Finding, MetricError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import unpack
 from neuroledger.store.files import write_json, write_text
 
 __all__ = [
@@ -79,6 +79,7 @@ class _Score(_Value):
     direction: Literal["higher", "lower"]
     ceiling: _Ceiling | None = None
     spread: dict[str, Any] | None = None
+    uncertainty: dict[str, Any] | None = None
     notes: list[str] = []
     covers: str = ""
 
@@ -169,7 +170,7 @@ class Record(BaseModel):
         """Return the headline score, without samples; its items belong to the population of the data set."""
         dataset = self.inputs.get("dataset")
         population = str(dataset.get("id", "")) if isinstance(dataset, dict) else ""
-        return Score.of_record(self.score or {}).replace(population=population)
+        return score_of(self.score or {}, population, f"{self.model} on {self.benchmark}")
 
     def _repr_html_(self) -> str:
         score = self.score or {}
@@ -217,7 +218,8 @@ def record_of(plain: Any) -> Record:
     for score in (record.score, *record.scores.values()):
         if score is not None:
             try:
-                unpack(_Score.model_validate(score).spread)
+                _Score.model_validate(score)
+                uncertainty_in(score, "")
             except MetricError as error:
                 raise ValueError(str(error)) from error
     names = ("value", "low", "high", "scale", "direction", "ceiling")

@@ -25,6 +25,7 @@ from neuroledger.engine.plan import Job, again, inputs_of, mismatch, other_model
 from neuroledger.engine.record import Record, environment, read_record, record_path, relative, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
+from neuroledger.engine.stored_score import plain_score
 from neuroledger.errors import (
     CircleError,
     DataError,
@@ -39,7 +40,6 @@ from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.base import id_of, sha256_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.stats.spread import pack
 from neuroledger.store.files import sweep
 
 __all__ = ["Done", "Work", "closed", "current", "grouped", "not_ready", "run", "run_job", "run_object"]
@@ -337,12 +337,12 @@ def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Out
 def _plain(
     session: Session, job: Job, evaluation: Evaluation
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the headline and all scores as plain data; the headline contains its joint draws unless data are private."""
-    scores = {name: score.to_dict() for name, score in evaluation.scores.items()}
-    headline, spread = dict(next(iter(scores.values()))), evaluation.headline.spread
+    """Return the headline and all scores as plain data; the headline has its deviations by item, unless data are private."""
+    scores = {name: plain_score(score) for name, score in evaluation.scores.items()}
+    headline, uncertainty = dict(next(iter(scores.values()))), evaluation.headline.uncertainty
     data = session.catalog.dataset(session.catalog.benchmark(job.benchmark).dataset)
-    if spread is not None and data.access != "private":
-        headline["spread"] = pack(spread)
+    if uncertainty is not None:
+        headline["uncertainty"] = uncertainty.to_dict(private=data.access == "private")
     return headline, scores
 
 

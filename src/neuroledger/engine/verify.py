@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from neuroledger.data.load import verified_files
 from neuroledger.display import Display
 from neuroledger.engine.checked import (
@@ -52,7 +50,6 @@ from neuroledger.errors import (
 )
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
-from neuroledger.stats.spread import unpack
 
 __all__ = ["verify"]
 
@@ -259,9 +256,9 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             # The allowed distance depends on the recomputed score only, never on the record.
             allowed = max(TOLERANCE, SHARE * error)
         numbers = list[Change]()
-        if at[-1] == "spread":
-            yield from _draw_differences(was, now, at)
-            was, now = ({name: part for name, part in s.items() if name != "draws"} for s in (was, now))
+        if at[-1] == "uncertainty":
+            yield from _part_differences(was, now, at)
+            was, now = ({name: part for name, part in s.items() if name != "parts"} for s in (was, now))
         for name in sorted({*was, *now}):
             # The raw score has other units, so its allowed distance is scaled.
             limit = allowed * _ratio(now) if name == "raw" else allowed
@@ -286,19 +283,16 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             yield words, distance / (TOLERANCE * max(1.0, abs(was)))
 
 
-def _draw_differences(
-    was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]
-) -> Iterator[Change]:
-    """Yield joint draws that differ by more than half precision; a part that is rounding errors may have any."""
-    first, second = unpack(was), unpack(now)
-    if first is None or second is None or set(first.draws) != set(second.draws):
+def _part_differences(was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[Change]:
+    """Yield factors whose standard error differs; deviations of single items are rounding errors where a score has none."""
+    first, second = ({tuple(part["over"]): part["variance"] for part in side["parts"]} for side in (was, now))
+    if first.keys() != second.keys():
         yield f"{' '.join(at[2:])} has other factors", None
         return
-    largest = max((float(np.abs(draws).max()) for draws in second.draws.values()), default=0.0)
-    for name, draws in first.draws.items():
-        limit = max(HALF_PRECISION * float(np.abs(draws).max()), TOLERANCE * largest)
-        if np.abs(draws - second.draws[name]).max() > limit:
-            yield f"{' '.join(at[2:])} {name} has other draws", None
+    largest = max(second.values(), default=0.0)
+    for over, variance in first.items():
+        if abs(math.sqrt(variance) - math.sqrt(second[over])) > HALF_PRECISION * math.sqrt(largest):
+            yield f"{' '.join(at[2:])} has another error over {' × '.join(over)}", None
 
 
 def _standard_error(score: Mapping[str, Any]) -> float:

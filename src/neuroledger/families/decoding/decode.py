@@ -108,7 +108,7 @@ def decode(
     Returns
     -------
     Score
-        samples: (seed, split); samples.attrs["predictions"]: all predictions, with the targets as coordinate `truth`.
+        samples: (seed, split); predictions: all predictions, with the targets as coordinate `truth`.
 
     Raises
     ------

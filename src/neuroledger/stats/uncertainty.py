@@ -1,0 +1,364 @@
+"""Uncertainty of a score: its deviations by group of items, from which error, interval, test and ranks follow."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, Final, Literal
+
+import numpy as np
+from scipy.special import expit, logit, ndtri, stdtr, stdtrit
+
+from neuroledger.data.arrays import Floats
+from neuroledger.errors import MetricError
+from neuroledger.stats.groups import DRAWS, normals
+
+__all__ = [
+    "LEVEL",
+    "NOWHERE",
+    "PAIR",
+    "VERSION",
+    "Method",
+    "NaturalScale",
+    "Part",
+    "Uncertainty",
+    "covers",
+    "quantile",
+    "total",
+]
+
+LEVEL: Final = 0.95
+NOWHERE: Final = (-math.inf, math.inf)
+# Version of the method by which intervals follow from deviations. It is no part of the identity of a record.
+VERSION: Final = 1
+# Between the names of two groups of a pair.
+PAIR: Final = "\0"
+PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
+
+Method = Literal["jackknife", "held-out", "draws", "declared"]
+NaturalScale = Literal["identity", "logit", "fisher", "root"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Deviations of a score by group of items of one factor, or by pair of groups of two factors.
+
+    Attributes
+    ----------
+    population
+        What the items belong to: the id of a data set. Groups of other populations are other groups.
+    over
+        The factor, or the two factors whose interaction this is.
+    keys
+        Name of each group, (group,), or of each pair.
+    values
+        Deviation of each group, (group,): the variance of the score is the sum of their squares.
+    freedom
+        Degrees of freedom of this variance.
+    """
+
+    population: str
+    over: tuple[str, ...]
+    keys: tuple[str, ...]
+    values: Floats
+    freedom: float
+
+    @property
+    def variance(self) -> float:
+        """Variance of the score due to these groups."""
+        return float(self.values @ self.values)
+
+    @property
+    def place(self) -> tuple[str, tuple[str, ...]]:
+        """Population and factors: parts with the same place can be added group by group."""
+        return self.population, self.over
+
+    def draws(self) -> Floats:
+        """Return joint draws ``(draw,)`` of the deviation, shared with all scores of the same groups."""
+        return np.asarray(normals(self.population, PAIR.join(self.over), self.keys) @ self.values)
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """How a score varies over new items of each factor.
+
+    Each of two crossed factors includes the noise of single measurements. The variances of factors are therefore added
+    and that of their interaction is subtracted once (two-way clustering, Cameron, Gelbach and Miller 2011); at least the
+    variance of the largest single factor remains. The degrees of freedom are Satterthwaite's.
+
+    Attributes
+    ----------
+    parts
+        Deviations by factor and by pair of factors.
+    items
+        Number of items by factor.
+    scale
+        Scale on which the interval is Student's.
+    outcome
+        Change of the score by one more outcome, such as a right answer, of a score that counts outcomes.
+    least
+        Smallest standard error: that of two more outcomes, if all outcomes are equal (Agresti and Coull 1998).
+    method
+        How the deviations were computed.
+    """
+
+    parts: tuple[Part, ...]
+    items: Mapping[str, int] = field(default_factory=dict)
+    scale: NaturalScale = "identity"
+    outcome: float = 0.0
+    least: float = 0.0
+    method: Method = "jackknife"
+
+    @classmethod
+    def alone(cls, name: str, error: float) -> Uncertainty:
+        """Return the uncertainty of a score of which only the standard error is known, independent of other scores."""
+        part = Part("", ("score",), (name,), np.array([error]), math.inf)
+        return cls((part,), method="declared")
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Names of the random factors."""
+        names = [part.over[0] for part in self.parts if len(part.over) == 1]
+        return tuple(dict.fromkeys(names))
+
+    def part(self, place: tuple[str, tuple[str, ...]]) -> Part | None:
+        """Return the part of a population and factors, or None."""
+        return next((part for part in self.parts if part.place == place), None)
+
+    @property
+    def variance(self) -> float:
+        """Variance of the score over new items of all factors; different populations are independent."""
+        populations = dict.fromkeys(part.population for part in self.parts)
+        return sum(self._variance_in(population) for population in populations)
+
+    def _variance_in(self, population: str) -> float:
+        own = [part for part in self.parts if part.population == population]
+        single = [part.variance for part in own if len(part.over) == 1]
+        shared = sum(part.variance for part in own if len(part.over) == 2)
+        return max(max(single, default=0.0), sum(single) - shared)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the score."""
+        return max(math.sqrt(self.variance), self.least)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the variance (Satterthwaite 1946)."""
+        single = [part for part in self.parts if len(part.over) == 1 and part.variance > 0]
+        total = sum(part.variance for part in single)
+        share = sum(part.variance**2 / max(part.freedom, 1.0) for part in single)
+        return total**2 / share if share else math.inf
+
+    def draws(self) -> Floats:
+        """Return joint draws ``(draw,)`` of the deviation of the score, with its variance."""
+        whole = np.zeros(DRAWS)
+        for part in self.parts:
+            if len(part.over) == 1:
+                whole = whole + part.draws()
+        power = float((whole**2).mean())
+        return whole * math.sqrt(self.variance / power) if power > 0 else whole
+
+    def only(self, factors: Sequence[str]) -> Uncertainty | None:
+        """Return the uncertainty over the named factors only, or None if the score varies over none of them."""
+        chosen = tuple(part for part in self.parts if set(part.over) <= set(factors))
+        items = {name: count for name, count in self.items.items() if name in factors}
+        return replace(self, parts=chosen, items=items) if chosen else None
+
+    def of(self, population: str) -> Uncertainty:
+        """Return the same uncertainty, with items that belong to another population."""
+        parts = tuple(replace(part, population=population) for part in self.parts)
+        return replace(self, parts=parts)
+
+    def __mul__(self, factor: float) -> Uncertainty:
+        parts = tuple(replace(part, values=factor * part.values) for part in self.parts)
+        size = abs(factor)
+        return replace(
+            self, parts=parts, outcome=size * self.outcome, least=size * self.least, scale="identity"
+        )
+
+    def __add__(self, other: Uncertainty) -> Uncertainty:
+        places = dict.fromkeys(part.place for part in (*self.parts, *other.parts))
+        parts = [
+            reduce(_sum, [part for part in (*self.parts, *other.parts) if part.place == place])
+            for place in places
+        ]
+        items = {
+            name: min(self.items.get(name, count), other.items.get(name, count))
+            for name, count in {**self.items, **other.items}.items()
+        }
+        outcome = math.hypot(self.outcome, other.outcome)
+        least = math.hypot(self.least, other.least)
+        method = self.method if self.method == other.method else "draws"
+        return Uncertainty(tuple(parts), items, "identity", outcome, least, method)
+
+    def __sub__(self, other: Uncertainty) -> Uncertainty:
+        difference = self + other * -1.0
+        # Each of two scores gets one more outcome.
+        least = difference.outcome if self.least or other.least else 0.0
+        return replace(difference, least=least)
+
+    def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
+        """Return Student's 95 % interval on the natural scale of the score, within ``limits``.
+
+        The scale is the log odds of a share, Fisher's z of a correlation (the log odds between −1 and 1, halved), or the
+        value itself. A value on a limit is first moved by one outcome, as Agresti and Coull (1998) add one of each. The
+        interval of a ``root`` of a reliability is that of the reliability, on Fisher's z: the root has no derivative at 0.
+        """
+        if self.scale == "root":
+            return self._interval_of_root(value, limits)
+        half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
+        low, high = min(limits[0], value), max(limits[1], value)
+        if half == 0:
+            return value, value
+        if self.scale == "identity" or not math.isfinite(high - low):
+            return max(low, value - half), min(high, value + half)
+        centre = min(max(value, low + self.outcome), high - self.outcome)
+        position = (centre - low) / (high - low)
+        if not 0 < position < 1:
+            return max(low, value - half), min(high, value + half)
+        reach = half / ((high - low) * position * (1 - position))
+        ends = low + (high - low) * expit(logit(position) + reach * np.array([-1.0, 1.0]))
+        return min(float(ends[0]), value), max(float(ends[1]), value)
+
+    def _interval_of_root(self, value: float, limits: tuple[float, float]) -> tuple[float, float]:
+        """Return the interval of the square, which keeps its sign, as roots with the signs of its ends."""
+        square = replace(self * (2 * value), scale="fisher")
+        low, high = square.interval(_square(value), (_square(limits[0]), _square(limits[1])))
+        return _root(low), _root(high)
+
+    def p(self, value: float) -> float:
+        """Return the two-sided p value of ``value`` being 0, from Student's distribution."""
+        if self.error == 0:
+            return 1.0 if value == 0 else 0.0
+        return float(2 * stdtr(self.freedom, -abs(value) / self.error))
+
+    def to_dict(self, *, private: bool = False) -> dict[str, Any]:
+        """Return plain data for a record; deviations in half precision, divided by their largest.
+
+        Deviations by item tell about single items, so that of ``private`` data only their sum of squares is kept.
+        """
+        parts = [_summed(part) for part in self.parts] if private else self.parts
+        return {
+            "method": self.method,
+            "version": VERSION,
+            "scale": self.scale,
+            "items": dict(self.items),
+            "outcome": self.outcome,
+            "least": self.least,
+            "parts": [_packed(part) for part in parts],
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], population: str) -> Uncertainty:
+        """Return the uncertainty in a record.
+
+        Raises
+        ------
+        MetricError
+            The deviations are damaged.
+        """
+        try:
+            return cls(
+                tuple(_unpacked(part, population) for part in plain["parts"]),
+                {str(name): int(count) for name, count in plain["items"].items()},
+                plain["scale"],
+                float(plain["outcome"]),
+                float(plain["least"]),
+                plain["method"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
+
+
+def _square(value: float) -> float:
+    return value * abs(value)
+
+
+def _root(square: float) -> float:
+    return math.copysign(math.sqrt(abs(square)), square)
+
+
+def _sum(first: Part, second: Part) -> Part:
+    """Return the sum of two parts, group by group."""
+    if first.keys == second.keys:
+        return replace(first, values=first.values + second.values, freedom=min(first.freedom, second.freedom))
+    keys = tuple(dict.fromkeys((*first.keys, *second.keys)))
+    place = {key: at for at, key in enumerate(keys)}
+    values = np.zeros(len(keys))
+    for part in (first, second):
+        values[[place[key] for key in part.keys]] += part.values
+    return replace(first, keys=keys, values=values, freedom=min(first.freedom, second.freedom))
+
+
+def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
+    """Return the uncertainty of a sum of scores."""
+    return reduce(Uncertainty.__add__, uncertainties)
+
+
+def _summed(part: Part) -> Part:
+    """Return a part with one group, whose name no other score has."""
+    name = hashlib.sha256(part.values.tobytes()).hexdigest()[:12]
+    return replace(part, keys=(f"private {name}",), values=np.array([math.sqrt(part.variance)]))
+
+
+def _packed(part: Part) -> dict[str, Any]:
+    size = float(np.abs(part.values).max(initial=0.0))
+    raw = (part.values / (size or 1.0)).astype("<f2").tobytes()
+    return {
+        "over": list(part.over),
+        "keys": _packed_keys(part.keys),
+        "values": base64.b64encode(raw).decode("ascii"),
+        "freedom": part.freedom if math.isfinite(part.freedom) else None,
+        "variance": part.variance,
+    }
+
+
+def _packed_keys(keys: tuple[str, ...]) -> int | list[Any]:
+    """Return the names of groups; their number if they are numbered; of pairs, the names of both sides."""
+    if all(key == f"#{at}" for at, key in enumerate(keys)):
+        return len(keys)
+    pairs = [key.split(PAIR) for key in keys]
+    rows, columns = (list(dict.fromkeys(pair[at] for pair in pairs)) for at in (0, -1))
+    crossed = [f"{row}{PAIR}{column}" for row in rows for column in columns]
+    return [rows, columns] if list(keys) == crossed else list(keys)
+
+
+def _unpacked_keys(plain: int | list[Any]) -> tuple[str, ...]:
+    if isinstance(plain, int):
+        return tuple(f"#{at}" for at in range(plain))
+    if len(plain) == 2 and all(isinstance(side, list) for side in plain):
+        return tuple(f"{row}{PAIR}{column}" for row in plain[0] for column in plain[1])
+    return tuple(map(str, plain))
+
+
+def _unpacked(plain: Mapping[str, Any], population: str) -> Part:
+    names = _unpacked_keys(plain["keys"])
+    values = np.frombuffer(base64.b64decode(plain["values"], validate=True), "<f2").astype(np.float64)
+    variance, power = float(plain["variance"]), float(values @ values)
+    if len(values) != len(names) or not np.isfinite(values).all() or not 0 <= variance < math.inf:
+        raise ValueError("deviations without a group, or that are no numbers")
+    freedom = math.inf if plain["freedom"] is None else float(plain["freedom"])
+    # The variance is stored exactly, so that half precision changes no interval.
+    exact = values * math.sqrt(variance / power) if power > 0 else values
+    return Part(population, tuple(map(str, plain["over"])), names, exact, freedom)
+
+
+def quantile(level: float, degrees: float) -> float:
+    """Return the quantile of Student's distribution, or of the normal one for infinite degrees of freedom."""
+    return float(ndtri(level) if math.isinf(degrees) else stdtrit(degrees, level))
+
+
+def covers(factors: Sequence[str], within: Mapping[str, str] | None = None) -> str:
+    """Return what an interval covers, in words: ``new stimuli and new neuroids``.
+
+    ``within`` names the larger items that stay the same: ``new neuroids of the same subjects``.
+    """
+    ordered = sorted(factors, key=lambda name: (name != "stimulus", name))
+    same = {name: f" of the same {PLURAL.get(owner, f'{owner}s')}" for name, owner in (within or {}).items()}
+    words = [f"new {PLURAL.get(name, f'{name}s')}{same.get(name, '')}" for name in ordered if name != "score"]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
