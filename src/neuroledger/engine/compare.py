@@ -180,11 +180,18 @@ def _side(benchmark: str, model: str, record: Record | None, withheld: str | Non
     seed, reason = int(found.request.get("seed", 0)), ""
     if withheld is not None:
         return _Side(score.replace(varies=None), seed, withheld)
-    if score.uncertainty is None and found.score is not None and found.score.get("low") is not None:
+    if _lacks_items(score):
+        score = score.replace(varies=None)
         reason = (
             f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
         )
     return _Side(score, seed, reason)
+
+
+def _lacks_items(recorded: Score) -> bool:
+    """Whether a recorded score has an interval, but no deviations by item, which pair it with another score."""
+    known = recorded.uncertainty
+    return known is not None and all(len(part.keys) == 1 for part in known.parts)
 
 
 def _recorded_pair(spec: BenchmarkSpec, a: _Side, b: _Side) -> Outcome:
@@ -301,7 +308,7 @@ class _Scorer:
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
-            if record is not None and score.uncertainty is None
+            if record is not None and _lacks_items(score)
         ]
         if unpaired:
             self.tell(
