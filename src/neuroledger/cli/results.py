@@ -89,7 +89,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Estimate coverage, width, false positives and false ranks in simulated experiments."""
+    """Estimate coverage, length, interval score, false positives and false ranks in simulated experiments."""
     from neuroledger.engine.calibrate import calibrate_benchmark
     from neuroledger.errors import NeuroLedgerError
 
@@ -127,12 +127,14 @@ def _say_calibration(id: str, plain: dict[str, Any]) -> None:
         if isinstance(outcome, str):
             say(f"not calibrated  {id} · {name}: {outcome}")
             continue
-        rates = [outcome[key] for key in ("coverage", "width", "false_positives", "false_ranks")]
+        names = ("coverage", "length", "interval_score", "false_positives", "false_ranks")
+        rates = [outcome[key] for key in names]
         cells = [f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in rates]
         more = [f"{label} {outcome[key]['value']:.3f}" for key, label in
                 (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if outcome[key]]  # fmt: skip
-        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, width {cells[1]}, "
-            f"equal models differ {cells[2]}, false ranks {', '.join([cells[3], *more])}")  # fmt: skip
+        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, length {cells[1]}, "
+            f"interval score {cells[2]}, equal models differ {cells[3]}, "
+            f"false ranks {', '.join([cells[4], *more])}")  # fmt: skip
 
 
 def ranks(options: argparse.Namespace) -> int:

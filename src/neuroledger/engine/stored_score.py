@@ -12,7 +12,7 @@ import numpy as np
 from neuroledger.errors import MetricError
 from neuroledger.stats.facts import Fact
 from neuroledger.stats.score import LIMITS, Score, natural_scale, number
-from neuroledger.stats.uncertainty import NOWHERE, Part, Uncertainty
+from neuroledger.stats.uncertainty import LARGEST, NOWHERE, NaturalScale, Part, Uncertainty
 
 __all__ = ["plain_score", "score_of", "uncertainty_in"]
 
@@ -112,7 +112,7 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
         for factors, text in spread["draws"].items():
             values = np.frombuffer(base64.b64decode(text, validate=True), "<f2").astype(np.float64)
             deviation, power = float(spread["deviation"][factors]), float(values @ values)
-            if not (np.isfinite(values).all() and math.isfinite(deviation)) or not values.size:
+            if not np.isfinite(values).all() or not 0 <= deviation <= LARGEST or not values.size:
                 raise ValueError("a draw is not a finite number")
             over = tuple(factors.split(CROSS))
             if not set(over) <= counts.keys() or min(counts.values()) < 1:
@@ -123,7 +123,11 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
             if len(set(over)) == len(over):
                 parts.append(Part(population, over, keys, exact, freedom))
         scale = str(plain.get("scale", "score"))
-        natural = natural_scale(scale, LIMITS.get(scale, NOWHERE)) if plain.get("ceiling") is None else "identity"
+        natural: NaturalScale = "identity"
+        if plain.get("ceiling") is None:
+            natural = natural_scale(scale, LIMITS.get(scale, NOWHERE))
+        if not parts:
+            raise ValueError("no draws")
         return Uncertainty(tuple(parts), counts, natural, float(spread.get("step", 0.0)), method="draws")
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from scipy.special import expit, logit, ndtri, stdtr, stdtrit
@@ -37,6 +37,10 @@ NOWHERE: Final = (-math.inf, math.inf)
 VERSION: Final = 1
 # Between the names of two groups of a pair.
 PAIR: Final = "\0"
+# Largest standard error that is read from a record: the square of its variance is finite.
+LARGEST: Final = 1e50
+# Before the name of the sum of the deviations of private data.
+SUMMED: Final = "private "
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
 Method = Literal["jackknife", "held-out", "draws", "declared"]
@@ -124,6 +128,12 @@ class Uncertainty:
         """Names of the random factors."""
         names = [part.over[0] for part in self.parts if len(part.over) == 1]
         return tuple(dict.fromkeys(names))
+
+    @property
+    def by_item(self) -> bool:
+        """Whether the deviations are by item, so that scores of the same items can be paired."""
+        alone = (part.keys[0] for part in self.parts if len(part.keys) == 1)
+        return self.method != "declared" and not any(key.startswith(SUMMED) for key in alone)
 
     def part(self, place: tuple[str, tuple[str, ...]]) -> Part | None:
         """Return the part of a population and factors, or None."""
@@ -263,7 +273,7 @@ class Uncertainty:
             The deviations are damaged.
         """
         try:
-            return cls(
+            found = cls(
                 tuple(_unpacked(part, population) for part in plain["parts"]),
                 {str(name): int(count) for name, count in plain["items"].items()},
                 plain["scale"],
@@ -271,8 +281,23 @@ class Uncertainty:
                 float(plain["least"]),
                 plain["method"],
             )
+            _require_sound(found)
+            return found
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
+
+
+def _require_sound(found: Uncertainty) -> None:
+    """Raise an error if a record, which anybody may have written, states what cannot be computed with."""
+    if found.scale not in get_args(NaturalScale) or found.method not in get_args(Method):
+        raise ValueError(f"unknown scale {found.scale!r} or method {found.method!r}")
+    if not found.factors or any(len(part.over) not in (1, 2) for part in found.parts):
+        raise ValueError("deviations of no factor")
+    if min(found.items.values(), default=1) < 1 or not all(part.freedom >= 0 for part in found.parts):
+        raise ValueError("fewer than no items")
+    numbers = (found.outcome, found.least, *(math.sqrt(part.variance) for part in found.parts))
+    if not all(0 <= number <= LARGEST for number in numbers):
+        raise ValueError("deviations without end")
 
 
 def _square(value: float) -> float:
@@ -303,7 +328,7 @@ def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
 def _summed(part: Part) -> Part:
     """Return a part with one group, whose name no other score has."""
     name = hashlib.sha256(part.values.tobytes()).hexdigest()[:12]
-    return replace(part, keys=(f"private {name}",), values=np.array([math.sqrt(part.variance)]))
+    return replace(part, keys=(f"{SUMMED}{name}",), values=np.array([math.sqrt(part.variance)]))
 
 
 def _packed(part: Part) -> dict[str, Any]:
