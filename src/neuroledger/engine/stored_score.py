@@ -13,7 +13,7 @@ import numpy as np
 from neuroledger.errors import MetricError
 from neuroledger.stats.facts import Fact
 from neuroledger.stats.score import LIMITS, Score, natural_scale, number
-from neuroledger.stats.uncertainty import NOWHERE, Part, Uncertainty
+from neuroledger.stats.uncertainty import LARGEST, NOWHERE, NaturalScale, Part, Uncertainty
 
 __all__ = ["by_item", "limits_in", "plain_score", "score_of", "uncertainty_in", "version_in"]
 
@@ -186,9 +186,11 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
             if len(set(over)) == len(over):
                 parts.append(Part(population, over, keys, exact, freedom))
         scale = str(plain.get("scale", "score"))
-        natural = (
-            natural_scale(scale, LIMITS.get(scale, NOWHERE)) if plain.get("ceiling") is None else "identity"
-        )
+        natural: NaturalScale = "identity"
+        if plain.get("ceiling") is None:
+            natural = natural_scale(scale, LIMITS.get(scale, NOWHERE))
+        if not parts:
+            raise ValueError("no draws")
         return Uncertainty(tuple(parts), counts, natural, float(spread.get("step", 0.0)), method="draws")
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

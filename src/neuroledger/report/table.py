@@ -222,7 +222,8 @@ def _withheld(record: Record, reason: str) -> Record:
     """Return the record without its interval, because the interval failed its calibration."""
     if record.score is None or not record.intact:
         return record
-    plain = {name: part for name, part in record.score.items() if name not in ("spread", "uncertainty", "covers")}
+    withheld = ("spread", "uncertainty", "covers")
+    plain = {name: part for name, part in record.score.items() if name not in withheld}
     changed = record.model_copy(update={"score": plain | {"low": None, "high": None, "reason": reason}})
     return changed.model_copy(update={"payload_sha256": changed.payload()})
 

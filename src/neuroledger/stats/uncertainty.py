@@ -43,6 +43,8 @@ PART_FIELDS: Final = frozenset({"over", "keys", "values", "freedom", "variance"}
 LARGEST: Final = 1e100
 # Between the names of two groups of a pair.
 PAIR: Final = "\0"
+# Before the name of the sum of the deviations of private data.
+SUMMED: Final = "private "
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
 Method = Literal["jackknife", "held-out", "combined", "draws", "declared"]
@@ -123,6 +125,12 @@ class Uncertainty:
         """Names of the random factors."""
         names = [part.over[0] for part in self.parts if len(part.over) == 1]
         return tuple(dict.fromkeys(names))
+
+    @property
+    def by_item(self) -> bool:
+        """Whether the deviations are by item, so that scores of the same items can be paired."""
+        alone = (part.keys[0] for part in self.parts if len(part.keys) == 1)
+        return self.method != "declared" and not any(key.startswith(SUMMED) for key in alone)
 
     def part(self, place: tuple[str, tuple[str, ...]]) -> Part | None:
         """Return the part of a population and factors, or None."""
@@ -249,13 +257,15 @@ class Uncertainty:
         """
         try:
             _require_known(plain)
-            return cls(
+            found = cls(
                 parts_in(plain["parts"], population),
                 {str(name): int(count) for name, count in plain["items"].items()},
                 plain["scale"],
                 float(plain["outcome"]),
                 plain["method"],
             )
+            _require_sound(found)
+            return found
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
 
@@ -263,6 +273,16 @@ class Uncertainty:
 def parts_in(plain: Sequence[Mapping[str, Any]], population: str = "") -> tuple[Part, ...]:
     """Return the parts of an uncertainty in a record, which :meth:`Uncertainty.from_dict` has accepted."""
     return tuple(_unpacked(part, population) for part in plain)
+
+
+def _require_sound(found: Uncertainty) -> None:
+    """Raise an error if a record, which anybody may have written, states what cannot be computed with."""
+    if not found.factors or any(len(part.over) not in (1, 2) for part in found.parts):
+        raise ValueError("deviations of no factor")
+    if min(found.items.values(), default=1) < 1 or not all(part.freedom >= 0 for part in found.parts):
+        raise ValueError("fewer than no items")
+    if not all(part.variance <= LARGEST for part in found.parts):
+        raise ValueError("deviations without end")
 
 
 def _require_known(plain: Mapping[str, Any]) -> None:
@@ -296,7 +316,7 @@ def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
 def _summed(part: Part) -> Part:
     """Return a part with one group, whose name no other score has."""
     name = hashlib.sha256(part.values.tobytes()).hexdigest()[:12]
-    return replace(part, keys=(f"private {name}",), values=np.array([math.sqrt(part.variance)]))
+    return replace(part, keys=(f"{SUMMED}{name}",), values=np.array([math.sqrt(part.variance)]))
 
 
 def _packed(part: Part) -> dict[str, Any]:
