@@ -13,7 +13,7 @@ import numpy as np
 from neuroledger.errors import MetricError
 from neuroledger.stats.facts import Fact
 from neuroledger.stats.score import LIMITS, Score, natural_scale, number
-from neuroledger.stats.uncertainty import LARGEST, NOWHERE, NaturalScale, Part, Uncertainty
+from neuroledger.stats.uncertainty import NOWHERE, NaturalScale, Part, Uncertainty
 
 __all__ = ["by_item", "limits_in", "plain_score", "score_of", "uncertainty_in", "version_in"]
 

@@ -1073,7 +1073,7 @@ def draws_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["score"].update(spread={"draws": "many"}))
 
 
-def deviations(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], None]:
+def changed_deviations(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], None]:
     """Deviations in the form of a record, changed."""
     plain = exactly(0.1).to_dict()
     change(plain)
@@ -1083,27 +1083,27 @@ def deviations(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str
 @proposal("refused", "record.unreadable")
 def deviations_that_are_no_numbers(lab: Lab) -> None:
     missing = base64.b64encode(b"\x00\x7e").decode()
-    rerecord(lab, deviations(lambda plain: plain["parts"][0].update(values=missing)))
+    rerecord(lab, changed_deviations(lambda plain: plain["parts"][0].update(values=missing)))
 
 
 @proposal("refused", "record.unreadable")
 def deviations_without_end(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain["parts"][0].update(variance=1e300)))
+    rerecord(lab, changed_deviations(lambda plain: plain["parts"][0].update(variance=1e300)))
 
 
 @proposal("refused", "record.unreadable")
 def deviations_of_no_factor(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain.update(parts=[])))
+    rerecord(lab, changed_deviations(lambda plain: plain.update(parts=[])))
 
 
 @proposal("refused", "record.unreadable")
 def deviations_of_fewer_than_no_items(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain.update(items={"stimulus": -1})))
+    rerecord(lab, changed_deviations(lambda plain: plain.update(items={"stimulus": -1})))
 
 
 @proposal("refused", "record.unreadable")
 def deviations_on_an_unknown_scale(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain.update(scale="guess")))
+    rerecord(lab, changed_deviations(lambda plain: plain.update(scale="guess")))
 
 
 @proposal("refused", "record.misplaced")
