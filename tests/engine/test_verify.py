@@ -408,12 +408,14 @@ def test_a_record_with_an_interval_of_an_earlier_version_is_current(
     monkeypatch.setattr(inference, "VERSION", 3)
     [finding] = desk.verify()
     assert (finding.code, finding.severity, finding.fix) == ("record.current", "ok", "`neuroledger refresh`")
-    assert "its inputs are current; its interval is of version 1, the current one is 3" in finding.what
+    assert (
+        "its inputs are current; its interval is of version 1, the current one is version 3" in finding.what
+    )
     again = numbers(deviating(), "low", to=0.3)  # another method has other ends
     finding = recomputed(desk, again, base)
-    assert (finding.code, finding.fix) == ("record.not-checked", "`neuroledger refresh`")
-    assert finding.what.startswith("recomputed: within 1e-08; not checked: its interval is of version 1")
-    assert isinstance(desk.results[0].checked, NotChecked)
+    assert (finding.code, finding.fix) == ("record.value-reproduced", "`neuroledger refresh`")
+    assert finding.what.startswith("recomputed: within 1e-08; not compared: its interval is of version 1")
+    assert desk.results[0] == Verified(finding, Confirmed(), Evidence()), "its numbers are self-reported"
     finding = recomputed(desk, numbers(again, "value", to=0.9), base)
     assert finding.code == "record.not-reproduced", "its value must be the same"
 
@@ -425,15 +427,16 @@ def test_the_interval_of_an_earlier_version_is_not_signed(
     monkeypatch.setattr(inference, "VERSION", 2)
     desk.again = deviating()
     signed = signing(monkeypatch, None)
-    assert desk.verify(recompute=True, key=tmp_path / "key")[0].code == "record.not-checked"
+    assert desk.verify(recompute=True, key=tmp_path / "key")[0].code == "record.value-reproduced"
     assert signed == []
 
 
 def test_of_a_record_that_stores_draws_the_value_is_compared(desk: Desk) -> None:
     spread = {"draws": {}, "deviation": {}, "items": {}}
     was = changed(record("ant", "lab.V4", 0.5), "score", "spread", to=spread)
-    assert recomputed(desk, deviating(), was).code == "record.not-checked"
-    assert desk.results[0].checked == NotChecked("its interval is of draws, which are not drawn any more")
+    finding = recomputed(desk, deviating(), was)
+    assert (finding.code, finding.fix) == ("record.value-reproduced", AGAIN)
+    assert "not compared: its interval, which is of earlier methods" in finding.what
     assert recomputed(desk, numbers(deviating(), "value", to=0.9), was).code == "record.not-reproduced"
 
 
