@@ -51,8 +51,8 @@ def refresh(catalog: Catalog, paths: Sequence[Path] = (), *, display: Display | 
         raise RequestError(f"{missing} does not exist")
     display = display or NoDisplay()
     findings = []
-    for number, path in enumerate(chosen):
-        display.progress("refreshing", number, len(chosen))
+    for at, path in enumerate(chosen):
+        display.progress("refreshing", at, len(chosen))
         findings.append(_refresh(path, catalog.shown(path.resolve())))
     display.progress("refreshing", len(chosen), len(chosen))
     return findings

@@ -133,12 +133,14 @@ def limits_in(plain: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _earlier_limits(plain: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the limits of a score in a record that stores none: those of its scale, as far as it tells its normalisation."""
+    """Return the limits of a score in a record that stores none, which follow from its scale and normalisation."""
     scale = LIMITS.get(str(plain.get("scale", "score")), NOWHERE)
     dummy, value, raw = (plain.get("n") or {}).get("dummy"), plain.get("value"), plain.get("raw")
-    if plain.get("ceiling") is None and dummy is None:
+    if plain.get("ceiling") is not None:
+        return NOWHERE
+    if dummy is None:
         return scale
-    if plain.get("ceiling") is not None or not value or raw is None:
+    if not value or raw is None:
         return NOWHERE
     span = (raw - dummy) / value  # from the dummy to perfection
     low, high = sorted((end - dummy) / span for end in scale) if span else NOWHERE
