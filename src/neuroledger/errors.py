@@ -109,7 +109,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.refreshed": "The interval of the record was computed again from the deviations that it stores.",
         "record.interval-current": "The interval of the record is that of the current method.",
         "record.interval-kept": "The interval of the record cannot be computed again from what the record stores.",
-        "record.value-reproduced": "Recomputing the record gave the same numbers, but for intervals of an earlier method.",
+        "record.value-reproduced": "Recomputing gave the same numbers and verdicts, but other intervals of controls.",
         "record.failed": "The job of the record failed.",
         "record.data-missing": "The data or weights of the record are not on this machine, so it was not checked.",
         "record.data-changed": "A local file of the data or weights differs from its pin, so it was not checked.",

@@ -133,8 +133,8 @@ def test_a_record_of_an_earlier_version_is_up_to_date(
     (result,) = verify(catalog, [path], recompute=False, display=NoDisplay())
     assert result.finding.code == "record.current" and result.finding.fix == "`neuroledger refresh`"
     (result,) = verify(catalog, [path], recompute=True, display=NoDisplay())
-    assert result.finding.code == "record.value-reproduced"
-    assert "not compared: its interval is of version 1, the current one is version 2" in result.finding.what
+    assert result.finding.code == "record.not-checked"
+    assert "not checked: its interval is of version 1, the current one is version 2" in result.finding.what
 
 
 def test_of_a_refreshed_record_all_but_the_intervals_of_its_controls_is_reproduced(
@@ -150,7 +150,7 @@ def test_of_a_refreshed_record_all_but_the_intervals_of_its_controls_is_reproduc
 
     finding = recomputed()
     assert finding.code == "record.value-reproduced"
-    assert "not compared: the intervals of its controls, which are of version 1" in finding.what
+    assert "not checked: the intervals of its controls, which are of version 1" in finding.what
     forged = json.loads(path.read_text())
     for score in (forged["score"], forged["scores"]["ridge"]):
         score["low"] += 0.01

@@ -84,9 +84,7 @@ def _refresh(path: Path, place: str) -> Finding:
     if signature.exists():
         # Before the record changes: an interruption may leave a record without a signature, but none with a wrong one.
         signature.unlink()
-        words += (
-            "; its signature is removed, because it covers the interval: `neuroledger sign` signs it again"
-        )
+        words += "; its signature is removed, because it covers the interval: run it again with --force, and sign it"
     write_record(path, refreshed(record))
     return Finding("record.refreshed", "ok", place, words)
 

@@ -250,8 +250,12 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
     wide = [words for words, share in pairs if share and share > 1]
     within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
     if apart is not None:
-        words = f"recomputed: {within}; not compared: {apart.what}"
-        return Verified(Finding("record.value-reproduced", "ok", place, words, apart.fix), Confirmed())
+        words = f"recomputed: {within}; not checked: {apart.what}"
+        if apart.of_controls_only and _verdicts(record) == _verdicts(again):
+            return Verified(Finding("record.value-reproduced", "ok", place, words), Confirmed())
+        return Verified(
+            Finding("record.not-checked", "warning", place, words, apart.fix), NotChecked(apart.what)
+        )
     return _reproduced(place, within)
 
 
@@ -274,6 +278,10 @@ def _apart(record: Record) -> _Apart | None:
     if judged is not None:
         return _Apart(f"the intervals of its controls, which are of version {judged}", AGAIN, True)
     return None
+
+
+def _verdicts(record: Record) -> dict[str, str]:
+    return {name: control.verdict for name, control in record.judged.items()}
 
 
 def _of_version(earlier: int) -> str:
