@@ -45,7 +45,7 @@ LARGEST: Final = 1e50
 SUMMED: Final = "private "
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
-Method = Literal["jackknife", "held-out", "draws", "declared"]
+Method = Literal["jackknife", "held-out", "mixed", "draws", "declared"]
 NaturalScale = Literal["identity", "logit", "fisher"]
 
 
@@ -103,7 +103,8 @@ class Uncertainty:
     outcome
         Change of the score by one more outcome, such as a right answer, of a score that counts outcomes.
     method
-        How the deviations were computed.
+        How the deviations were computed: ``jackknife``, ``held-out``, ``mixed`` of both (a score and its ceiling), random
+        ``draws`` of an earlier record, or ``declared`` without deviations.
     """
 
     parts: tuple[Part, ...]
@@ -197,7 +198,7 @@ class Uncertainty:
             for name, count in {**self.items, **other.items}.items()
         }
         outcome = math.hypot(self.outcome, other.outcome)
-        method = self.method if self.method == other.method else "draws"
+        method: Method = self.method if self.method == other.method else "mixed"
         return Uncertainty(tuple(parts), items, "identity", outcome, method)
 
     def __sub__(self, other: Uncertainty) -> Uncertainty:
