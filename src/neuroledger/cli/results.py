@@ -127,14 +127,18 @@ def _say_calibration(id: str, plain: dict[str, Any]) -> None:
         if isinstance(outcome, str):
             say(f"not calibrated  {id} · {name}: {outcome}")
             continue
-        names = ("coverage", "length", "interval_score", "false_positives", "false_ranks")
-        rates = [outcome[key] for key in names]
-        cells = [f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in rates]
+        shown = {
+            "coverage": "coverage", "length": "length over needed", "interval_score": "interval score",
+            "false_positives": "equal models differ", "false_ranks": "false ranks",
+        }  # fmt: skip
+        figures = [(label, outcome[key]) for key, label in shown.items()]
+        cells = [
+            f"{label} {one['value']:.3f} [{one['low']:.3f}, {one['high']:.3f}]" for label, one in figures
+        ]
         more = [f"{label} {outcome[key]['value']:.3f}" for key, label in
                 (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if outcome[key]]  # fmt: skip
-        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, length {cells[1]}, "
-            f"interval score {cells[2]}, equal models differ {cells[3]}, "
-            f"false ranks {', '.join([cells[4], *more])}")  # fmt: skip
+        verdict = "passed" if outcome["passed"] else "FAILED"
+        say(f"{verdict}  {id} · {name}: {', '.join([*cells, *more])}")
 
 
 def ranks(options: argparse.Namespace) -> int:

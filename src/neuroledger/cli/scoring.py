@@ -251,12 +251,13 @@ def evaluate(options: argparse.Namespace) -> int:
 
 def cost(options: argparse.Namespace) -> int:
     """Measure the costs of a model."""
+    from neuroledger.engine.stored_score import plain_score
     from neuroledger.families.efficiency.cost import model_cost
 
     catalog = open_catalog(options.root)
     benchmark, costs = model_cost(options.model, options.benchmark, catalog=catalog, device=options.device)
     if options.json:
-        say_json({"benchmark": benchmark, "costs": {id: cost.to_dict() for id, cost in costs.items()}})
+        say_json({"benchmark": benchmark, "costs": {id: plain_score(cost) for id, cost in costs.items()}})
         return 0
     say(f"{options.model} on {benchmark}")
     rows = [(id, "–" if cost.status == "failed" else f"{cost.value:,.6g}", cost.unit or cost.scale, cost.reason or "")

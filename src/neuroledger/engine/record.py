@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, control_of, in_words
-from neuroledger.engine.stored_score import score_of, uncertainty_in
+from neuroledger.engine.stored_score import limits_in, score_of, uncertainty_in, version_in
 from neuroledger.errors import DataError, Finding, MetricError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
@@ -68,6 +68,7 @@ class _Value(_Interval):
     raw: Number | None = None
     scale: str = ""
     n: dict[str, Number] = {}
+    uncertainty: dict[str, Any] | None = None
 
 
 class _Ceiling(_Value):
@@ -79,7 +80,6 @@ class _Score(_Value):
     direction: Literal["higher", "lower"]
     ceiling: _Ceiling | None = None
     spread: dict[str, Any] | None = None
-    uncertainty: dict[str, Any] | None = None
     notes: list[str] = []
     covers: str = ""
 
@@ -219,7 +219,10 @@ def record_of(plain: Any) -> Record:
         if score is not None:
             try:
                 _Score.model_validate(score)
-                uncertainty_in(score, "")
+                for part in filter(None, (score, score.get("ceiling"))):
+                    uncertainty_in(part, "")
+                    limits_in(part)
+                    version_in(part)
             except MetricError as error:
                 raise ValueError(str(error)) from error
     names = ("value", "low", "high", "scale", "direction", "ceiling")

@@ -25,7 +25,7 @@ from neuroledger.engine.plan import Job, again, inputs_of, mismatch, other_model
 from neuroledger.engine.record import Record, environment, read_record, record_path, relative, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
-from neuroledger.engine.stored_score import plain_score
+from neuroledger.engine.stored_score import by_item, plain_score
 from neuroledger.errors import (
     CircleError,
     DataError,
@@ -339,10 +339,10 @@ def _plain(
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the headline and all scores as plain data; the headline has its deviations by item, unless data are private."""
     scores = {name: plain_score(score) for name, score in evaluation.scores.items()}
-    headline, uncertainty = dict(next(iter(scores.values()))), evaluation.headline.uncertainty
+    headline = dict(next(iter(scores.values())))
     data = session.catalog.dataset(session.catalog.benchmark(job.benchmark).dataset)
-    if uncertainty is not None:
-        headline["uncertainty"] = uncertainty.to_dict(private=data.access == "private")
+    if data.access != "private":
+        headline |= by_item(evaluation.headline)
     return headline, scores
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,16 +13,22 @@ import numpy as np
 from neuroledger.errors import MetricError
 from neuroledger.stats.facts import Fact
 from neuroledger.stats.score import LIMITS, Score, natural_scale, number
-from neuroledger.stats.uncertainty import LARGEST, NOWHERE, NaturalScale, Part, Uncertainty
+from neuroledger.stats.uncertainty import NOWHERE, Part, Uncertainty
 
-__all__ = ["plain_score", "score_of", "uncertainty_in"]
+__all__ = ["by_item", "limits_in", "plain_score", "score_of", "uncertainty_in", "version_in"]
 
+# Largest deviation that is read from draws: the square of its variance is finite, too.
+FARTHEST: Final = 1e50
 # Between the two factors of an interaction in records that store draws.
 CROSS: Final = " × "
 
 
 def plain_score(score: Score) -> dict[str, Any]:
-    """Return plain data for a record, without deviations by item; NaN becomes None."""
+    """Return plain data for a record; NaN becomes None.
+
+    Of the deviations of the score and of its ceiling, the sum of squares of each factor is kept, from which the interval
+    follows; :func:`by_item` has single deviations.
+    """
     plain: dict[str, Any] = {
         "value": number(score.value),
         "low": number(score.low),
@@ -32,6 +39,7 @@ def plain_score(score: Score) -> dict[str, Any]:
         "raw": number(score.raw),
         "ceiling": None if score.ceiling is None else _plain_ceiling(score.ceiling),
         "n": {key: score.n[key] for key in sorted(score.n)},
+        **_summed(score),
     }
     optional: dict[str, Any] = {
         "unit": score.unit,
@@ -54,7 +62,58 @@ def _plain_ceiling(ceiling: Score) -> dict[str, Any]:
         "error": number(ceiling.error),
         "scale": ceiling.scale,
         "n": {key: ceiling.n[key] for key in sorted(ceiling.n)},
+        **_summed(ceiling),
     }
+
+
+def by_item(score: Score) -> dict[str, Any]:
+    """Return the deviations of a score by group of items, as a record stores those of its headline."""
+    known = score.uncertainty
+    return {} if known is None else {"uncertainty": {**known.to_dict(), "limits": _plain_limits(score)}}
+
+
+def _summed(score: Score) -> dict[str, Any]:
+    """Return the uncertainty of a score without single deviations: one group of each factor, which has no name."""
+    known = score.uncertainty
+    if known is None:
+        return {}
+    plain = known.to_dict(private=True)
+    parts = [{**part, "keys": 1} for part in plain["parts"]]
+    return {"uncertainty": {**plain, "parts": parts, "limits": _plain_limits(score)}}
+
+
+def _plain_limits(score: Score) -> list[float | None]:
+    return [number(end) for end in score.limits]
+
+
+def version_in(plain: Mapping[str, Any]) -> int | None:
+    """Return the version of the method of a stored interval, 0 before methods had one; None without deviations."""
+    if plain.get("uncertainty") is not None:
+        return int(plain["uncertainty"]["version"])
+    return int(plain["spread"].get("version", 0)) if plain.get("spread") else None
+
+
+def limits_in(plain: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the smallest and largest possible value of a stored score; earlier records store none.
+
+    Raises
+    ------
+    MetricError
+        They are no interval.
+    """
+    stored = (plain.get("uncertainty") or {}).get("limits")
+    if stored is None:
+        return (
+            LIMITS.get(str(plain.get("scale", "score")), NOWHERE) if plain.get("ceiling") is None else NOWHERE
+        )
+    try:
+        low, high = stored
+        ends = -math.inf if low is None else float(low), math.inf if high is None else float(high)
+    except (TypeError, ValueError) as error:
+        raise MetricError(f"the limits of a record cannot be read ({error}); run it again") from error
+    if not ends[0] <= ends[1]:
+        raise MetricError(f"{ends[0]} and {ends[1]} are no limits of a score; run it again")
+    return ends
 
 
 def score_of(plain: Mapping[str, Any], population: str, name: str = "") -> Score:
@@ -79,7 +138,7 @@ def score_of(plain: Mapping[str, Any], population: str, name: str = "") -> Score
         n=plain.get("n") or {},
         facts={key: Fact(**fact) for key, fact in plain.get("facts", {}).items()},
         notes=tuple(plain.get("notes", ())),
-        limits=LIMITS.get(scale, NOWHERE) if plain.get("ceiling") is None else NOWHERE,
+        limits=limits_in(plain),
         id=plain.get("id", ""),
         population=population,
         varies=uncertainty_in(plain, population, name),
@@ -89,13 +148,17 @@ def score_of(plain: Mapping[str, Any], population: str, name: str = "") -> Score
 def uncertainty_in(plain: Mapping[str, Any], population: str, name: str = "") -> Uncertainty | None:
     """Return the uncertainty of a stored score, or None if it has no interval.
 
+    Deviations that were summed over the items of a factor belong to this score alone; ``name`` tells it from others.
+
     Raises
     ------
     MetricError
         The deviations are damaged.
     """
     if plain.get("uncertainty") is not None:
-        return Uncertainty.from_dict(plain["uncertainty"], population)
+        found = Uncertainty.from_dict(plain["uncertainty"], population)
+        parts = [replace(part, keys=(name,)) if len(part.keys) == 1 else part for part in found.parts]
+        return replace(found, parts=tuple(parts))
     if plain.get("spread"):
         return _of_draws(plain, population)
     low, high = plain.get("low"), plain.get("high")
@@ -112,7 +175,7 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
         for factors, text in spread["draws"].items():
             values = np.frombuffer(base64.b64decode(text, validate=True), "<f2").astype(np.float64)
             deviation, power = float(spread["deviation"][factors]), float(values @ values)
-            if not np.isfinite(values).all() or not 0 <= deviation <= LARGEST or not values.size:
+            if not (np.isfinite(values).all() and 0 <= deviation <= FARTHEST) or not values.size:
                 raise ValueError("a draw is not a finite number")
             over = tuple(factors.split(CROSS))
             if not set(over) <= counts.keys() or min(counts.values()) < 1:
@@ -122,12 +185,12 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
             keys = tuple(f"#{at}" for at in range(len(exact)))
             if len(set(over)) == len(over):
                 parts.append(Part(population, over, keys, exact, freedom))
-        scale = str(plain.get("scale", "score"))
-        natural: NaturalScale = "identity"
-        if plain.get("ceiling") is None:
-            natural = natural_scale(scale, LIMITS.get(scale, NOWHERE))
         if not parts:
             raise ValueError("no draws")
+        scale = str(plain.get("scale", "score"))
+        natural = (
+            natural_scale(scale, LIMITS.get(scale, NOWHERE)) if plain.get("ceiling") is None else "identity"
+        )
         return Uncertainty(tuple(parts), counts, natural, float(spread.get("step", 0.0)), method="draws")
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

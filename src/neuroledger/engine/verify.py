@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from neuroledger.data.load import verified_files
 from neuroledger.display import Display
 from neuroledger.engine.checked import (
@@ -34,6 +36,7 @@ from neuroledger.engine.record import (
     signer_of,
     signers_of,
 )
+from neuroledger.engine.refresh import earlier_version, without_intervals
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import (
@@ -50,6 +53,8 @@ from neuroledger.errors import (
 )
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
+from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.uncertainty import Part, parts_in
 
 __all__ = ["verify"]
 
@@ -57,12 +62,13 @@ __all__ = ["verify"]
 # feedback amplify rounding; then a difference below SHARE standard errors of the score counts as reproduced.
 TOLERANCE: Final = 1e-8
 SHARE: Final = 0.01
-# Draws are recorded with eleven significant bits.
+# Deviations are recorded with eleven significant bits.
 HALF_PRECISION: Final = 4e-3
 HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
 HASH: Final = re.compile(r"(?<=sha256 )[0-9a-f]{12,64}")
 # The difference as text, and its distance in units of rounding, or None if it is not allowed.
 Change = tuple[str, float | None]
+REFRESH: Final = "`neuroledger refresh`"
 AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
@@ -188,7 +194,10 @@ def _verified(
             words = f"{what} {'missing' if missing else 'damaged'}"
             return _not_checked(code, place, words, problem.message, problem.command)
     if not recompute:
-        return Verified(Finding("record.current", "ok", place, "its inputs are current"), Confirmed())
+        earlier = earlier_version(record)
+        words = "its inputs are current" + ("" if earlier is None else f"; {_of_version(earlier)}")
+        fix = "" if earlier is None else REFRESH
+        return Verified(Finding("record.current", "ok", place, words, fix), Confirmed())
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
     if isinstance(again, Pending):
@@ -219,6 +228,9 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
         return _reproduced(place, "same payload")
     was, now = (item.environment.get("processor") or "unknown" for item in (record, again))
     recorded, computed = (_plain(item, hashes=was == now) for item in (record, again))
+    unchecked = _unchecked_interval(record)
+    if unchecked is not None:
+        recorded, computed = without_intervals(recorded), without_intervals(computed)
     # Controls without an interval have the tolerance of the score, which has the same units.
     allowed_of_controls = max(TOLERANCE, SHARE * _standard_error(again.score or {}))
     controls = recorded.pop("controls"), computed.pop("controls")
@@ -233,7 +245,23 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
         return _contradicted("record.not-reproduced", place, broken[0] + more + where)
     wide = [words for words, share in pairs if share and share > 1]
     within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
+    if unchecked is not None:
+        reason, fix = unchecked
+        words = f"recomputed: {within}; not checked: {reason}"
+        return Verified(Finding("record.not-checked", "warning", place, words, fix), NotChecked(reason))
     return _reproduced(place, within)
+
+
+def _unchecked_interval(record: Record) -> tuple[str, str] | None:
+    """Return why the interval of a record cannot be compared with that of the current version, and what to do, or None."""
+    if record.score is not None and record.score.get("spread"):
+        return "its interval is of draws, which are not drawn any more", AGAIN
+    earlier = earlier_version(record)
+    return None if earlier is None else (_of_version(earlier), REFRESH)
+
+
+def _of_version(earlier: int) -> str:
+    return f"its interval is of version {earlier}, the current one is {inference.VERSION}"
 
 
 def _reproduced(place: str, how: str) -> Verified:
@@ -257,7 +285,7 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             allowed = max(TOLERANCE, SHARE * error)
         numbers = list[Change]()
         if at[-1] == "uncertainty":
-            yield from _part_differences(was, now, at)
+            yield from _part_differences(was["parts"], now["parts"], at)
             was, now = ({name: part for name, part in s.items() if name != "parts"} for s in (was, now))
         for name in sorted({*was, *now}):
             # The raw score has other units, so its allowed distance is scaled.
@@ -283,16 +311,29 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             yield words, distance / (TOLERANCE * max(1.0, abs(was)))
 
 
-def _part_differences(was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[Change]:
-    """Yield factors whose standard error differs; deviations of single items are rounding errors where a score has none."""
-    first, second = ({tuple(part["over"]): part["variance"] for part in side["parts"]} for side in (was, now))
-    if first.keys() != second.keys():
-        yield f"{' '.join(at[2:])} has other factors", None
+def _part_differences(was: Sequence[Any], now: Sequence[Any], at: tuple[str, ...]) -> Iterator[Change]:
+    """Yield factors whose deviations differ by more than half precision does, relative to the whole standard error.
+
+    Deviations of single items are rounding errors where a factor has none. One group without a name is a sum of squares.
+    """
+    first, second = ({part.over: part for part in parts_in(side)} for side in (was, now))
+    where = " ".join(at[2:])
+    if first.keys() != second.keys() or len(was) != len(now):
+        yield f"{where} has other factors", None
         return
-    largest = max(second.values(), default=0.0)
-    for over, variance in first.items():
-        if abs(math.sqrt(variance) - math.sqrt(second[over])) > HALF_PRECISION * math.sqrt(largest):
-            yield f"{' '.join(at[2:])} has another error over {' × '.join(over)}", None
+    allowed = HALF_PRECISION * math.sqrt(max((part.variance for part in second.values()), default=0.0))
+    for over, part in first.items():
+        if part.keys != second[over].keys or part.freedom != second[over].freedom:
+            yield f"{where} has other groups over {' × '.join(over)}", None
+        elif _distance(part, second[over]) > allowed:
+            yield f"{where} has other deviations over {' × '.join(over)}", None
+
+
+def _distance(first: Part, second: Part) -> float:
+    """Return the largest difference of two standard errors, or of the deviations of a group, whose sign one group lacks."""
+    errors = abs(math.sqrt(first.variance) - math.sqrt(second.variance))
+    single = len(first.keys) == 1
+    return errors if single else max(errors, float(np.abs(first.values - second.values).max(initial=0.0)))
 
 
 def _standard_error(score: Mapping[str, Any]) -> float:

@@ -94,7 +94,7 @@ class Score:
     samples, predictions
         The labelled values before aggregation, e.g. ``(split, neuroid)``, and what they were computed from, or None.
     status, reason
-        ``scored`` or ``partial``, and the reason if it is not ``scored``.
+        ``scored``, ``partial`` or ``failed``, and the reason if it is not ``scored``.
     generalise
         The factors that the interval generalises over; None for all.
     population
@@ -192,6 +192,8 @@ class Score:
         return f"Score({self})"
 
     def __str__(self) -> str:
+        if self.status == "failed":
+            return f"failed: {self.reason}"
         text = f"{self.value:.4g}"
         if math.isfinite(self.low):
             text += f" [{self.low:.4g}, {self.high:.4g}]"

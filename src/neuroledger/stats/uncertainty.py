@@ -27,6 +27,7 @@ __all__ = [
     "Part",
     "Uncertainty",
     "covers",
+    "parts_in",
     "quantile",
     "total",
 ]
@@ -37,15 +38,14 @@ NOWHERE: Final = (-math.inf, math.inf)
 VERSION: Final = 1
 # Deviations below this part of an outcome are rounding errors.
 ROUNDING: Final = 1e-6
+PART_FIELDS: Final = frozenset({"over", "keys", "values", "freedom", "variance"})
+# Largest variance that is read from a record: its square is finite, too.
+LARGEST: Final = 1e100
 # Between the names of two groups of a pair.
 PAIR: Final = "\0"
-# Largest standard error that is read from a record: the square of its variance is finite.
-LARGEST: Final = 1e50
-# Before the name of the sum of the deviations of private data.
-SUMMED: Final = "private "
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
-Method = Literal["jackknife", "held-out", "mixed", "draws", "declared"]
+Method = Literal["jackknife", "held-out", "combined", "draws", "declared"]
 NaturalScale = Literal["identity", "logit", "fisher"]
 
 
@@ -103,8 +103,8 @@ class Uncertainty:
     outcome
         Change of the score by one more outcome, such as a right answer, of a score that counts outcomes.
     method
-        How the deviations were computed: ``jackknife``, ``held-out``, ``mixed`` of both (a score and its ceiling), random
-        ``draws`` of an earlier record, or ``declared`` without deviations.
+        How the deviations were computed: ``jackknife``, ``held-out``, ``combined`` of several scores (a score and its ceiling),
+        random ``draws`` of an earlier record, or ``declared`` without deviations.
     """
 
     parts: tuple[Part, ...]
@@ -124,12 +124,6 @@ class Uncertainty:
         """Names of the random factors."""
         names = [part.over[0] for part in self.parts if len(part.over) == 1]
         return tuple(dict.fromkeys(names))
-
-    @property
-    def by_item(self) -> bool:
-        """Whether the deviations are by item, so that scores of the same items can be paired."""
-        alone = (part.keys[0] for part in self.parts if len(part.keys) == 1)
-        return self.method != "declared" and not any(key.startswith(SUMMED) for key in alone)
 
     def part(self, place: tuple[str, tuple[str, ...]]) -> Part | None:
         """Return the part of a population and factors, or None."""
@@ -198,7 +192,7 @@ class Uncertainty:
             for name, count in {**self.items, **other.items}.items()
         }
         outcome = math.hypot(self.outcome, other.outcome)
-        method: Method = self.method if self.method == other.method else "mixed"
+        method: Method = self.method if self.method == other.method else "combined"
         return Uncertainty(tuple(parts), items, "identity", outcome, method)
 
     def __sub__(self, other: Uncertainty) -> Uncertainty:
@@ -255,30 +249,42 @@ class Uncertainty:
             The deviations are damaged.
         """
         try:
+            _require_known(plain)
             found = cls(
-                tuple(_unpacked(part, population) for part in plain["parts"]),
+                parts_in(plain["parts"], population),
                 {str(name): int(count) for name, count in plain["items"].items()},
                 plain["scale"],
                 float(plain["outcome"]),
                 plain["method"],
             )
-            _require_sound(found)
+            _require_factors(found)
             return found
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
 
 
-def _require_sound(found: Uncertainty) -> None:
-    """Raise an error if a record, which anybody may have written, states what cannot be computed with."""
-    if found.scale not in get_args(NaturalScale) or found.method not in get_args(Method):
-        raise ValueError(f"unknown scale {found.scale!r} or method {found.method!r}")
+def _require_factors(found: Uncertainty) -> None:
+    """Require deviations of at least one factor, of one or two factors each, and of at least one item."""
     if not found.factors or any(len(part.over) not in (1, 2) for part in found.parts):
         raise ValueError("deviations of no factor")
-    if min(found.items.values(), default=1) < 1 or not all(part.freedom >= 0 for part in found.parts):
+    if min(found.items.values(), default=1) < 1:
         raise ValueError("fewer than no items")
-    numbers = (found.outcome, *(math.sqrt(part.variance) for part in found.parts))
-    if not all(0 <= number <= LARGEST for number in numbers):
-        raise ValueError("deviations without end")
+
+
+def parts_in(plain: Sequence[Mapping[str, Any]], population: str = "") -> tuple[Part, ...]:
+    """Return the parts of an uncertainty in a record, which :meth:`Uncertainty.from_dict` has accepted."""
+    return tuple(_unpacked(part, population) for part in plain)
+
+
+def _require_known(plain: Mapping[str, Any]) -> None:
+    """Require a method, a version and a scale that exist, and an outcome that is a size."""
+    version = plain["version"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"{version!r} is not a version")
+    if plain["method"] not in get_args(Method) or plain["scale"] not in get_args(NaturalScale):
+        raise ValueError(f"no method {plain['method']!r}, or no scale {plain['scale']!r}")
+    if not 0 <= float(plain["outcome"]) <= LARGEST:
+        raise ValueError("an outcome is not a size")
 
 
 def _sum(first: Part, second: Part) -> Part:
@@ -301,7 +307,7 @@ def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
 def _summed(part: Part) -> Part:
     """Return a part with one group, whose name no other score has."""
     name = hashlib.sha256(part.values.tobytes()).hexdigest()[:12]
-    return replace(part, keys=(f"{SUMMED}{name}",), values=np.array([math.sqrt(part.variance)]))
+    return replace(part, keys=(f"private {name}",), values=np.array([math.sqrt(part.variance)]))
 
 
 def _packed(part: Part) -> dict[str, Any]:
@@ -326,21 +332,33 @@ def _packed_keys(keys: tuple[str, ...]) -> int | list[Any]:
     return [rows, columns] if list(keys) == crossed else list(keys)
 
 
-def _unpacked_keys(plain: int | list[Any]) -> tuple[str, ...]:
+def _unpacked_keys(plain: int | list[Any], count: int) -> tuple[str, ...]:
+    """Return the names of ``count`` groups, whose number is checked before they are made."""
+    pairs = isinstance(plain, list) and len(plain) == 2 and all(isinstance(side, list) for side in plain)
+    if isinstance(plain, int):
+        stated = plain
+    else:
+        stated = len(plain[0]) * len(plain[1]) if pairs else len(plain)
+    if stated != count:
+        raise ValueError("deviations without a group")
     if isinstance(plain, int):
         return tuple(f"#{at}" for at in range(plain))
-    if len(plain) == 2 and all(isinstance(side, list) for side in plain):
+    if pairs:
         return tuple(f"{row}{PAIR}{column}" for row in plain[0] for column in plain[1])
     return tuple(map(str, plain))
 
 
 def _unpacked(plain: Mapping[str, Any], population: str) -> Part:
-    names = _unpacked_keys(plain["keys"])
+    if set(plain) != PART_FIELDS:
+        raise ValueError(f"the fields of a part are {', '.join(sorted(PART_FIELDS))}")
     values = np.frombuffer(base64.b64decode(plain["values"], validate=True), "<f2").astype(np.float64)
+    names = _unpacked_keys(plain["keys"], len(values))
     variance, power = float(plain["variance"]), float(values @ values)
-    if len(values) != len(names) or not np.isfinite(values).all() or not 0 <= variance < math.inf:
-        raise ValueError("deviations without a group, or that are no numbers")
+    if not np.isfinite(values).all() or not 0 <= variance <= LARGEST:
+        raise ValueError("deviations that are no numbers")
     freedom = math.inf if plain["freedom"] is None else float(plain["freedom"])
+    if not freedom >= 0:
+        raise ValueError(f"{freedom} degrees of freedom")
     # The variance is stored exactly, so that half precision changes no interval.
     exact = values * math.sqrt(variance / power) if power > 0 else values
     return Part(population, tuple(map(str, plain["over"])), names, exact, freedom)

@@ -50,7 +50,7 @@ def inflation(splits: Sequence[Split]) -> float:
     return max(1.0, (1 / count + tested / trained) / measured)
 
 
-def held_out_deviation(whole: Floats, left: Floats, share: Floats) -> Floats:
+def held_out_deviation(whole: Floats | float, left: Floats | float, share: Floats | float) -> Floats:
     """Return samples that each split moves by the deviation that a group of tested items adds to it.
 
     A group that is the ``share`` n₀/n of the tested items of a split moves a mean by (1 − n₀/n) times the difference that

@@ -12,11 +12,11 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from neuroledger.spec.base import sha256_of
+from neuroledger.stats.groups import DRAWS
 from tests.engine.lab import Lab, build
 from tests.report.ledger import keep, record
 from tests.varying import exactly
@@ -147,9 +147,9 @@ def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
     from neuroledger.spec.base import spec_sha256
     from neuroledger.stats.calibration import Calibration, Figure, share
 
-    lengths = (Figure(1.0, 0.9, 1.1, 100), Figure(1.2, 1.1, 1.3, 100))
+    width = Figure(1.0, 0.9, 1.1, 100)
     few = (share(5, 100, 100), share(2, 100, 100))
-    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), *lengths, *few)
+    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), width, width, *few)
     header = {
         "benchmark": RIDGE,
         "headline": "ridge",
@@ -983,9 +983,71 @@ def a_record_of_a_benchmark_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["inputs"].update(benchmark="the best"))
 
 
+def deviations(of_part: dict[str, object] | None = None, **fields: object) -> dict[str, object]:
+    """Deviations of one factor, in the form of a record; fields of them and of their part are replaced."""
+    plain = exactly(0.1).to_dict()
+    [part] = plain["parts"]
+    return plain | {"parts": [part | (of_part or {})], "limits": [-1.0, 1.0]} | fields
+
+
+@proposal("needs a person", "review.record-moved")
+def deviations_as_they_are_recorded(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations()))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty={"parts": "many"}))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_whose_square_is_infinite(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations({"variance": 1e300})))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_more_groups_than_memory_has(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations({"keys": 10**12})))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_with_fields_of_their_own(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations({"more": 1})))
+
+
+@proposal("refused", "record.unreadable")
+def an_interval_of_an_invented_method(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(method="intuition")))
+
+
+@proposal("refused", "record.unreadable")
+def an_interval_of_a_version_that_never_was(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(version=0)))
+
+
+@proposal("refused", "record.unreadable")
+def limits_that_end_before_they_begin(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(limits=[1.0, -1.0])))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_no_factor(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(parts=[])))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_fewer_than_no_items(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(items={"stimulus": -1})))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_a_ceiling_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"]["ceiling"].update(uncertainty=deviations(parts="many")))
+
+
 def spread(text: bytes, **fields: object) -> dict[str, object]:
     """Draws of one factor, in the form of a record."""
-    drawn = base64.b64encode(text * 512).decode()
+    drawn = base64.b64encode(text * DRAWS).decode()
     return {"draws": {"stimulus": drawn}, "deviation": {"stimulus": 0.1}, "items": {"stimulus": 60}} | fields
 
 
@@ -1019,39 +1081,6 @@ def a_seed_in_words(lab: Lab) -> None:
 @proposal("refused", "record.unreadable")
 def draws_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["score"].update(spread={"draws": "many"}))
-
-
-def deviations(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], None]:
-    """Deviations in the form of a record, changed."""
-    plain = exactly(0.1).to_dict()
-    change(plain)
-    return lambda record: record["score"].update(uncertainty=plain)
-
-
-@proposal("refused", "record.unreadable")
-def deviations_that_are_no_numbers(lab: Lab) -> None:
-    missing = base64.b64encode(b"\x00\x7e").decode()
-    rerecord(lab, deviations(lambda plain: plain["parts"][0].update(values=missing)))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_without_end(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain["parts"][0].update(variance=1e300)))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_of_no_factor(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain.update(parts=[])))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_of_fewer_than_no_items(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain.update(items={"stimulus": -1})))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_on_an_unknown_scale(lab: Lab) -> None:
-    rerecord(lab, deviations(lambda plain: plain.update(scale="guess")))
 
 
 @proposal("refused", "record.misplaced")

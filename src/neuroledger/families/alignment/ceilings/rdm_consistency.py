@@ -25,11 +25,11 @@ FEWEST_STIMULI = 4
 
 
 class _Trials(NamedTuple):
-    """Responses (trial, neuroid), NaN where missing, and the stimulus of each trial, (trial,), of ``count`` stimuli."""
+    """Responses (trial, neuroid), NaN where missing, and the stimulus of each trial, (trial,), of ``stimuli`` stimuli."""
 
     values: Floats
     stimulus: Indices
-    count: int
+    stimuli: int
 
     def mean(self, rows: Indices | slice = slice(None)) -> Floats:
         """Mean of each stimulus over the responses that exist in ``rows``, (stimulus, neuroid); NaN without any."""
@@ -37,7 +37,7 @@ class _Trials(NamedTuple):
 
         values, stimulus = self.values[rows], self.stimulus[rows]
         places = (stimulus, np.arange(len(stimulus)))
-        members = csr_array((np.ones(len(stimulus)), places), shape=(self.count, len(stimulus)))
+        members = csr_array((np.ones(len(stimulus)), places), shape=(self.stimuli, len(stimulus)))
         present = np.isfinite(values)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(
@@ -100,11 +100,11 @@ def rdm_consistency(
     r = _agreement(rdms, comparison)
     k = _factor(trials, splits, rng, distance, comparison)
     samples = xr.DataArray(_corrected(r, k))
-    first, second = np.triu_indices(trials.count, 1)
+    first, second = np.triu_indices(trials.stimuli, 1)
 
     def without(keep: Keep) -> xr.DataArray:
         """The factor stays, which the design and the signal-to-noise ratio determine."""
-        rows = keep.get("stimulus", np.ones(trials.count, dtype=bool))
+        rows = keep.get("stimulus", np.ones(trials.stimuli, dtype=bool))
         if "neuroid" in keep:
             place = np.ix_(rows, keep["neuroid"])
             left = [_rdms(_Pair(pair.first[place], pair.second[place]), distance) for pair in pairs]

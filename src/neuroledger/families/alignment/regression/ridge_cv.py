@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
-from neuroledger.stats.workspace import Array, device_of
+from neuroledger.stats.workspace import device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Places
 from neuroledger.errors import MetricError
 
 __all__ = [
@@ -106,7 +106,7 @@ class Resampled(NamedTuple):
     target, (neuroid,); -1 for missing values. ``bins`` is their number.
     """
 
-    drawn: Indices
+    drawn: Places
     target: Indices
     bins: int
 
@@ -119,7 +119,7 @@ class Resampled(NamedTuple):
         parts = [self._similarity(self.drawn[at : at + step], q) for at in range(0, len(self.drawn), step)]
         return np.concatenate(parts)
 
-    def _similarity(self, drawn: Indices, q: Floats) -> Floats:
+    def _similarity(self, drawn: Places, q: Floats) -> Floats:
         count, width = len(drawn), self.bins + 1
         places = drawn + (np.arange(count) * width)[:, None] + 1
         all_counts = np.bincount(places.ravel(), minlength=count * width).reshape(count, width)
@@ -139,7 +139,7 @@ def drawn_rows(
     *,
     draws: int,
     rng: np.random.Generator | np.random.RandomState,
-) -> Indices:
+) -> Places:
     """Draw rows of the source with replacement, as many as the target has in each sample: (draw × target neuroid).
 
     Raises

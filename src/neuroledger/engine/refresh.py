@@ -1,0 +1,145 @@
+"""Intervals of stored scores, computed again from the deviations that their records store, without data.
+
+An interval has a method and a version of its own, which are no part of the identity of a record: a new version makes no
+record stale. Values, controls and everything else that was computed stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from neuroledger.engine.record import Record, read_record, signature_path, write_record
+from neuroledger.engine.stored_score import limits_in, uncertainty_in, version_in
+from neuroledger.errors import DataError, Finding, RequestError
+from neuroledger.spec.catalog import Catalog
+from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.score import number
+
+__all__ = ["earlier_version", "refresh", "refreshed", "without_intervals"]
+
+AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
+# What an interval determines in a stored score, and in a control.
+OF_INTERVALS: Final = ("low", "high", "uncertainty", "spread", "covers")
+OF_CONTROLS: Final = ("low", "high", "verdict", "shuffles")
+
+
+def refresh(catalog: Catalog, paths: Sequence[Path] = ()) -> list[Finding]:
+    """Compute the intervals of records again, where they are of an earlier version; return what was done with each.
+
+    A record whose intervals are of the current version keeps its bytes. One that changes loses its signature, which covers
+    the interval. An edited record is not touched.
+
+    Parameters
+    ----------
+    paths
+        Files of records; by default all of the repository.
+
+    Raises
+    ------
+    RequestError
+        A path does not exist.
+    DataError
+        The disk is full or read-only.
+    """
+    chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
+    missing = next((path for path in chosen if not path.is_file()), None)
+    if missing is not None:
+        raise RequestError(f"{missing} does not exist")
+    return [_refresh(path, catalog.shown(path.resolve())) for path in chosen]
+
+
+def _refresh(path: Path, place: str) -> Finding:
+    try:
+        record = read_record(path)
+    except DataError as error:
+        return Finding("record.unreadable", "error", place, str(error), AGAIN)
+    if not record.intact:
+        words = "its content does not match its own hash"
+        return Finding("record.edited", "error", place, words, AGAIN)
+    headline = record.score or {}
+    latest = max((version for version in map(version_in, _stored(record)) if version is not None), default=0)
+    if latest > inference.VERSION:
+        words = f"its interval is of version {latest}, later than {inference.VERSION}, which is installed"
+        return Finding("record.interval-kept", "warning", place, words, "update NeuroLedger")
+    if version_in(headline) is None and headline.get("low") is not None:
+        words = "it stores no deviations, so its interval stays as it is"
+        return Finding("record.interval-kept", "warning", place, words, AGAIN)
+    earlier = earlier_version(record)
+    if earlier is None:
+        return Finding("record.interval-current", "ok", place, "nothing to compute again")
+    words = f"the interval of version {earlier} is now of version {inference.VERSION}"
+    signature = signature_path(path)
+    if signature.exists():
+        # Before the record changes: an interruption may leave a record without a signature, but none with a wrong one.
+        signature.unlink()
+        words += (
+            "; its signature is removed, because it covers the interval: `neuroledger sign` signs it again"
+        )
+    write_record(path, refreshed(record))
+    return Finding("record.refreshed", "ok", place, words)
+
+
+def refreshed(record: Record) -> Record:
+    """Return the record with the intervals that the current version gives for the deviations that it stores."""
+    if record.score is None:
+        return record
+    headline = _with_interval(record.score)
+    scores = {name: _with_interval(plain) for name, plain in record.scores.items()}
+    for name, plain in record.scores.items():
+        if _numbers(plain) == _numbers(
+            record.score
+        ):  # the headline, whose interval is that of its deviations by item
+            scores[name] |= {part: headline[part] for part in ("low", "high") if part in plain}
+    return record.model_copy(update={"score": headline, "scores": scores})
+
+
+def earlier_version(record: Record) -> int | None:
+    """Return the earliest version of the intervals of a record if it is not the current one, else None."""
+    versions = [version for version in map(version_in, _stored(record)) if version is not None]
+    earliest = min(versions, default=inference.VERSION)
+    return earliest if earliest < inference.VERSION else None
+
+
+def without_intervals(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's plain payload without what intervals determine, that of its controls included."""
+    scores = {name: _without(score, OF_INTERVALS) for name, score in plain["scores"].items()}
+    controls = {name: _without(control, OF_CONTROLS) for name, control in plain["controls"].items()}
+    for control in controls.values():
+        control.pop("value", None)  # a mean over as many shuffles as its interval took
+    headline = None if plain["score"] is None else _without(plain["score"], OF_INTERVALS)
+    return {**plain, "score": headline, "scores": scores, "controls": controls}
+
+
+def _without(plain: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    kept = {name: content for name, content in plain.items() if name not in names}
+    if isinstance(kept.get("ceiling"), dict):
+        kept["ceiling"] = _without(kept["ceiling"], names)
+    return kept
+
+
+def _stored(record: Record) -> list[Mapping[str, Any]]:
+    """Return all scores and ceilings of a record."""
+    scores = [score for score in (record.score, *record.scores.values()) if score is not None]
+    return [*scores, *(score["ceiling"] for score in scores if score.get("ceiling") is not None)]
+
+
+def _numbers(plain: Mapping[str, Any]) -> list[Any]:
+    return [plain.get(name) for name in ("value", "raw", "low", "high", "scale", "direction")]
+
+
+def _with_interval(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored score with the interval of the current version, that of its ceiling included."""
+    new = dict(plain)
+    if new.get("ceiling") is not None:
+        new["ceiling"] = _with_interval(new["ceiling"])
+    version, value = version_in(plain), plain.get("value")
+    if version is None or version >= inference.VERSION or value is None:
+        return new
+    known = uncertainty_in(plain, "")
+    if known is None:
+        return new
+    low, high = (number(end) for end in known.interval(value, limits_in(plain)))
+    kept = "uncertainty" if plain.get("uncertainty") is not None else "spread"
+    return new | {"low": low, "high": high, kept: plain[kept] | {"version": inference.VERSION}}
