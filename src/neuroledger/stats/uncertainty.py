@@ -103,8 +103,8 @@ class Uncertainty:
     outcome
         Change of the score by one more outcome, such as a right answer, of a score that counts outcomes.
     method
-        How the deviations were computed: ``jackknife``, ``held-out``, ``combined`` of several scores (a score and its ceiling),
-        random ``draws`` of an earlier record, or ``declared`` without deviations.
+        How the deviations were computed: ``jackknife``, ``held-out``, ``combined`` of several scores (such as a score and
+        its ceiling), random ``draws`` of an earlier record, or ``declared`` without deviations.
     """
 
     parts: tuple[Part, ...]
