@@ -89,7 +89,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Estimate coverage, width, false positives and false ranks in simulated experiments."""
+    """Estimate coverage, length, interval score, false positives and false ranks in simulated experiments."""
     from neuroledger.engine.calibrate import calibrate_benchmark
     from neuroledger.errors import NeuroLedgerError
 
@@ -127,12 +127,21 @@ def _say_calibration(id: str, plain: dict[str, Any]) -> None:
         if isinstance(outcome, str):
             say(f"not calibrated  {id} · {name}: {outcome}")
             continue
-        rates = [outcome[key] for key in ("coverage", "width", "false_positives", "false_ranks")]
-        cells = [f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in rates]
-        more = [f"{label} {outcome[key]['value']:.3f}" for key, label in
-                (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if outcome[key]]  # fmt: skip
-        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, width {cells[1]}, "
-            f"equal models differ {cells[2]}, false ranks {', '.join([cells[3], *more])}")  # fmt: skip
+        figures = {
+            "coverage": outcome["coverage"],
+            "length over needed": outcome["length"],
+            "interval score": outcome["interval_score"],
+            "equal models differ": outcome["false_positives"],
+            "false ranks": outcome["false_ranks"],
+        }
+        cells = [f"{label} {_with_interval(figure)}" for label, figure in figures.items()]
+        more = {"ceiling": "ceiling covered", "recovered": "noiseless responses score"}
+        cells += [f"{label} {outcome[key]['value']:.3f}" for key, label in more.items() if outcome[key]]
+        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: {', '.join(cells)}")
+
+
+def _with_interval(figure: dict[str, float]) -> str:
+    return f"{figure['value']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}]"
 
 
 def ranks(options: argparse.Namespace) -> int:
