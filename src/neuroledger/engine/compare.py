@@ -68,8 +68,8 @@ def compare(
 ) -> Comparison:
     """Compare ``a`` with ``b`` on a ``benchmark`` or on all benchmarks of a suite.
 
-    Scores of ids are read from records. If a record does not contain the deviations by item, as for private data, the
-    model is scored again. Models in memory are scored now.
+    Scores of ids are read from records. If a record does not contain the variation of the score, as for private data,
+    the model is scored again. Models in memory are scored now.
 
     ``a`` and ``b`` are ids of models, models in memory, Scores, or Scores by benchmark. The default suite is that of
     ``params.yaml``. ``tell`` is called with a line of text for each model that is scored again.
@@ -180,17 +180,18 @@ def _side(benchmark: str, model: str, record: Record | None, withheld: str | Non
     seed, reason = int(found.request.get("seed", 0)), ""
     if withheld is not None:
         return _Side(score.replace(varies=None), seed, withheld)
-    if _is_unpaired(score):
+    if _lacks_items(score):
+        score = score.replace(varies=None)
         reason = (
             f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
         )
-        score = score.replace(varies=None)
     return _Side(score, seed, reason)
 
 
-def _is_unpaired(score: Score) -> bool:
-    """Whether a recorded score has an interval, but no deviations by item, by which it would be paired with another."""
-    return score.uncertainty is not None and not score.uncertainty.by_item
+def _lacks_items(recorded: Score) -> bool:
+    """Whether a recorded score has an interval, but no deviations by item, which pair it with another score."""
+    known = recorded.uncertainty
+    return known is not None and all(len(part.keys) == 1 for part in known.parts)
 
 
 def _recorded_pair(spec: BenchmarkSpec, a: _Side, b: _Side) -> Outcome:
@@ -307,7 +308,7 @@ class _Scorer:
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
-            if record is not None and _is_unpaired(score)
+            if record is not None and _lacks_items(score)
         ]
         if unpaired:
             self.tell(

@@ -234,7 +234,7 @@ def _score(record: Record) -> Score:
 
 
 class _Entry(NamedTuple):
-    """A row with the joint draws of its score and of its score on each benchmark."""
+    """A row with its score and its score on each benchmark, and how they vary."""
 
     row: Row
     score: Joint | None

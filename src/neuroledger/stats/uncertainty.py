@@ -43,8 +43,6 @@ PART_FIELDS: Final = frozenset({"over", "keys", "values", "freedom", "variance"}
 LARGEST: Final = 1e100
 # Between the names of two groups of a pair.
 PAIR: Final = "\0"
-# Before the name of the sum of the deviations of private data.
-SUMMED: Final = "private "
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
 Method = Literal["jackknife", "held-out", "combined", "draws", "declared"]
@@ -105,7 +103,8 @@ class Uncertainty:
     outcome
         Change of the score by one more outcome, such as a right answer, of a score that counts outcomes.
     method
-        How the deviations were computed; ``combined`` are those of several scores, such as a score and its ceiling.
+        How the deviations were computed: ``jackknife``, ``held-out``, ``combined`` of several scores (such as a score and
+        its ceiling), random ``draws`` of an earlier record, or ``declared`` without deviations.
     """
 
     parts: tuple[Part, ...]
@@ -125,12 +124,6 @@ class Uncertainty:
         """Names of the random factors."""
         names = [part.over[0] for part in self.parts if len(part.over) == 1]
         return tuple(dict.fromkeys(names))
-
-    @property
-    def by_item(self) -> bool:
-        """Whether the deviations are by item, so that scores of the same items can be paired."""
-        alone = (part.keys[0] for part in self.parts if len(part.keys) == 1)
-        return self.method != "declared" and not any(key.startswith(SUMMED) for key in alone)
 
     def part(self, place: tuple[str, tuple[str, ...]]) -> Part | None:
         """Return the part of a population and factors, or None."""
@@ -199,7 +192,7 @@ class Uncertainty:
             for name, count in {**self.items, **other.items}.items()
         }
         outcome = math.hypot(self.outcome, other.outcome)
-        method = self.method if self.method == other.method else "combined"
+        method: Method = self.method if self.method == other.method else "combined"
         return Uncertainty(tuple(parts), items, "identity", outcome, method)
 
     def __sub__(self, other: Uncertainty) -> Uncertainty:
@@ -264,10 +257,18 @@ class Uncertainty:
                 float(plain["outcome"]),
                 plain["method"],
             )
-            _require_sound(found)
+            _require_factors(found)
             return found
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
+
+
+def _require_factors(found: Uncertainty) -> None:
+    """Require deviations of at least one factor, of one or two factors each, and of at least one item."""
+    if not found.factors or any(len(part.over) not in (1, 2) for part in found.parts):
+        raise ValueError("deviations of no factor")
+    if min(found.items.values(), default=1) < 1:
+        raise ValueError("fewer than no items")
 
 
 def parts_in(plain: Sequence[Mapping[str, Any]], population: str = "") -> tuple[Part, ...]:
@@ -275,18 +276,8 @@ def parts_in(plain: Sequence[Mapping[str, Any]], population: str = "") -> tuple[
     return tuple(_unpacked(part, population) for part in plain)
 
 
-def _require_sound(found: Uncertainty) -> None:
-    """Raise an error if a record, which anybody may have written, states what cannot be computed with."""
-    if not found.factors or any(len(part.over) not in (1, 2) for part in found.parts):
-        raise ValueError("deviations of no factor")
-    if min(found.items.values(), default=1) < 1 or not all(part.freedom >= 0 for part in found.parts):
-        raise ValueError("fewer than no items")
-    if not all(part.variance <= LARGEST for part in found.parts):
-        raise ValueError("deviations without end")
-
-
 def _require_known(plain: Mapping[str, Any]) -> None:
-    """Require a method, a version and a scale that exist, and an outcome that is no smaller than 0."""
+    """Require a method, a version and a scale that exist, and an outcome that is a size."""
     version = plain["version"]
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{version!r} is not a version")
@@ -316,7 +307,7 @@ def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
 def _summed(part: Part) -> Part:
     """Return a part with one group, whose name no other score has."""
     name = hashlib.sha256(part.values.tobytes()).hexdigest()[:12]
-    return replace(part, keys=(f"{SUMMED}{name}",), values=np.array([math.sqrt(part.variance)]))
+    return replace(part, keys=(f"private {name}",), values=np.array([math.sqrt(part.variance)]))
 
 
 def _packed(part: Part) -> dict[str, Any]:

@@ -12,11 +12,11 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from neuroledger.spec.base import sha256_of
+from neuroledger.stats.groups import DRAWS
 from tests.engine.lab import Lab, build
 from tests.report.ledger import keep, record
 from tests.varying import exactly
@@ -147,9 +147,9 @@ def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
     from neuroledger.spec.base import spec_sha256
     from neuroledger.stats.calibration import Calibration, Figure, share
 
-    lengths = (Figure(1.0, 0.9, 1.1, 100), Figure(1.2, 1.1, 1.3, 100))
+    width = Figure(1.0, 0.9, 1.1, 100)
     few = (share(5, 100, 100), share(2, 100, 100))
-    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), *lengths, *few)
+    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), width, width, *few)
     header = {
         "benchmark": RIDGE,
         "headline": "ridge",
@@ -1031,13 +1031,23 @@ def limits_that_end_before_they_begin(lab: Lab) -> None:
 
 
 @proposal("refused", "record.unreadable")
+def deviations_of_no_factor(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(parts=[])))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_fewer_than_no_items(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(items={"stimulus": -1})))
+
+
+@proposal("refused", "record.unreadable")
 def deviations_of_a_ceiling_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["score"]["ceiling"].update(uncertainty=deviations(parts="many")))
 
 
 def spread(text: bytes, **fields: object) -> dict[str, object]:
     """Draws of one factor, in the form of a record."""
-    drawn = base64.b64encode(text * 512).decode()
+    drawn = base64.b64encode(text * DRAWS).decode()
     return {"draws": {"stimulus": drawn}, "deviation": {"stimulus": 0.1}, "items": {"stimulus": 60}} | fields
 
 
@@ -1071,39 +1081,6 @@ def a_seed_in_words(lab: Lab) -> None:
 @proposal("refused", "record.unreadable")
 def draws_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["score"].update(spread={"draws": "many"}))
-
-
-def changed_deviations(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], None]:
-    """Deviations in the form of a record, changed."""
-    plain = exactly(0.1).to_dict()
-    change(plain)
-    return lambda record: record["score"].update(uncertainty=plain)
-
-
-@proposal("refused", "record.unreadable")
-def deviations_that_are_no_numbers(lab: Lab) -> None:
-    missing = base64.b64encode(b"\x00\x7e").decode()
-    rerecord(lab, changed_deviations(lambda plain: plain["parts"][0].update(values=missing)))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_without_end(lab: Lab) -> None:
-    rerecord(lab, changed_deviations(lambda plain: plain["parts"][0].update(variance=1e300)))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_of_no_factor(lab: Lab) -> None:
-    rerecord(lab, changed_deviations(lambda plain: plain.update(parts=[])))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_of_fewer_than_no_items(lab: Lab) -> None:
-    rerecord(lab, changed_deviations(lambda plain: plain.update(items={"stimulus": -1})))
-
-
-@proposal("refused", "record.unreadable")
-def deviations_on_an_unknown_scale(lab: Lab) -> None:
-    rerecord(lab, changed_deviations(lambda plain: plain.update(scale="guess")))
 
 
 @proposal("refused", "record.misplaced")
