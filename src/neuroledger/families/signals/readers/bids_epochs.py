@@ -21,6 +21,7 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     note_unscaled,
     omitted,
 )
+from neuroledger.families.signals.recordings.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.recordings.open_recordings import require_believed
 from neuroledger.families.signals.recordings.recording_folders import digest_of, parts_of
 from neuroledger.families.signals.recordings.shared_channels import with_shared
@@ -147,7 +148,8 @@ def bids_epochs(
         stimuli=None,
         assembly=windows,
         extras=extras,
-        notes=(*ambiguous_notes(windows), *beyond_notes(windows), *left_out),
+        clocks=clocks_of(windows),
+        notes=(*ambiguous_notes(windows), *clock_notes(windows), *beyond_notes(windows), *left_out),
     )
 
 

@@ -15,6 +15,7 @@ from neuroledger.data.file_names import Pattern
 from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
+from neuroledger.families.signals.recordings.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,
@@ -106,7 +107,12 @@ def neo_epochs(
                 yield part
 
     windows = stored(parts())
-    return Dataset(stimuli=None, assembly=windows, notes=beyond_notes(windows))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
 def _over_segments(window: Window, segments: Sequence[Stretch], recording: Recording) -> Window:

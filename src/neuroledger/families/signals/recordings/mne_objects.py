@@ -12,8 +12,10 @@ import numpy as np
 import xarray as xr
 from pydantic import ValidationError
 
+from neuroledger.data.clocks import left_out_notes
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.recordings.beyond_ends import KEY, beyond_notes, sum_left_out
+from neuroledger.families.signals.recordings.clock_facts import clocks_of
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     Recording,
@@ -90,7 +92,8 @@ def windows(
         sum_left_out(left_out, part)
     assembly = join(parts)
     assembly.encoding = {KEY: left_out}
-    for note in beyond_notes(assembly):
+    clocks = [item for part in parts for item in clocks_of(part)]
+    for note in (*left_out_notes(clocks), *beyond_notes(assembly)):
         log.warning(note)
     return assembly
 

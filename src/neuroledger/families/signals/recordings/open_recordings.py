@@ -19,8 +19,12 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     note_unscaled,
     omitted,
 )
+from neuroledger.families.signals.recordings.channel_rates import note_rates
+from neuroledger.families.signals.recordings.edf_files import edf_timeline, read_edf_header
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
+from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
+from neuroledger.families.signals.recordings.timelines import note_timeline
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 
@@ -49,9 +53,51 @@ def open_recording(path: Path, *, table: SampleTable | None = None, streams: Str
     with quiet_mne(), mne_warnings() as messages:
         raw = _opened(path, table, streams)
     require_believed(path, messages)
-    note_markers(raw, omitted(messages))
+    if not _with_gaps(path, raw):
+        note_markers(raw, omitted(messages))
     note_unscaled(raw, messages)
     return raw
+
+
+def _with_gaps(path: Path, raw: Any) -> bool:
+    """Note the rates of the channels of an EDF, BDF or GDF file and its gaps; whether it has gaps.
+
+    MNE interpolates slower channels, and reads records one after another, without the times at which they begin.
+    """
+    import mne
+
+    suffix = path.suffix.lower()
+    if suffix == ".gdf":
+        extras = raw._raw_extras[0]
+        samples = np.asarray(extras["n_samps"], dtype=float)[np.asarray(extras["sel"], dtype=int)]
+        if len(samples) == len(raw.ch_names):
+            rates = samples / samples.max() * float(raw.info["sfreq"])
+            note_rates(raw, dict(zip(raw.ch_names, rates.tolist(), strict=True)))
+        return False
+    header = read_edf_header(path) if suffix in (".edf", ".bdf") else None
+    if header is None:
+        return False
+    if len(header.channels) == len(raw.ch_names):
+        rates = {
+            name: header.rates[number] for name, number in zip(raw.ch_names, header.channels, strict=True)
+        }
+        note_rates(raw, rates)
+    timeline = edf_timeline(path, header, float(raw.info["sfreq"]))
+    if timeline is None or len(timeline.parts) < 2:
+        return False
+    with parsing(path, "annotations of EDF+"):
+        annotations = mne.read_annotations(path)
+    note_timeline(raw, timeline)
+    note_spans(
+        raw,
+        [
+            Span(float(onset), float(duration), str(text))
+            for onset, duration, text in zip(
+                annotations.onset, annotations.duration, annotations.description, strict=True
+            )
+        ],
+    )
+    return True
 
 
 def require_believed(path: Path, messages: Sequence[str]) -> None:
