@@ -8,15 +8,21 @@ from typing import Any, Final
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.timelines import noted_at
 
-__all__ = ["at_one_rate", "note_rates"]
+__all__ = ["at_one_rate", "note_rates", "note_remark"]
 
 KEY: Final = "rates"
+REMARK: Final = "remark"
 SHOWN: Final = 6
 
 
 def note_rates(raw: Any, rates: Mapping[str, float]) -> None:
     """Note at MNE's `Raw` at which rate (Hz) the file has each channel; MNE interpolates slower ones."""
     raw.info["temp"] = {**noted_at(raw), KEY: dict(rates)}
+
+
+def note_remark(raw: Any, channels: Sequence[str], remark: str) -> None:
+    """Note at MNE's `Raw` what was done to bring some of its channels to the rate of the recording."""
+    raw.info["temp"] = {**noted_at(raw), REMARK: (frozenset(channels), remark)}
 
 
 def at_one_rate(
@@ -44,7 +50,7 @@ def at_one_rate(
         name: stated[in_file.get(name, name)] for name in raw.ch_names if in_file.get(name, name) in stated
     }
     if len(rates) < len(raw.ch_names) or set(rates.values()) == {float(raw.info["sfreq"])}:
-        return raw, []
+        return raw, _remarks(raw, in_file)
     by_rate: dict[float, list[str]] = {}
     for name, rate in rates.items():
         by_rate.setdefault(rate, []).append(name)
@@ -64,6 +70,13 @@ def at_one_rate(
         f"channels of several rates ({listed}) are resampled to {resample:g} Hz: {_names(slow)} "
         f"{'is' if len(slow) == 1 else 'are'} interpolated, by Fourier's method"
     ]
+
+
+def _remarks(raw: Any, in_file: Mapping[str, str]) -> list[str]:
+    """The remark that was noted when the recording was opened, if it is about a picked channel."""
+    channels, remark = noted_at(raw).get(REMARK, (frozenset(), ""))
+    picked = {in_file.get(name, name) for name in raw.ch_names}
+    return [remark] if channels & picked else []
 
 
 def _names(names: Sequence[str]) -> str:
