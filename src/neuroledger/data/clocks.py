@@ -18,7 +18,7 @@ MOST_EMPTY: Final = 0.5
 SHOWN: Final = 4
 
 Kind = Literal["samples", "events", "trials", "spikes", "stimuli"]
-Reason = Literal["beyond the ends", "across a gap", "not observed", "without a time"]
+Reason = Literal["beyond the ends", "across a gap", "not observed", "without a time", "with missing samples"]
 
 
 class Gap(Frozen):
@@ -132,6 +132,7 @@ WORDS: Final[Mapping[Reason, str]] = {
     "across a gap": "cross a gap or a joint of their recording",
     "not observed": "are outside the intervals in which all units were observed",
     "without a time": "have no time",
+    "with missing samples": "have missing samples",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     omitted,
 )
 from neuroledger.families.signals.recordings.channel_rates import note_rates
+from neuroledger.families.signals.recordings.companions import problems_of
 from neuroledger.families.signals.recordings.edf_files import edf_timeline, read_edf_header
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
@@ -136,10 +137,10 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
     if re.search(r"[-_]epo\.fif(\.gz)?$", path.name):
         raise DataError(f"{path.name} {EPOCHED}")
     with parsing(path, "a recording by MNE"):
+        if suffix in (".hea", ".vhdr"):
+            _require_own_files(path)
         if suffix == ".hea":
             return read_night(path)
-        if suffix == ".vhdr":
-            _require_own_files(path)
         try:
             raw = mne.io.read_raw(path, preload=False)
         except TypeError as error:
@@ -199,16 +200,10 @@ def _stated_samples(path: Path) -> int | None:
 
 
 def _require_own_files(header: Path) -> None:
-    """Return if a header of BrainVision names files of its own folder; pins do not cover files elsewhere."""
-    text = header.read_bytes().decode("latin-1")
-    for key, target in re.findall(
-        r"^\s*(DataFile|MarkerFile)\s*[=:]\s*(.*?)\s*$", text, re.MULTILINE | re.IGNORECASE
-    ):
-        if len(PurePosixPath(target.replace("\\", "/")).parts) > 1:
-            raise DataError(
-                f"{header.name}: {key} is {target!r}, outside its folder: write the name of a file in the same folder, and "
-                "pin the header again"
-            )
+    """Return if a header names files of its own folder that exist; pins do not cover files elsewhere."""
+    problems = problems_of(header, lambda name: header.with_name(name).is_file())
+    if problems:
+        raise DataError("; ".join(problems))
 
 
 def open_epochs(path: Path) -> Any:

@@ -252,6 +252,13 @@ def windows_of(
             assert piece is not None
             values[row] = piece[:, at : at + length]
         del pieces, piece
+        missing = np.isnan(values).any(axis=(1, 2))
+        if 0 < missing.sum() <= window.beyond * len(values):
+            lacking = np.zeros(len(first), dtype=bool)
+            lacking[chosen[missing]] = True
+            left_out += count_by_label("with missing samples", layout.extra, lacking)
+            values, chosen = values[~missing], chosen[~missing]
+            clocks = clocks.model_copy(update={"windows": len(chosen), "left_out": tuple(left_out)})
     windows = _as_signals(values, raw, recording, layout, chosen, offset, steps, sha256)
     return note_left_out(
         note_clocks(windows, clocks), recording.file, *((lost, total, markers) if by_events else (0, 0, 0))
