@@ -300,7 +300,7 @@ def _receive(
         return _unpack(result, report["buffers"], [*limits.readable, *limits.writable], mapped)
     except (ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, OSError) as error:
         raise DataError(
-            f"{what} returned an invalid result ({type(error).__name__}: {error}): the file is damaged; fetch it again"
+            f"{what} returned an invalid result ({type(error).__name__}: {error}): the file is damaged"
         ) from error
 
 

@@ -13,6 +13,7 @@ from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.recordings.companions import named_files, problems_of
+from neuroledger.families.signals.recordings.formats import OPENED, advice
 from neuroledger.families.signals.recordings.neo_files import companion_files, opens
 from neuroledger.families.signals.recordings.open_recordings import EPOCHS
 from neuroledger.families.signals.recordings.sample_tables import TABLES
@@ -33,9 +34,6 @@ __all__ = [
     "sidecars",
 ]
 
-OPENED = frozenset(
-    {".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".lay", ".hea", ".xdf", ".xdfz"}
-)
 # Companions by name, and whether they are required, of headers that name none or that are not here to be read.
 COMPANIONS: Mapping[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
     ".set": (((".fdt",), False),),
@@ -179,7 +177,13 @@ def recordings_in(
             if rule or named
             else ""
         )
-        problems.append(f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})")
+        convert = advice(
+            frozenset(PurePosixPath(part).suffix.lower() for name in names for part in name.split("/"))
+        )
+        problems.append(
+            f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})"
+            f"{'; ' if convert else ''}{convert}"
+        )
     absent = sorted(set(listed) - {item.file for item in recordings} - set(unknown))
     if absent:
         problems.append(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")

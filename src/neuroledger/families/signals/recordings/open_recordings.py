@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from neuroledger.data.hdf5 import array, opened
 from neuroledger.data.parsing import matlab, parsing
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.recordings.beyond_ends import (
     mne_warnings,
     note_markers,
@@ -115,7 +116,7 @@ def require_believed(path: Path, messages: Sequence[str]) -> None:
     if warnings:
         warning = " ".join(warnings[0].split()).rstrip(".")
         raise DataError(
-            f"{path.name}: its header does not match the file, and MNE would guess ({warning}): fetch it again, or ask the "
+            f"{path.name}: its header does not match the file, and MNE would guess ({warning}): ask the "
             "publisher"
         )
 
@@ -139,6 +140,7 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
     with parsing(path, "a recording by MNE"):
         if suffix in (".hea", ".vhdr"):
             _require_own_files(path)
+        _require_reader_of_hdf5(path)
         if suffix == ".hea":
             return read_night(path)
         try:
@@ -172,12 +174,32 @@ def _require_samples_in_folder(path: Path, raw: Any) -> None:
             ) from error
 
 
+def _require_reader_of_hdf5(path: Path) -> None:
+    """Require the package by which MNE reads files of EEGLAB of MATLAB's version 7.3.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed.
+    """
+    if path.suffix.lower() == ".set" and _is_hdf5(path) and find_spec("pymatreader") is None:
+        raise UnavailableError(
+            f"{path.name} is of MATLAB's version 7.3, for which MNE needs the package pymatreader; it is not installed",
+            "pip install pymatreader",
+        )
+
+
+def _is_hdf5(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b"MATLAB 7.3" in file.read(128)
+
+
 def _require_stated_length(path: Path, raw: Any) -> None:
     """Return if a file of EEGLAB contains as many samples as it states, which MNE does not check."""
     stated_samples = _stated_samples(path)
     if stated_samples is not None and stated_samples != raw.n_times:
         raise DataError(
-            f"{path.name} states {stated_samples:,} samples but contains {raw.n_times:,}: it is truncated, fetch it again"
+            f"{path.name} states {stated_samples:,} samples but contains {raw.n_times:,}: it is truncated"
         )
 
 
@@ -185,9 +207,7 @@ def _stated_samples(path: Path) -> int | None:
     """`pnts` of a file of EEGLAB, a variable or a field of `EEG`; None if the file does not state it."""
     from scipy.io import whosmat
 
-    with path.open("rb") as file:
-        hdf5 = b"MATLAB 7.3" in file.read(128)
-    if hdf5:
+    if _is_hdf5(path):
         with opened(path) as content:
             pnts = content.get("pnts", content.get("EEG/pnts"))
             return None if pnts is None else int(array(pnts, path).ravel()[0])
@@ -220,6 +240,7 @@ def open_epochs(path: Path) -> Any:
         if not EPOCHS.search(path.name):
             raise DataError(f"{path.name}: epochs are read from `.set` and `-epo.fif`")
         with parsing(path, "epochs by MNE"):
+            _require_reader_of_hdf5(path)
             if path.suffix == ".set":
                 try:
                     return _with_event_names(mne.read_epochs_eeglab(path), path)

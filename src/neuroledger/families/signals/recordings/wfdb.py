@@ -225,7 +225,7 @@ def _in_units(numbers: npt.NDArray[np.int64], path: Path, header: Header, number
     frames = values.reshape(header.samples, lead.per_frame).mean(axis=1)
     if lead.skew:
         frames = np.concatenate([frames[lead.skew :], np.full(min(lead.skew, len(frames)), np.nan)])
-    return frames
+    return np.asarray(frames, dtype=float)
 
 
 def read_leads(path: Path, header: Header) -> Floats:
@@ -244,8 +244,8 @@ def read_leads(path: Path, header: Header) -> Floats:
     values = np.full((len(header.leads), header.samples), np.nan)
     if not header.segments:
         for file in dict.fromkeys(lead.file for lead in header.leads):
-            for number, lead in _file_leads(path.with_name(file), header).items():
-                values[number] = lead * VOLTS.get(header.leads[number].units, 1.0)
+            for number, signal in _file_leads(path.with_name(file), header).items():
+                values[number] = signal * VOLTS.get(header.leads[number].units, 1.0)
         return values
     names = [lead.name for lead in header.leads]
     begin = 0
