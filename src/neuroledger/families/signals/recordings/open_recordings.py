@@ -26,11 +26,19 @@ from neuroledger.families.signals.recordings.edf_files import edf_timeline, read
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
-from neuroledger.families.signals.recordings.timelines import note_timeline
+from neuroledger.families.signals.recordings.timelines import note_rate, note_timeline, timeline_of
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 
-__all__ = ["EPOCHS", "XDF", "open_epochs", "open_recording", "require_believed"]
+__all__ = [
+    "EPOCHS",
+    "XDF",
+    "note_clock",
+    "open_epochs",
+    "open_recording",
+    "require_believed",
+    "require_gapless",
+]
 
 XDF: Final = frozenset({".xdf", ".xdfz"})
 EPOCHS: Final = re.compile(r"([-_]epo\.fif(\.gz)?|\.set)$")
@@ -55,13 +63,13 @@ def open_recording(path: Path, *, table: SampleTable | None = None, streams: Str
     with quiet_mne(), mne_warnings() as messages:
         raw = _opened(path, table, streams)
     require_believed(path, messages)
-    if not _with_gaps(path, raw):
+    if not note_clock(path, raw):
         note_markers(raw, omitted(messages))
     note_unscaled(raw, messages)
     return raw
 
 
-def _with_gaps(path: Path, raw: Any) -> bool:
+def note_clock(path: Path, raw: Any) -> bool:
     """Note the rates of the channels of an EDF, BDF or GDF file and its gaps; whether it has gaps.
 
     MNE interpolates slower channels, and reads records one after another, without the times at which they begin.
@@ -102,6 +110,21 @@ def _with_gaps(path: Path, raw: Any) -> bool:
     return True
 
 
+def require_gapless(path: Path, raw: Any, name: str, advice: str) -> None:
+    """Note the clock of a recording that another package opened, and return if it has no gaps.
+
+    Raises
+    ------
+    DataError
+        It has gaps, which the package does not know, so that its events would be at the wrong samples.
+    """
+    if path.is_file() and note_clock(path, raw):
+        first = timeline_of(raw).gaps[0]
+        raise DataError(
+            f"{name} has {len(timeline_of(raw).gaps)} gaps, the first of {first.seconds:g} s at {first.begin:g} s: {advice}"
+        )
+
+
 def require_believed(path: Path, messages: Sequence[str]) -> None:
     """Return if MNE's warnings show no disagreement between a recording and its header.
 
@@ -134,7 +157,9 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
     if suffix in XDF:
         return read_xdf(path, streams)
     if suffix in TABLES:
-        return read_sample_table(path, table)
+        raw = read_sample_table(path, table)
+        note_rate(raw, "declared")
+        return raw
     if re.search(r"[-_]epo\.fif(\.gz)?$", path.name):
         raise DataError(f"{path.name} {EPOCHED}")
     with parsing(path, "a recording by MNE"):

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.clocks import Clock, RecordingClocks
-from neuroledger.data.facts import Fact
+from neuroledger.data.facts import Fact, Origin
 from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.recordings.beyond_ends import (
@@ -401,18 +401,45 @@ def windows_of_epochs(
                 f"beyond its epochs, which last from {epochs.times[0]:g} to {last:g} s: shorten it"
             )
         values = epochs.get_data(copy=False)[rows, :, first_sample : first_sample + length].astype(float)
-    return _as_signals(values, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256)
+    windows = _as_signals(values, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256)
+    return note_clocks(windows, _clocks_of_epochs(epochs, recording, spans, len(rows)))
+
+
+def _clocks_of_epochs(
+    epochs: Any, recording: Recording, spans: Sequence[Span], windows: int
+) -> RecordingClocks:
+    """The clocks of epochs: the rate of their samples, and the times of their events in the recording they were cut from."""
+    onsets = [span.onset for span in spans]
+    known: Origin = "assumed" if _unplaced(epochs) else "stated"
+    rate = Fact(float(epochs.info["sfreq"]), "stated")
+    samples = Clock(of="samples", unit=Fact("s", "stated"), rate=rate, count=len(spans) * len(epochs.times))
+    events = Clock(
+        of="events",
+        unit=Fact("s", known),
+        start=round(min(onsets), 6) if onsets else None,
+        stop=round(max(onsets), 6) if onsets else None,
+        count=len(onsets),
+        aligned="one epoch after another" if known == "assumed" else "the same clock",
+    )
+    return RecordingClocks(
+        recording=recording.file, subject=recording.subject, clocks=(samples, events), windows=windows
+    )
 
 
 def _onsets(epochs: Any) -> list[float]:
     """Times of the epochs' events, in seconds of the recording that the epochs were cut from."""
     samples = epochs.events[:, 0].astype(float)
-    if len(samples) > 1 and (np.diff(samples) == 1).all():
-        # MNE numbers epochs made of arrays like this. Their times are unknown, so they are placed one after another.
+    if _unplaced(epochs):
         return [float(number) * len(epochs.times) / epochs.info["sfreq"] for number in range(len(samples))]
     # An array with one element if MNE read it from a file.
     rate = float(np.max(getattr(epochs, "_raw_sfreq", None) or epochs.info["sfreq"]))
     return [float(sample) / rate for sample in samples]
+
+
+def _unplaced(epochs: Any) -> bool:
+    """Whether the times of epochs are unknown; MNE numbers epochs made of arrays, which are placed one after another."""
+    samples = epochs.events[:, 0]
+    return len(samples) > 1 and bool((np.diff(samples) == 1).all())
 
 
 def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array]:
