@@ -16,7 +16,9 @@ from neuroledger.data.clocks import LeftOut
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError
+from neuroledger.families.signals.readers.bids_epochs import bids_epochs
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
+from neuroledger.families.signals.recordings.clock_facts import clocks_of
 from neuroledger.families.signals.recordings.mne_objects import windows
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
 from neuroledger.families.signals.recordings.signal_windows import Window
@@ -239,3 +241,47 @@ def test_channels_of_several_rates_are_resampled_as_declared_with_a_note(tmp_pat
         "channels of several rates (CzSlow has 5 Hz, C3, C4 have 200 Hz) are resampled to 50 Hz: CzSlow is interpolated, "
         "by Fourier's method"
     )
+
+
+def test_windows_with_missing_samples_are_left_out_while_they_are_few(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rng = np.random.default_rng(6)
+    values = rng.normal(0, 1e-5, (2, 3000))
+    values[1, 410:420] = np.nan
+    raw = mne.io.RawArray(values, mne.create_info(["Cz", "Pz"], 100.0, "eeg"), verbose="ERROR")
+    raw.set_annotations(mne.Annotations(np.arange(30.0), 0.0, "go"))
+    cut = windows({"a": raw}, window=GO)
+    assert cut["onset"].values.tolist() == [float(second) for second in range(30) if second != 4]
+    assert clocks_of(cut)[0].left_out == (LeftOut(reason="with missing samples", label="g", windows=1),)
+    strict = GO.model_copy(update={"beyond": 0.0})
+    with pytest.raises(DataError, match="1 of 30 windows have missing or infinite values, in channels Pz"):
+        windows({"a": raw}, window=strict)
+
+
+def in_bids(root: Path, stamps: list[float], spans: list[tuple[float, str]]) -> dict[str, Path]:
+    """A BIDS folder of one EDF+ recording with its events in a table."""
+    place = root / "sub-01" / "eeg"
+    place.mkdir(parents=True)
+    (root / "dataset_description.json").write_text('{"Name": "x", "BIDSVersion": "1.8.0"}')
+    stamped(place / "sub-01_task-x_eeg.edf", two_channels(len(stamps)), stamps, spans)
+    (place / "sub-01_task-x_channels.tsv").write_text("name\ttype\tunits\nCz\tEEG\tuV\nPz\tEEG\tuV\n")
+    (place / "sub-01_task-x_eeg.json").write_text('{"TaskName": "x", "PowerLineFrequency": 50}')
+    lines = [f"{onset}\t0\t{text}\n" for onset, text in spans]
+    (place / "sub-01_task-x_events.tsv").write_text("onset\tduration\ttrial_type\n" + "".join(lines))
+    return {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_bids_recording_with_gaps_is_refused_with_the_first_gap(tmp_path: Path) -> None:
+    pytest.importorskip("mne_bids")
+    files = in_bids(tmp_path, PAUSED, EVENTS)
+    with pytest.raises(DataError, match=r"sub-01_task-x_eeg\.edf has 1 gaps, the first of 5 s at 12 s"):
+        bids_epochs(files, task="x", window=TWO_TENTHS)
+
+
+def test_a_bids_recording_without_gaps_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("mne_bids")
+    files = in_bids(tmp_path, [float(second) for second in range(30)], EVENTS[:-1])
+    data = bids_epochs(files, task="x", window=TWO_TENTHS)
+    assert seconds(data) == [onset for onset, _ in EVENTS[:-1]]
+    assert data.clocks[0].gaps == ()

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from neuroledger.data.clocks import left_out_notes
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.recordings.beyond_ends import KEY, beyond_notes, sum_left_out
-from neuroledger.families.signals.recordings.clock_facts import clocks_of
+from neuroledger.families.signals.recordings.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     Recording,
@@ -90,9 +90,9 @@ def windows(
     left_out: dict[str, list[int]] = {}
     for part in parts:
         sum_left_out(left_out, part)
-    assembly = join(parts)
-    assembly.encoding = {KEY: left_out}
     clocks = [item for part in parts for item in clocks_of(part)]
+    assembly = join(parts)
+    assembly.encoding = {KEY: left_out, CLOCKS: clocks}
     for note in (*left_out_notes(clocks), *beyond_notes(assembly)):
         log.warning(note)
     return assembly
