@@ -19,6 +19,7 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
+from neuroledger.families.signals.recordings.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
 from neuroledger.families.signals.recordings.recording_folders import digest_of, is_there, place_of
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
@@ -196,7 +197,8 @@ def mne_epochs(
         stimuli=None,
         assembly=windows,
         extras=extras,
-        notes=(*ambiguous_notes(windows), *beyond_notes(windows), *left_out, *notes),
+        clocks=clocks_of(windows),
+        notes=(*ambiguous_notes(windows), *clock_notes(windows), *beyond_notes(windows), *left_out, *notes),
     )
 
 
