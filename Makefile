@@ -138,7 +138,7 @@ schemas: $(READY)
 	neuroledger check --write-schemas
 
 reference-data: $(READY)
-	python -m data.generate
+	python -m tools.generate
 
 # Install torch first, in the pinned version, so that no resolver selects another; it has no hash here, since its builds
 # differ between platforms. Then install exactly the files with hashes in requirements.txt, and then this package.

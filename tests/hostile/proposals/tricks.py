@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import unicodedata
@@ -520,6 +521,29 @@ def the_reference_of_another_rewritten(lab: Lab) -> None:
     write(lab, "specs/references.bib", "@article{a2020, author = {Eve}, title = {One}, year = {2020}}\n")
 
 
+# Files that DVC or `fetch` write, which git does not hold
+
+
+@proposal("refused", "spec.value")
+def a_data_set_whose_file_python_imports(lab: Lab) -> None:
+    pinned_as(lab, "brainscore", "__init__.py")
+
+
+@proposal("refused", "spec.value")
+def a_data_set_that_is_the_folder_of_models(lab: Lab) -> None:
+    pinned_as(lab, "models", "weights.nc")
+
+
+def pinned_as(lab: Lab, id: str, name: str) -> None:
+    """Add a data set with one file of this name, which is code, in the embedded remote."""
+    file = write(lab, f"data/{id}/{name}", f"import os; os.system('{COMMAND}')\n")
+    content = file.read_bytes()
+    point(lab, file)
+    pin = {"dvc": True, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    fields = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
+    lab.spec("datasets", id, license="CC0-1.0", simulated=True, files={name: pin}, **fields)
+
+
 # Python's tools
 
 
@@ -530,7 +554,6 @@ def files_by_which_python_and_its_tools_run_code(lab: Lab) -> None:
         "conftest.py",
         "tests/conftest.py",
         "specs/conftest.py",
-        "data/lab/conftest.py",
         "noxfile.py",
         "setup.py",
     ):
