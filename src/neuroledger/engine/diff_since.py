@@ -107,7 +107,10 @@ def review(root: Path, since: str) -> Review:
     """
     root = root.resolve()
     commit = fork_point(root, since)
-    base, head = committed(root, commit), committed(root, "HEAD")
+    try:
+        base, head = committed(root, commit), committed(root, "HEAD")
+    except SpecError as error:
+        return Review(commit, tuple(error.findings))
     tree = working(head)
     findings = set(Proposal(base, head).findings())
     if tree.entries != head.entries:
