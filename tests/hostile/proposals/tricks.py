@@ -16,6 +16,7 @@ from tests.hostile.proposals.corpus import (
     COMMAND,
     PAGE,
     RIDGE,
+    attacker,
     calibrated,
     commit,
     git,
@@ -519,6 +520,21 @@ def the_reference_of_another_rewritten(lab: Lab) -> None:
     git(lab.root, "commit", "-m", "references")
     git(lab.root, "branch", "-f", "main")
     write(lab, "specs/references.bib", "@article{a2020, author = {Eve}, title = {One}, year = {2020}}\n")
+
+
+# Functions of the project
+
+
+@proposal("refused", "trust.untrusted")
+def a_graph_in_a_file_of_the_machine(lab: Lab) -> None:
+    module = "neuroledger.families.efficiency.graphs.onnx_graph:from_onnx"
+    attacker(lab, name="torch", module=module, arguments={"source": "/tmp/any.onnx"})
+
+
+@proposal("refused", "spec.value")
+def a_path_for_a_function_that_takes_numbers(lab: Lab) -> None:
+    module = "neuroledger.families.alignment.networks.recurrent:Recurrent"
+    attacker(lab, name="torch", module=module, arguments={"steps": "/etc/passwd"})
 
 
 # Files that DVC or `fetch` write, which git does not hold
