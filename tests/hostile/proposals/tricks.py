@@ -101,7 +101,7 @@ def a_second_document(lab: Lab) -> None:
     )
 
 
-@proposal("refused", "spec.schema-line")
+@proposal("clean", "spec.schema-line")
 def a_directive_of_yaml(lab: Lab) -> None:
     path = spec(lab)
     path.write_text("%TAG ! tag:yaml.org,2002:python/\n---\n" + path.read_text())
