@@ -352,42 +352,42 @@ def code_in_docs(lab: Lab) -> None:
     write(lab, "docs/conf.py", f"import os; os.system('{COMMAND}')\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def code_in_a_page_that_tests_run(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE.replace("x = 1", f"import os; os.system('{COMMAND}')"))
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def code_in_a_new_page(lab: Lab) -> None:
     write(lab, "docs/other.md", f"# Another\n\n```sh\n{COMMAND}\n```\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n<script>alert(1)</script>\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_address_that_is_an_element(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n<https://example.org onmouseover=alert(1)>\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_a_link_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[x](java\tscript:alert%281%29)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_address_in_a_list_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n> 1. * [x]: javascript:alert(1)\n\n[x]\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_attribute_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[x](page.md){: onclick=alert(1) }\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def an_attribution_with_an_element(lab: Lab) -> None:
     write(lab, "data/lab/ATTRIBUTION.md", "# By <img src=x onerror=alert(1)>\n")
 
