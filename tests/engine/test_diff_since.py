@@ -1221,11 +1221,9 @@ def test_controls_need_the_bounds_of_the_benchmark() -> None:
 SIGNED = "-----BEGIN SSH SIGNATURE-----\nU1NI+/=\n-----END SSH SIGNATURE-----\n"
 
 
-def test_a_signature_needs_its_record() -> None:
+def test_a_signature_needs_its_record_and_signs_it() -> None:
     path = f"{RECORD}.sig"
-    words = "a signature; run `verify --signers`"
-    assert findings_of({path: SIGNED}) == [("note", "review.signature", path, f"added: {words}", "")]
-    assert codes({path: SIGNED.rstrip()}) == [("note", "review.signature")]
+    assert codes({path: SIGNED}) == codes({path: SIGNED.rstrip()}) == [("error", "review.signature")]
     assert codes({path: SIGNED + "x"}) == [("warning", "review.code")]
     assert codes({"results/records/lab.V4/bee.json.sig": SIGNED}) == [("warning", "review.code")]
     assert codes({"results/records/lab.V4/ant.sig": SIGNED}) == [("warning", "review.code")]
@@ -1233,7 +1231,7 @@ def test_a_signature_needs_its_record() -> None:
     stays = "the signature was removed, but not its record"
     assert findings_of({path: None}, before=before) == [("warning", "review.removed", path, stays, "")]
     both = findings_of({path: None, RECORD: None}, before=before)
-    assert ("note", "review.signature", path, f"removed: {words}", "") in both
+    assert ("note", "review.signature", path, "removed: a signature, with its record", "") in both
 
 
 def report(**fields: Any) -> str:

@@ -25,6 +25,8 @@ from neuroledger.engine.controls import departures
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
+from neuroledger.engine.reviewed_signatures import evidence_in, part_of_signed_set, single_signature
+from neuroledger.engine.signatures import LIST_PATH, ROOT_PATH
 from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
@@ -204,10 +206,10 @@ class Proposal:
         elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
             yield from self._record(path, state)
         elif len(parts) == 4 and path.startswith("results/records/") and self._is_signature(path, state):
-            if state == "removed" and path.removesuffix(".sig") not in self.changed:
-                yield _warning("review.removed", path, "the signature was removed, but not its record")
-            else:
-                yield _note("review.signature", path, f"{state}: a signature; run `verify --signers`")
+            record = record_in(self.now.read(path.removesuffix(".sig")))
+            yield from single_signature(self.base, self.now, self.changed, path, record)
+        elif ROOT_PATH.fullmatch(path) or LIST_PATH.fullmatch(path):
+            yield from part_of_signed_set(self.base, self.now, self.changed, path)
         elif len(parts) == 3 and path.startswith("results/validation/") and path.endswith(".json"):
             yield from self._report(path, state)
         elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
@@ -533,14 +535,14 @@ class Proposal:
         else:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            unreachable = self._unreachable(new)
-            if unreachable:
+            unreachable, evidence = self._unreachable(new), evidence_in(self.base, self.now, new)
+            if unreachable and evidence == SELF_REPORTED:
                 words = f"{state}: {words}, self-reported; it cannot be checked: {unreachable}"
                 yield _warning(
                     "review.not-checkable", path, words, "ask for the files, or for a signed record"
                 )
             else:
-                yield _note("review.record", path, f"{state}: {words}, {SELF_REPORTED}; not checked here")
+                yield _note("review.record", path, f"{state}: {words}, {evidence}; not checked here")
             for name, control in undecided_in(new.judged):
                 yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
 

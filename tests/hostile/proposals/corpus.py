@@ -9,12 +9,15 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from neuroledger.engine.record import read_record, record_path
+from neuroledger.engine.signatures import sign
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.spread import DRAWS
 from tests.engine.lab import Lab, build
@@ -283,9 +286,43 @@ def signature(lab: Lab, body: str = "U1NI\n") -> Path:
     return write(lab, f"results/records/{RIDGE}/pixels4.json.sig", text)
 
 
+def signed(lab: Lab, *models: str) -> Path:
+    """Sign records together with a key of somebody."""
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder, "key")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        path = sign(lab.root, [read_record(record_path(lab.root, RIDGE, model)) for model in models], key)
+    assert path is not None
+    return path
+
+
 @proposal("clean", "review.signature")
-def a_signature(lab: Lab) -> None:
+def a_signature_of_two_records(lab: Lab) -> None:
+    signed(lab, "pixels4", "noise")
+
+
+@proposal("refused", "review.signature")
+def a_signature_of_something_else(lab: Lab) -> None:
     signature(lab)
+
+
+@proposal("refused", "review.signature")
+def a_signature_of_a_set_with_a_record_that_was_not_signed(lab: Lab) -> None:
+    root = signed(lab, "pixels4")
+    (listed,) = (lab.root / "results").rglob("*.signed")
+    text = f"{'0' * 64} noise\n{listed.read_text()}"
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    lines = f"{sha256} {RIDGE}\n"
+    write(lab, f"results/records/{RIDGE}/{sha256}.signed", text)
+    name = hashlib.sha256(lines.encode()).hexdigest()[:16]
+    armor = root.read_text().partition("\n")[2]
+    write(lab, f"results/signatures/{name}.sig", lines + armor)
+
+
+@proposal("refused", "review.signature")
+def a_list_that_no_signature_covers(lab: Lab) -> None:
+    text = f"{'0' * 64} noise\n"
+    write(lab, f"results/records/{RIDGE}/{hashlib.sha256(text.encode()).hexdigest()}.signed", text)
 
 
 @proposal("needs a person", "review.code")

@@ -22,6 +22,7 @@ from tests.hostile.proposals.corpus import (
     proposal,
     rerecord,
     signature,
+    signed,
     stages,
     write,
 )
@@ -433,7 +434,7 @@ def the_record_of_a_competitor_under_another_name(lab: Lab) -> None:
 
 @proposal("needs a person", "review.code")
 def signers_that_the_proposal_brings(lab: Lab) -> None:
-    signature(lab)
+    signed(lab, "pixels4")
     write(lab, "allowed_signers", 'eve@example.org namespaces="neuroledger" ssh-ed25519 AAAA\n')
 
 
