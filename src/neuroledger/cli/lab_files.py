@@ -16,6 +16,7 @@ import xarray as xr
 
 from neuroledger.data import assembly as assemblies
 from neuroledger.data.arrays import Array
+from neuroledger.data.gate.rows import require_measurements
 from neuroledger.data.hdf5 import array, cell, opened, text
 from neuroledger.data.package import IMAGES, from_long_table
 from neuroledger.data.parsing import matlab, numpy_array, parsing
@@ -570,6 +571,20 @@ def first_number(values: Array, count: int) -> int | None:
     """Return the number of the first stimulus if the numbers that occur determine it, otherwise None."""
     low, high = values.min(), values.max()
     return 0 if low == 0 and high < count else 1 if low >= 1 and high == count else None
+
+
+def require_own_rows(table: pd.DataFrame, columns: Columns, source: str) -> None:
+    """Return if every row of a table is a measurement of its own, as far as its columns tell.
+
+    Raises
+    ------
+    DataError
+        Rows occur more than once, or have the same key and different values; the message begins with ``source``.
+    """
+    measured = {"long": (columns.value,), "wide": columns.wide, "choices": (columns.choice,)}[columns.kind]
+    names = [str(name) for name in measured]
+    keys = {str(name): table[name].to_numpy() for name in table if str(name) not in names}
+    require_measurements(keys, table[names].to_numpy(), source)
 
 
 def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]) -> xr.DataArray:

@@ -30,6 +30,7 @@ from neuroledger.cli.lab_files import (
     names_stimuli,
     natural,
     reader_of,
+    require_own_rows,
     spike_counts,
     stimuli_of,
     survey,
@@ -284,6 +285,7 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
         columns = columns_of(file.table, ids, coordinates)
         if columns is None:
             raise DataError(f"{name} has no column that names the images")
+        require_own_rows(file.table, columns, name)
         values = file.table[columns.stimulus].to_numpy()
         ordered, first = _numbered(values, ids, content, answers, draft)
         answers.require(draft.notes)

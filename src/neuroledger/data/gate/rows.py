@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import xarray as xr
@@ -13,18 +13,23 @@ from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.data.gate.equal_responses import Equal, equal_responses
 from neuroledger.data.normalise_input import as_text
-from neuroledger.errors import Finding
+from neuroledger.errors import DataError, Finding
 
-__all__ = ["NUMBERING", "Doubled", "RowTable", "doubled", "findings_about", "row_findings", "tables_of"]
+__all__ = [
+    "NUMBERING", "Doubled", "RowTable", "doubled", "findings_about", "require_measurements", "row_findings",
+    "table_findings", "tables_of",
+]  # fmt: skip
 
 NUMBERING: Final = frozenset(
     {
         *("repetition", "repetition_id", "rep", "repeat"),
         *("trial", "trial_id", "trial_number", "trial_index", "trial_num"),
-        *("onset", "time", "timestamp", "start_time", "rt", "reaction_time", "response_time"),
+        *("onset", "timestamp", "start_time", "rt", "reaction_time", "response_time"),
     }
 )
 """Columns that number or time a presentation: rows that agree in all columns, one of these among them, are one row."""
+COUNTING: Final = frozenset({"index", "unnamed: 0"})
+"""Columns that only count the rows of a file: copies have numbers of their own in them."""
 PLACE_OF_WINDOW: Final = ("subject", "session", "recording", "onset")
 EARLIER: Final = 50
 """Largest number of earlier rows with the same key that a row is compared with."""
@@ -111,6 +116,12 @@ def _groups(key: Mapping[str, Array]) -> Iterator[Indices]:
     yield from (rows for rows in np.split(repeated, ends) if len(rows))
 
 
+def _is_numbered(columns: Mapping[str, Array]) -> bool:
+    """Whether a column numbers or times rows; one that is the same in all rows numbers nothing."""
+    numbering = (column for name, column in columns.items() if name.lower() in NUMBERING)
+    return any(len(np.unique(as_text(column))) > 1 for column in numbering)
+
+
 def _words(key: Mapping[str, Array], row: int) -> str:
     """The key of a row: texts as they are, numbers after the name of their column."""
     words = []
@@ -161,7 +172,7 @@ def tables_of(assembly: xr.DataArray, name: str = "assembly") -> Iterator[RowTab
         for label, coordinate in assembly.coords.items()
         if coordinate.dims == ("presentation",)
     }
-    if not NUMBERING & {label.lower() for label in columns}:
+    if not _is_numbered(columns):
         return
     named = ("subject", "session", "stimulus_id")  # first in messages
     key = {label: columns[label] for label in named if label in columns} | columns
@@ -246,6 +257,35 @@ def _equal_words(equal: Equal, assembly: xr.DataArray, quote: bool) -> str:
     return f"{equal.count} presentations have exactly the responses of an earlier one of the same stimulus{first}"
 
 
-def text_rows(columns: Mapping[str, Any]) -> Array:
-    """Columns of a table as an array of text ``(row, column)``, for `compare_values`."""
-    return np.stack([as_text(np.asarray(column)) for column in columns.values()], axis=1)
+def table_findings(columns: Mapping[str, Array], values: Array, where: str) -> list[Finding]:
+    """Judge the rows of a table before they become presentations; a table that numbers nothing cannot be judged.
+
+    Parameters
+    ----------
+    columns
+        All columns that are not values, each ``(row,)``, in the order in which messages name them. Columns that only count
+        the rows of the file are ignored.
+    values
+        What was measured, ``(row,)`` or ``(row, value)``.
+    where
+        The place that findings name.
+    """
+    key = {name: column for name, column in columns.items() if name.lower() not in COUNTING}
+    if not _is_numbered(key):
+        return []
+    return findings_about(RowTable(where, "rows", key, compare_values(values)), where)
+
+
+def require_measurements(columns: Mapping[str, Array], values: Array, source: str) -> None:
+    """Return if every row of a table is a measurement of its own; see `table_findings`.
+
+    Raises
+    ------
+    DataError
+        Rows occur more than once, or rows with the same key have different values; the message counts them and names the
+        first.
+    """
+    findings = table_findings(columns, values, source)
+    if findings:
+        words = "; ".join(f"{finding.what}. {finding.fix}" for finding in findings)
+        raise DataError(f"{source}: {words}")
