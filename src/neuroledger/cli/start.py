@@ -354,8 +354,8 @@ def _notes_on_sessions(assembly: xr.DataArray) -> list[str]:
         return ["repetitions of an image are from several sessions, which do not differ by more than chance"]
     return [
         f"responses differ between the {effects.sessions} sessions by more than chance: the mean of {effects.means} and the "
-        f"spread of {effects.spreads} of {effects.neuroids} neuroids. Write `{STANDARDISE}` as the first step under `prepare` "
-        "of each benchmark to remove this, if sessions do not differ in what was shown"
+        f"spread of {effects.spreads} of {effects.neuroids} neuroids. To remove this, write `{STANDARDISE}` as the first "
+        "step under `prepare` of each benchmark, if sessions do not differ in what was shown"
     ]
 
 

@@ -46,8 +46,8 @@ def session_effects(assembly: xr.DataArray, by: str = "session") -> SessionEffec
 
     Notes
     -----
-    Means are compared by the F test of sessions in an additive model of stimuli and sessions, spreads by Brown and Forsythe's
-    test. Neuroids with missing values are tested on what exists.
+    Means are compared by the F test of sessions in an additive model of stimuli and sessions, spreads by Brown and
+    Forsythe's test. Neuroids with missing values are tested on what exists.
     """
     stimuli = encode(as_text(assembly["stimulus_id"].values)).codes
     sessions = encode(as_text(assembly[by].values)).codes
