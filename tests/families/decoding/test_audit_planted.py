@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import neuroledger as nl
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.families.decoding.audit import audit, audit_dataset
 from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
@@ -202,3 +203,15 @@ def test_another_order_and_other_channels_are_findings_and_the_audit_goes_on(
     whats = audited(place, tmp_path / "download")
     assert any("S3_b.edf and S0_a.edf have the same channels in another order" in what for what in whats)
     assert any(what.startswith("audit.flat: 1 channels are flat: Pz") for what in whats)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_an_answer_that_is_nearly_written_is_a_note_of_the_score(written: bool) -> None:
+    rng = np.random.default_rng(4)
+    labels = np.tile(["0", "1"], 60)
+    x = rng.normal(size=(120, 8, 50))
+    if written:
+        x[:, 7, :] = 5.0 * (labels == "1")[:, None] + 1e-3 * rng.normal(size=(120, 50))
+    score = nl.decode("shrinkage_lda", x, labels, groups=np.repeat(list("abcdef"), 20))
+    notes = [note for note in score.notes if "the answer is written in the data" in note]
+    assert notes == (["the answer is written in the data: channel7 tells it alone"] if written else [])
