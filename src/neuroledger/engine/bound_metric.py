@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import xarray as xr
@@ -38,6 +38,8 @@ __all__ = [
     "metric",
     "resolve",
 ]
+
+INCOMPLETE: Final = "neuroids_with_missing_responses"
 
 
 def aligned(
@@ -432,6 +434,23 @@ def _subjects(rows: Any) -> int:
     return len(encode(rows["subject"].values).labels)
 
 
+def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
+    """The number of neuroids that lack a response to some stimulus, for the score to say; {} if there are none.
+
+    Means over presentations exist as soon as one presentation does. Metrics that need complete neuroids leave the others
+    out; their notes say so. Ceilings see single presentations, and count what they leave out themselves.
+    """
+    dims = getattr(rows, "dims", ())
+    if not isinstance(spec, MetricSpec) or not {"presentation", "neuroid"} <= set(dims):
+        return {}
+    array = in_numpy(rows)
+    if array.dtype.kind != "f":
+        return {}
+    others = [dim for dim in array.dims if dim != "neuroid"]
+    incomplete = int(array.isnull().any(others).sum())
+    return {INCOMPLETE: float(incomplete)} if incomplete else {}
+
+
 def _score(
     bound: _Bound,
     samples: Samples,
@@ -459,7 +478,7 @@ def _score(
         unit=spec.unit,
         samples=samples.values,
         predictions=samples.predictions,
-        n=_counts(samples, rows),
+        n=_counts(samples, rows) | _incomplete_neuroids(spec, rows),
         facts=dict(samples.facts),
         notes=notes,
         id=spec.id,
