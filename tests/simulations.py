@@ -1,15 +1,15 @@
-"""Simulated experiments with known truth that share no generator with the calibration of benchmarks.
+"""Simulated experiments with known truth: what the inference of scores, ceilings, comparisons and ranks is worth.
 
-    python -m tests.simulations                         # print all rows: some ten minutes on one core
+    python -m tests.simulations                          # print all rows: about an hour on one core
     python -m tests.simulations "ridge" "cka" --runs 50  # rows of some scores
-    python -m tests.simulations --page                  # and write them to docs/calibration.md
+    python -m tests.simulations --page                   # and write them to docs/calibration.md
 
-Stimuli are points of a latent space with heavy tails; neurons rectify random projections of them, with weights of unequal
-size, and add noise. The neurons of a person share a subspace and a level of noise. People and models discriminate objects by
-log odds from the stimulus and the person. Decoders classify trials of people whose patterns differ. Models see the stimuli
-through the same random features, each with noise of its own, and are therefore equal, except in rows whose second model is
-worse. An experiment draws all items anew that the claim generalises over. No constant of the intervals was chosen on these
-experiments.
+Stimuli come in clusters of a latent space. Of the neurons, a third respond to the energy of a random feature, the others
+rectify it; their gains are log-normal and their noise is skewed. People and models discriminate objects by log odds from
+the cluster of a stimulus, the stimulus and the person. Decoders classify trials of people whose patterns differ. Models see
+the stimuli through the same features, each with noise of its own, and are therefore equal, except in rows whose second
+model is worse. An experiment draws all items anew that the claim generalises over. Nothing of the method was chosen on
+these experiments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import argparse
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,27 +28,28 @@ import xarray as xr
 from scipy.stats import ttest_rel
 
 import neuroledger as nl
-from neuroledger.errors import CeilingError
+from neuroledger.errors import NeuroLedgerError
 from neuroledger.stats.calibration import Rate, rate, share
 from neuroledger.stats.differences import clearly_better, difference, joint_mean
-from neuroledger.stats.score import Score
+from neuroledger.stats.score import Score, normalise
 
 Floats = npt.NDArray[np.float64]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"
 START, END = "<!-- simulations -->", "<!-- /simulations -->"
 HEAD = "| score | experiment | runs | coverage | length | interval score | equal models differ | false ranks | found |"
 RULE = "|---|---|--:|---|--:|--:|---|---|---|"
-LATENT, UNITS = 12, 40
 ALPHA, NORMAL = 0.05, 1.959964
+LEAGUES = (5, 10, 20)
 # Ceilings of fewer experiments are refused too often to be described.
 FEWEST = 10
 
 
 class Drawn(NamedTuple):
-    """Scores of the models of one experiment, and the values of their items for a paired t test."""
+    """Scores of the models of one experiment, values of their items for a paired t test, and the noiseless score."""
 
     scores: Sequence[Score]
     items: Sequence[Floats] = ()
+    noiseless: float | None = None
 
 
 class Cell(NamedTuple):
@@ -80,50 +80,59 @@ def seeded(cell: str, run: int, part: int = 0) -> np.random.Generator:
     return np.random.default_rng([zlib.crc32(cell.encode()), run, part])
 
 
+LATENT, CLUSTERS, FEATURES = 9, 7, 24
+
+
 class World(NamedTuple):
-    """Sizes of experiments with stimuli, neurons and models of the same features."""
+    """Sizes of experiments with stimuli, neurons and models; tails of stimuli, spread of gains, and levels of noise."""
 
     stimuli: int
     neurons: int
-    features: int = 60
     people: int = 1
+    tails: float = 8.0
+    gains: float = 0.4
+    noise: float = 1.0
+    models: float = 0.6
 
     def experiment(
         self, cell: str, run: int, models: int = 2, worse: float = 0.0
     ) -> tuple[list[xr.DataArray], xr.DataArray]:
         """Return the features of each model and the responses to new stimuli of new neurons."""
-        rng, latent = seeded(cell, run), self.new_stimuli(seeded(cell, run, 1))
-        responses = self.respond(latent, self.new_neurons(rng), rng)
-        seen = np.tanh(latent @ self.always(self.features))
+        rng = seeded(cell, run)
+        latent = self.new_stimuli(rng)
+        signal = self.signal(latent, rng)
+        responses = signal + self.new_noise(signal, rng)
+        fixed = np.random.default_rng([LATENT, FEATURES])
+        seen = np.maximum(
+            latent @ fixed.standard_normal((LATENT, FEATURES)) + fixed.standard_normal(FEATURES), 0
+        )
         noisy = [
-            seen + (0.5 + at * worse) * seeded(cell, run, 2 + at).standard_normal(seen.shape)
+            seen + (self.models + at * worse) * seeded(cell, run, 1 + at).standard_normal(seen.shape)
             for at in range(models)
         ]
         return [self.labelled(values, run, "f") for values in noisy], self.labelled(responses, run, "n")
 
-    def always(self, columns: int) -> Floats:
-        """Return projections of the latent space that are the same in all experiments."""
-        return np.random.default_rng([LATENT, columns]).standard_normal((LATENT, columns)) / np.sqrt(LATENT)
-
     def new_stimuli(self, rng: np.random.Generator) -> Floats:
-        return rng.standard_t(6, (self.stimuli, LATENT)) / np.sqrt(1.5)
+        centres = np.random.default_rng([CLUSTERS, LATENT]).standard_normal((CLUSTERS, LATENT))
+        own = rng.standard_t(self.tails, (self.stimuli, LATENT))
+        return np.asarray(centres[rng.integers(0, CLUSTERS, self.stimuli)] + 0.8 * own) / np.sqrt(LATENT)
 
-    def new_neurons(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Return weights (unit, neuron) and the level of noise of each neuron; those of a person share a subspace."""
-        each = self.neurons // self.people
-        sizes = np.exp(0.6 * rng.standard_normal((1, self.neurons)))
-        if self.people == 1:
-            return rng.standard_normal((UNITS, each)) * sizes, rng.uniform(1, 3, each)
-        spaces = [rng.standard_normal((UNITS, 8)) for _ in range(self.people)]
-        weights = [space @ rng.standard_normal((8, each)) / np.sqrt(8) for space in spaces]
-        noise = 2 * np.exp(0.4 * rng.standard_normal(self.people))
-        return np.concatenate(weights, axis=1) * sizes, np.repeat(noise, each)
+    def signal(self, latent: Floats, rng: np.random.Generator) -> Floats:
+        """Noiseless responses (stimulus, neuron); those of the neurons of a person share a subspace."""
+        weights = rng.standard_normal((LATENT, self.neurons))
+        if self.people > 1:
+            spaces = rng.standard_normal((self.people, LATENT, 4))
+            each = rng.standard_normal((self.people, 4, self.neurons // self.people)) / 2
+            weights = np.concatenate(list(spaces @ each), axis=1)
+        driven = latent @ weights
+        energy = np.arange(self.neurons) % 3 == 0
+        responses = np.where(energy, np.abs(driven), np.maximum(driven, -0.2))
+        return np.asarray(responses * np.exp(self.gains * rng.standard_normal(self.neurons)))
 
-    def respond(self, latent: Floats, neurons: tuple[Floats, Floats], rng: np.random.Generator) -> Floats:
-        weights, noise = neurons
-        signal = np.maximum(latent @ self.always(UNITS), 0) @ weights
-        level = noise * np.abs(weights).mean(axis=0)
-        return np.asarray(signal + level * rng.standard_normal(signal.shape))
+    def new_noise(self, signal: Floats, rng: np.random.Generator) -> Floats:
+        """Skewed noise of single responses, relative to the deviation of each neuron's signal."""
+        skewed = (rng.standard_gamma(3, signal.shape) - 3) / np.sqrt(3)
+        return np.asarray(self.noise * signal.std(axis=0) * skewed)
 
     def labelled(self, values: Floats, run: int, kind: str) -> xr.DataArray:
         coords: dict[str, Any] = {
@@ -137,10 +146,17 @@ class World(NamedTuple):
 
 
 def of_responses(
-    world: World, label: str, cell: str, run: int, *, models: int = 2, factors: tuple[str, ...] | None = None
+    world: World,
+    label: str,
+    cell: str,
+    run: int,
+    *,
+    models: int = 2,
+    worse: float = 0.0,
+    factors: tuple[str, ...] | None = None,
 ) -> Drawn:
-    """Scores of a metric of responses."""
-    sources, target = world.experiment(cell, run, models)
+    """Scores of a metric of responses, for a claim about the factors (default: that of the metric)."""
+    sources, target = world.experiment(cell, run, models, worse)
     scores = [nl.metric(label)(source, target) for source in sources]
     if factors is not None:
         scores = [score.replace(generalise=factors) for score in scores]
@@ -157,24 +173,14 @@ def over_neuroids(world: World, worse: float, cell: str, run: int) -> Drawn:
     return Drawn(scores, [each.mean("split").values for each in samples])
 
 
-def of_suite(labels: Sequence[str], cell: str, run: int) -> Drawn:
-    """Means over metrics of the same data."""
-    sources, target = World(60, 20).experiment(cell, run)
-    scores = []
-    for source in sources:
-        parts = [nl.metric(label)(source, target).replace(population=f"{cell} {run}") for label in labels]
-        mean = joint_mean([(1 / len(parts), part) for part in parts])
-        scores.append(Score(mean.value, varies=mean.uncertainty))
-    return Drawn(scores)
-
-
 def of_answers(
     label: str, people: int, stimuli: int, level: float, cell: str, run: int, *, worse: float = 0.0
 ) -> Drawn:
-    """Scores of a metric of answers: people and models find the same stimuli hard."""
+    """Scores of a metric of answers: people and models find the same clusters of stimuli, and stimuli, hard."""
     rng, metric = seeded(cell, run), nl.metric(label)
-    odds = level + 1.2 * rng.standard_t(5, stimuli)
-    own = 0.5 * rng.standard_normal((people, 1)) + 0.6 * rng.standard_normal((people, stimuli))
+    cluster = np.random.default_rng([CLUSTERS, 1]).standard_normal(12)
+    odds = level + 0.9 * cluster[rng.integers(0, 12, stimuli)] + 0.6 * rng.standard_t(4, stimuli)
+    own = 0.5 * rng.standard_normal((people, 1)) + 0.8 * rng.standard_normal((people, stimuli))
     right = rng.random((people, stimuli)) < 1 / (1 + np.exp(-odds - own))
     ids = [f"{run}s{i}" for i in range(stimuli)]
     owners = np.repeat([f"{run}p{i}" for i in range(people)], stimuli)
@@ -199,21 +205,58 @@ def answers(ids: Sequence[str], right: Any, people: Any) -> xr.DataArray:
     return xr.DataArray(np.where(right, "cat", "dog"), dims="presentation", coords=coords)
 
 
-def decoded(people: int, trials: int, signal: float, worse: float, cell: str, run: int) -> Drawn:
-    """Two linear decoders that are tested on each person in turn; the second sees its trials with additional noise."""
+def of_choices(images: int, trials: int, cell: str, run: int) -> Drawn:
+    """Image-level consistency of models with the choices of people between an object and a distractor."""
+    rng, objects = seeded(cell, run), np.array(list("ABCDE"))
+    shown = np.repeat(np.arange(5), images)
+    names = np.array([f"{run}{objects[o]}{i}" for i, o in enumerate(shown)])
+    hard = rng.standard_t(4, len(names))[:, None] * 0.6 + 0.4 * rng.standard_normal((len(names), 5))
+    odds = 1.3 - hard + 0.4 * np.random.default_rng(6).standard_normal((5, 5))[shown]
+    image = np.repeat(np.arange(len(names)), trials)
+    other = (shown[image] + rng.integers(1, 5, len(image))) % 5
+    right = rng.random(len(image)) < 1 / (1 + np.exp(-odds[image, other]))
+    coords = {"stimulus_id": names[image], "truth": objects[shown[image]]}
+    coords |= {"sample_obj": objects[shown[image]], "dist_obj": objects[other]}
+    chosen = np.where(right, coords["sample_obj"], coords["dist_obj"])
+    target = xr.DataArray(
+        chosen, dims="presentation", coords={k: ("presentation", v) for k, v in coords.items()}
+    )
+    scores = []
+    for at in range(2):
+        seen = -0.7 * (odds + seeded(cell, run, 1 + at).standard_normal(odds.shape))
+        seen[np.arange(len(names)), shown] = 0
+        p = np.exp(seen) / np.exp(seen).sum(axis=1, keepdims=True)
+        of_model = {"stimulus_id": ("presentation", names), "choice": objects}
+        source = xr.DataArray(p, dims=("presentation", "choice"), coords=of_model)
+        scores.append(nl.metric("i1n")(source, target))
+    return Drawn(scores)
+
+
+def decoded(
+    people: int,
+    trials: tuple[int, int],
+    signal: float,
+    cell: str,
+    run: int,
+    *,
+    models: int = 2,
+    worse: float = 0.0,
+) -> Drawn:
+    """Linear decoders that are tested on each person in turn; the second may see its trials with additional noise."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     rng, parts = seeded(cell, run), []
-    pattern = np.full(8, signal) / np.sqrt(8)
-    for _ in range(people):
-        mean = pattern + 0.6 * rng.standard_normal(8) / np.sqrt(8)
-        label = rng.permutation(np.resize([0, 1], trials))
-        seen = (2 * label - 1)[:, None] * mean / 2 + 0.3 * rng.standard_normal(8)
-        parts.append((label, seen + rng.standard_normal((trials, 8))))
+    pattern = np.random.default_rng(13).standard_normal(8) / np.sqrt(8)
+    counts = rng.integers(trials[0], trials[1] + 1, people)
+    for count in counts.tolist():
+        gain = signal * np.exp(0.4 * rng.standard_normal())
+        mean = gain * (pattern + 0.5 * rng.standard_normal(8) / np.sqrt(8))
+        label = rng.permutation(np.resize([0, 1], count))
+        parts.append((label, (2 * label - 1)[:, None] * mean / 2 + rng.standard_t(5, (count, 8))))
     labels, X = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
-    person = np.repeat([f"{run}p{i}" for i in range(people)], trials)
+    person = np.repeat([f"{run}p{i:02d}" for i in range(people)], counts)
     classes, scores, items = np.where(labels, "left", "right"), list[Score](), list[Floats]()
-    for at in range(2):
+    for at in range(models):
         noise = (0.7 + at * worse) * seeded(cell, run, 1 + at).standard_normal(X.shape)
         scores.append(nl.decode(LinearDiscriminantAnalysis(), X + noise, classes, groups=person))
         samples = scores[-1].samples
@@ -223,82 +266,85 @@ def decoded(people: int, trials: int, signal: float, worse: float, cell: str, ru
 
 
 def of_ceiling(label: str, world: World, repetitions: int, cell: str, run: int) -> Drawn:
-    """A ceiling from repeated measurements of new neurons with new stimuli; none if it is refused."""
+    """A ceiling from repeated responses, and the normalised RDM score of the noiseless responses; none if refused."""
     rng = seeded(cell, run)
-    stimuli, neurons = world.new_stimuli(rng), world.new_neurons(rng)
-    parts = []
-    for repetition in range(repetitions):
-        part = world.labelled(world.respond(stimuli, neurons, rng), run, "n")
-        number = ("presentation", [repetition] * world.stimuli)
-        parts.append(part.assign_coords(repetition=number))
-    with suppress(CeilingError):
-        return Drawn([nl.ceiling(label)(xr.concat(parts, "presentation"))])
-    return Drawn([])
+    signal = world.signal(world.new_stimuli(rng), rng)
+    parts = [
+        world.labelled(signal + world.new_noise(signal, rng), run, "n").assign_coords(
+            repetition=("presentation", [repetition] * world.stimuli)
+        )
+        for repetition in range(repetitions)
+    ]
+    try:
+        top = nl.ceiling(label)(xr.concat(parts, "presentation"))
+        if label != "rdm_consistency":
+            return Drawn([top])
+        mean = parts[0].copy(data=np.mean([part.values for part in parts], axis=0))
+        raw = nl.metric("rdm")(world.labelled(signal, run, "f"), mean)
+        return Drawn([top], noiseless=normalise(raw, top).value)
+    except NeuroLedgerError:
+        return Drawn([])
 
 
-SMALL, PEOPLE = World(60, 20), World(60, 60, people=6)
+HEAVY, SMALL = World(80, 16, tails=3, gains=1.0), World(60, 16)
+NEAR = World(60, 16, noise=0.1, models=0.05)
 CELLS = (
-    Cell("ridge", "60 stimuli, 20 neuroids", partial(of_responses, SMALL, "ridge")),
+    Cell("cka", "60 stimuli, 16 neuroids", partial(of_responses, SMALL, "cka")),
+    Cell("cka", "60, 20, heavy tails", partial(of_responses, HEAVY._replace(stimuli=60, neurons=20), "cka")),
+    Cell("rdm", "50 stimuli, 12 neuroids", partial(of_responses, World(50, 12), "rdm")),
+    Cell("rdm", "60, 16, near the ceiling", partial(of_responses, NEAR, "rdm")),
     Cell(
-        "ridge",
-        "120 stimuli, 60 neuroids",
-        partial(of_responses, World(120, 60), "ridge"),
-    ),
-    Cell("pls", "60 stimuli, 20 neuroids", partial(of_responses, SMALL, "pls")),
-    Cell("rdm", "60 stimuli, 20 neuroids", partial(of_responses, SMALL, "rdm")),
-    Cell("cka", "60 stimuli, 20 neuroids", partial(of_responses, SMALL, "cka")),
-    Cell(
-        "rdm_subjects", "60 stimuli, 6 people with 10 neuroids", partial(of_responses, PEOPLE, "rdm_subjects")
+        "rdm",
+        "30 stimuli, 6 people with 10 neuroids; new people",
+        partial(of_responses, World(30, 60, people=6), "rdm", factors=("stimulus", "subject")),
     ),
     Cell(
-        "error_consistency", "10 people, 160 stimuli", partial(of_answers, "error_consistency", 10, 160, 0.3)
+        "rdm_subjects",
+        "30 stimuli, 6 people with 10 neuroids",
+        partial(of_responses, World(30, 60, people=6), "rdm_subjects"),
     ),
+    Cell("ridge", "60 stimuli, 16 neuroids", partial(of_responses, SMALL, "ridge")),
+    Cell("ridge", "80, 16, heavy tails", partial(of_responses, HEAVY, "ridge")),
+    Cell("ridge", "80, 16, near the ceiling", partial(of_responses, NEAR._replace(stimuli=80), "ridge")),
+    Cell("pls", "60 stimuli, 16 neuroids", partial(of_responses, SMALL, "pls")),
+    Cell("error_consistency", "5 people, 120 stimuli", partial(of_answers, "error_consistency", 5, 120, 0.8)),
     Cell(
         "error_consistency",
-        "6 people, 120 stimuli, errors in about 6 %",
-        partial(of_answers, "error_consistency", 6, 120, 3.8),
+        "5 people, 120 stimuli, rare errors",
+        partial(of_answers, "error_consistency", 5, 120, 3.6),
     ),
-    Cell("accuracy", "120 stimuli, about 97 % right", partial(of_answers, "accuracy", 2, 120, 4.5)),
+    Cell("accuracy", "100 stimuli, about 96 % right", partial(of_answers, "accuracy", 2, 100, 4.0)),
+    Cell("i1n", "5 objects with 12 images, 20 trials", partial(of_choices, 12, 20)),
+    Cell("decoding", "10 people, 30 trials", partial(decoded, 10, (30, 30), 0.9)),
+    Cell("decoding", "10 people, no signal", partial(decoded, 10, (30, 30), 0.0)),
+    Cell("decoding", "10 people, 15 to 60 trials", partial(decoded, 10, (15, 60), 0.9)),
+    Cell("decoding", "6 people, strong signal", partial(decoded, 6, (30, 30), 2.5)),
     Cell(
-        "accuracy",
-        "120 stimuli, second model worse",
-        partial(of_answers, "accuracy", 2, 120, 0.8, worse=0.7),
-        equal=False,
-    ),
-    Cell(
-        "ridge, mean over neuroids",
-        "80 stimuli, 40 neuroids, second model worse; new neuroids",
-        partial(over_neuroids, World(80, 40), 0.12),
-        equal=False,
-    ),
-    Cell("decoding", "9 people, 40 trials", partial(decoded, 9, 40, 1.0, 0.0)),
-    Cell("decoding", "9 people, 40 trials, no signal", partial(decoded, 9, 40, 0.0, 0.0)),
-    Cell(
-        "decoding",
-        "9 people, 40 trials, second model worse",
-        partial(decoded, 9, 40, 1.0, 1.0),
-        equal=False,
-    ),
-    Cell(
-        "internal_consistency",
-        "60 stimuli, 20 neuroids, 4 repetitions",
-        partial(of_ceiling, "internal_consistency", SMALL, 4),
+        "rdm_consistency",
+        "70, 18, signal to noise 0.5, 3 repetitions",
+        partial(of_ceiling, "rdm_consistency", World(70, 18, noise=2**0.5), 3),
     ),
     Cell(
         "rdm_consistency",
-        "60 stimuli, 20 neuroids, 4 repetitions",
-        partial(of_ceiling, "rdm_consistency", SMALL, 4),
+        "70, 18, heavy tails, 3, 4 repetitions",
+        partial(of_ceiling, "rdm_consistency", World(70, 18, tails=4, gains=0.8, noise=3**-0.5), 4),
     ),
     Cell(
-        "suite mean",
-        "ridge, rdm and cka of the same 60 stimuli, 20 neuroids",
-        partial(of_suite, ("ridge", "rdm", "cka")),
+        "rdm_consistency",
+        "70, 18, 30, 2 repetitions",
+        partial(of_ceiling, "rdm_consistency", World(70, 18, noise=30**-0.5), 2),
     ),
     Cell(
-        "board of rdm",
-        "5 equal models, 60 stimuli, 20 neuroids",
-        partial(of_responses, SMALL, "rdm", models=5),
+        "internal_consistency",
+        "60, 16, 0.5, 4 repetitions",
+        partial(of_ceiling, "internal_consistency", SMALL._replace(noise=2**0.5), 4),
     ),
+    Cell("board of cka", "20 equal models, 60, 16", partial(of_responses, SMALL, "cka", models=20)),
+    Cell("board of decoding", "20 equal models, 10 people", partial(decoded, 10, (20, 20), 0.9, models=20)),
+    Cell("cka", "80, 40, second worse", partial(of_responses, World(80, 40), "cka", worse=0.4), False),
+    Cell("ridge", "80, 40, second worse; new neuroids", partial(over_neuroids, World(80, 40), 0.15), False),
+    Cell("accuracy", "120, second worse", partial(of_answers, "accuracy", 2, 120, 0.8, worse=0.7), False),
+    Cell("decoding", "10 people, second worse", partial(decoded, 10, (30, 30), 1.5, worse=1.0), False),
 )
 
 
@@ -310,12 +356,12 @@ def measured(cell: Cell, runs: range) -> Row | None:
         named = [score.replace(population=f"{cell.name} {run}") for score in drawn.scores]
         _ = [score.low for score in named]
         if named:
-            experiments.append(Drawn(named, drawn.items))
-    return summary(cell, experiments) if len(experiments) >= min(FEWEST, len(runs)) else None
+            experiments.append(drawn._replace(scores=named))
+    return summary(cell, experiments, len(runs)) if len(experiments) >= min(FEWEST, len(runs)) else None
 
 
-def summary(cell: Cell, experiments: Sequence[Drawn]) -> Row:
-    """Describe the intervals and comparisons of experiments."""
+def summary(cell: Cell, experiments: Sequence[Drawn], tried: int) -> Row:
+    """Describe the intervals and comparisons of experiments, of which ``tried`` were drawn."""
     scores = [drawn.scores for drawn in experiments]
     values = np.array([[score.value for score in each] for each in scores])
     low = np.array([[score.low for score in each] for each in scores])
@@ -325,26 +371,34 @@ def summary(cell: Cell, experiments: Sequence[Drawn]) -> Row:
     needed = 2 * NORMAL * float(values.std(axis=0, ddof=1).mean())
     miss = np.maximum(low - truth, 0.0) + np.maximum(truth - high, 0.0)
     length, loss = float((high - low).mean()), float((high - low + 2 / ALPHA * miss).mean())
+    numbers = (f"{length / needed:.2f}", f"{loss / needed:.2f}")
     found = false = ranked = ""
     if values.shape[1] > 1:
         differ = [_differ(each) for each in scores]
-        ranks = [clearly_better([joint_mean([(1.0, score)]) for score in each]).any() for each in scores]
         if cell.equal:
             false = in_words(share(sum(differ), len(differ), len(differ)))
-            ranked = in_words(share(int(sum(ranks)), len(ranks), len(ranks)))
+            ranked = "; ".join(_ranked(scores, size) for size in LEAGUES if size <= values.shape[1])
         else:
             found = f"{np.mean(differ):.2f}"
-        if experiments[0].items:
-            tested = [float(ttest_rel(*drawn.items).pvalue) < ALPHA for drawn in experiments]
-            found = f"{np.mean(differ):.2f}; t test {np.mean(tested):.2f}"
+            if experiments[0].items:
+                tested = [float(ttest_rel(*drawn.items).pvalue) < ALPHA for drawn in experiments]
+                found += f"; t test {np.mean(tested):.2f}"
+    noiseless = [drawn.noiseless for drawn in experiments if drawn.noiseless is not None]
+    if noiseless:
+        found = f"noiseless {np.mean(noiseless):.3f} ± {np.std(noiseless):.3f}; refused {tried - len(scores)}"
     covered = in_words(rate((low <= truth) & (truth <= high)))
-    numbers = (f"{length / needed:.2f}", f"{loss / needed:.2f}")
     return Row(cell.name, (str(len(scores)), covered, *numbers, false, ranked, found))
 
 
 def _differ(scores: Sequence[Score]) -> bool:
     p = difference("simulated", scores[0], scores[1]).p
     return p is not None and p < ALPHA
+
+
+def _ranked(scores: Sequence[Sequence[Score]], size: int) -> str:
+    """Share of leagues of so many equal models with a rank."""
+    boards = [[joint_mean([(1.0, score)]) for score in each[:size]] for each in scores]
+    return f"of {size}: {np.mean([clearly_better(board).any() for board in boards]):.3f}"
 
 
 def in_words(figure: Rate) -> str:

@@ -20,6 +20,7 @@ from tests.simulations import (
     Row,
     World,
     measured,
+    of_answers,
     of_ceiling,
     of_responses,
     replaced,
@@ -49,7 +50,7 @@ def test_a_new_row_replaces_the_row_of_its_name_and_keeps_the_others() -> None:
 
 
 def test_experiments_and_cells_have_seeds_of_their_own() -> None:
-    world = World(20, 8, 5)
+    world = World(20, 8)
     (a, b), first = world.experiment("cell", 0)
     again = world.experiment("cell", 0)[1]
     assert first.identical(again)
@@ -63,26 +64,29 @@ def test_a_row_counts_intervals_without_the_truth_and_their_loss() -> None:
         return Score(value, varies=Uncertainty.alone(str(run), 0.5))
 
     # Of the values −2, 0, 2 the intervals ±0.98 of two do not contain the mean, by 1.02.
-    drawn = [Drawn([score(value, run)]) for run, value in enumerate((-2.0, 0.0, 2.0))]
-    runs, coverage, length, loss, *_ = summary(CELLS[0], drawn).cells
+    drawn = [Drawn([score(value, run)], noiseless=1.0) for run, value in enumerate((-2.0, 0.0, 2.0))]
+    runs, coverage, length, loss, *_, found = summary(CELLS[0], drawn, 4).cells
     assert runs == "3" and coverage.startswith("0.333")
     assert float(length) == pytest.approx(0.5 / 2, abs=0.01)
     needed = 2 * 1.96 * 2
     assert float(loss) == pytest.approx(0.25 + 40 * 1.02 * 2 / 3 / needed, abs=0.01)
+    assert found == "noiseless 1.000 ± 0.000; refused 1"
 
 
 def test_equal_models_are_compared_and_ranked() -> None:
-    cell = Cell("cka", "small", partial(of_responses, World(20, 8, 5), "cka"))
+    cell = Cell("cka", "small", partial(of_responses, World(20, 8), "cka", models=5))
     row = measured(cell, range(3))
     assert row is not None and row.cells[0] == "3"
-    assert "[" in row.cells[4] and "[" in row.cells[5] and row.cells[6] == ""
+    assert "[" in row.cells[4] and row.cells[5].startswith("of 5: 0") and row.cells[6] == ""
+
+
+def test_a_worse_model_is_found_beside_a_paired_t_test() -> None:
+    worse = Cell("accuracy", "worse", partial(of_answers, "accuracy", 2, 60, 1.0, worse=4.0), equal=False)
+    row = measured(worse, range(4))
+    assert row is not None and row.cells[4:6] == ("", "") and row.cells[6] == "1.00; t test 1.00"
 
 
 def test_experiments_whose_ceiling_is_refused_do_not_count() -> None:
     assert measured(Cell("ceiling", "of noise", lambda _cell, _run: Drawn([])), range(3)) is None
-    # Four stimuli with noise only: the halves do not agree.
-    noise = World(12, 4)
-    of_noise = partial(of_ceiling, "rdm_consistency", noise, 2)
-    drawn = [of_noise("noise", run) for run in range(5)]
-    row = measured(Cell("rdm_consistency", "of noise", of_noise), range(5))
-    assert (row.cells[0] if row else "0") == str(sum(len(each.scores) for each in drawn))
+    noise = partial(of_ceiling, "rdm_consistency", World(12, 4, noise=1e6), 2)
+    assert not any(noise("noise", run).scores for run in range(5))

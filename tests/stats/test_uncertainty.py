@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy.special import expit, logit
-from scipy.stats import norm, t
+from scipy.stats import beta, binom, norm, t
 
 from neuroledger.errors import MetricError
-from neuroledger.stats.groups import DRAWS
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.uncertainty import PAIR, Part, Uncertainty, covers, quantile, total
 from neuroledger.stats.variation import uncertainty_of
@@ -88,18 +87,6 @@ def test_a_known_error_alone_is_normal_and_independent_of_other_scores() -> None
     assert covers(alone.factors) == ""
 
 
-def test_joint_draws_have_the_variance_and_covariance_of_the_deviations() -> None:
-    first, second = of_items(VALUES).of("p"), of_items(VALUES + 0.5 * VALUES[::-1]).of("p")
-    draws = [first.draws(), second.draws()]
-    assert draws[0].shape == (DRAWS,) and (draws[0] ** 2).mean() == pytest.approx(first.variance)
-    expected = float(first.parts[0].values @ second.parts[0].values) / (first.error * second.error)
-    assert np.corrcoef(draws)[0, 1] == pytest.approx(expected, abs=0.1)
-    assert abs(np.corrcoef(first.draws(), first.of("q").draws())[0, 1]) < 0.2
-    both = crossed(2.0, 3.0, 1.0)
-    assert (both.draws() ** 2).mean() == pytest.approx(4.0)
-    assert not Uncertainty((part(0.0, "stimulus"),)).draws().any()
-
-
 # Intervals
 
 
@@ -139,35 +126,58 @@ def test_the_interval_of_a_share_is_that_of_its_log_odds(value: float) -> None:
 
 @pytest.mark.parametrize("right", [0, 1])
 @pytest.mark.parametrize("count", [1, 2, 10, 40, 400])
-def test_a_share_without_a_different_outcome_has_two_more_outcomes(right: int, count: int) -> None:
-    """One right and one wrong answer more, which differ by √2 outcomes; the interval contains the share and is possible."""
+def test_the_interval_of_equal_outcomes_is_that_of_agresti_and_coull(right: int, count: int) -> None:
+    """The share moves by one outcome, which is also its standard error: 0 of n is in [0, 2.96/n]."""
     samples = Samples(xr.DataArray(np.full(max(count, 2), float(right)), dims="stimulus"), outcome=1 / count)
     found = uncertainty_of(samples, [("stimulus", "mean")], None, "logit")
-    assert found is not None and found.error == pytest.approx(math.sqrt(2) / count)
-    low, high = found.interval(float(right), (0.0, 1.0))
-    assert 0 <= low <= right <= high <= 1 and high - low > 0
-    if count > 2:
-        p = 1 / count if not right else 1 - 1 / count
-        reach = float(norm.ppf(0.975)) * math.sqrt(2) / count / (p * (1 - p))
-        ends = expit(logit(p) + np.array([-reach, reach]))
-        assert (low, high) == pytest.approx((0.0, float(ends[1])) if not right else (float(ends[0]), 1.0))
+    assert found is not None and found.even and found.error == pytest.approx(1 / count)
+    reach = min(1.0, 2.959964 / count)
+    expected = (1 - reach, 1.0) if right else (0.0, reach)
+    if count > 1:  # of one outcome, the middle is half an outcome away
+        assert found.interval(float(right), (0.0, 1.0)) == pytest.approx(expected)
+    assert found.interval(float(right), (0.0, 1.0))[1 - right] == pytest.approx(expected[1 - right])
+
+
+def interval_of(hits: int, count: int) -> tuple[float, float]:
+    """The printed interval of a share."""
+    found = of_items(np.r_[np.ones(hits), np.zeros(count - hits)], scale="logit", outcome=1 / count)
+    return found.interval(hits / count, (0.0, 1.0))
+
+
+@pytest.mark.parametrize("count", [10, 50, 200])
+def test_intervals_of_shares_cover_and_are_about_as_long_as_exact_ones(count: int) -> None:
+    """Exact probabilities of all numbers of hits, for shares from 0.001 to 0.2."""
+    hits = np.arange(count + 1)
+    low, high = np.transpose([interval_of(k, count) for k in hits.tolist()])
+    exact = beta.ppf(0.975, hits + 1, count - hits), beta.ppf(0.025, hits, count - hits + 1)
+    longest = np.where(hits < count, exact[0], 1.0) - np.where(hits > 0, exact[1], 0.0)
+    coverage, length = [], []
+    for p in np.geomspace(0.001, 0.2, 60):
+        chance = binom.pmf(hits, count, p)
+        coverage.append(float(chance @ ((low <= p) & (p <= high))))
+        length.append(float(chance @ (high - low)) / float(chance @ longest))
+    assert np.mean(coverage) > 0.94 and min(coverage) > 0.88
+    assert np.mean(length) < 1.1
 
 
 def test_one_different_outcome_is_enough_for_the_jackknife() -> None:
     values = np.r_[np.zeros(39), 1.0]
     found = of_items(values, scale="logit", outcome=1 / 40)
-    assert found.least == 0.0 and found.error == pytest.approx(values.std(ddof=1) / math.sqrt(40))
+    assert not found.even and found.error == pytest.approx(values.std(ddof=1) / math.sqrt(40))
 
 
-def test_models_with_the_same_outcomes_might_differ_by_two() -> None:
+def test_models_with_the_same_outcomes_might_differ_in_another() -> None:
+    """As of matched pairs none of which differ (Agresti and Min 2005), and whatever the outcomes are."""
     perfect = of_items(np.ones(10), scale="logit", outcome=0.1)
-    assert (perfect - perfect).error == pytest.approx(0.1 * math.sqrt(2))
     mixed = of_items(np.r_[np.zeros(5), np.ones(5)], scale="logit", outcome=0.1)
-    assert (mixed - mixed).error == 0.0, "their outcomes vary, and do so alike"
-    assert (perfect - mixed).error == pytest.approx(mixed.error) and mixed.error > 0.1 * math.sqrt(2)
-    assert (perfect * 3.0).least == pytest.approx(0.3 * math.sqrt(2)) and (
-        perfect * -3.0
-    ).outcome == pytest.approx(0.3)
+    for same in (perfect, mixed):
+        assert (same - same).error == pytest.approx(0.1) and (same - same).freedom == math.inf
+        assert (same - same).p(0.0) == 1.0
+    other = of_items(np.r_[np.zeros(4), np.ones(6)], scale="logit", outcome=0.1)
+    assert (mixed - other).error == pytest.approx(0.1), "the standard error of one outcome that differs"
+    assert (perfect - mixed).error == pytest.approx(mixed.error) and mixed.error > 0.1
+    assert (perfect * 3.0).error == pytest.approx(0.3) == (perfect * -3.0).error
+    assert (of_items(VALUES) - of_items(VALUES)).error == 0.0, "no outcomes are counted"
 
 
 def test_a_value_beyond_its_limits_is_within_its_interval() -> None:
@@ -194,7 +204,7 @@ def several() -> Uncertainty:
         Part("set", ("stimulus", "subject"), pairs, 1e3 * rng.standard_normal(6), 5),
         Part("set", ("constant",), ("a", "b"), np.zeros(2), math.inf),
     )
-    return Uncertainty(parts, {"stimulus": 900, "subject": 3, "constant": 2}, "logit", 0.01, 0.02, "held-out")
+    return Uncertainty(parts, {"stimulus": 900, "subject": 3, "constant": 2}, "logit", 0.01, "held-out")
 
 
 def back(found: Uncertainty, *, private: bool = False) -> Uncertainty:
@@ -205,7 +215,7 @@ def back(found: Uncertainty, *, private: bool = False) -> Uncertainty:
 def test_an_uncertainty_is_read_back_from_a_record() -> None:
     found = several()
     again = back(found)
-    for field in ("items", "scale", "outcome", "least", "method", "factors"):
+    for field in ("items", "scale", "outcome", "method", "factors"):
         assert getattr(again, field) == getattr(found, field)
     for one, other in zip(again.parts, found.parts, strict=True):
         assert (one.place, one.keys, one.freedom) == (other.place, other.keys, other.freedom)

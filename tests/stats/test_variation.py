@@ -11,7 +11,7 @@ import xarray as xr
 from scipy import stats
 
 from neuroledger.errors import MetricError
-from neuroledger.stats.groups import DRAWS, MOST_GROUPS, exponentials, grouped, normals
+from neuroledger.stats.groups import DRAWS, MOST_GROUPS, exponentials, grouped
 from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
 from neuroledger.stats.uncertainty import PAIR, Uncertainty
@@ -369,13 +369,21 @@ def test_one_subject_says_nothing_about_others() -> None:
 # Random numbers
 
 
-def test_random_numbers_belong_to_an_item_a_factor_and_a_population() -> None:
-    item = normals("set", "stimulus", ["a", "b"])
+def test_random_weights_belong_to_an_item_and_a_factor() -> None:
+    item = exponentials("stimulus", ["a", "b"])
     assert item.shape == (DRAWS, 2)
-    np.testing.assert_array_equal(item[:, ::-1], normals("set", "stimulus", ["b", "a"]))
-    for other in (normals("other", "stimulus", ["a"]), normals("set", "neuroid", ["a"])):
-        assert abs(np.corrcoef(item[:, 0], other[:, 0])[0, 1]) < 0.2
-    many = normals("set", "stimulus", [str(i) for i in range(200)])
-    assert stats.kstest(many.ravel(), "norm").statistic < 0.01
-    weights = exponentials("set", "stimulus", [str(i) for i in range(200)])
-    assert stats.kstest(weights.ravel(), "expon").statistic < 0.01
+    np.testing.assert_array_equal(item[:, ::-1], exponentials("stimulus", ["b", "a"]))
+    assert abs(np.corrcoef(item[:, 0], exponentials("neuroid", ["a"])[:, 0])[0, 1]) < 0.2
+    many = exponentials("stimulus", [str(i) for i in range(200)])
+    assert stats.kstest(many.ravel(), "expon").statistic < 0.01
+
+
+@pytest.mark.parametrize("count", [80, 150])
+def test_groups_of_unequal_size_give_the_variance_of_a_mean(count: int) -> None:
+    """More items than groups: groups by name have different sizes, and some are empty."""
+    rng, ids = np.random.default_rng(count), [f"image {i}" for i in range(count)]
+    groups = grouped(ids)
+    assert len(groups.keys) < 60 and np.ptp(groups.sizes) > 0
+    values = 5 + rng.standard_normal((500, count))
+    found = np.mean([of_items(row, ids).variance for row in values])
+    assert found * count == pytest.approx(1.0, abs=0.03)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
-from neuroledger.engine.left_out import general
+from neuroledger.engine.left_out import general, with_subjects
 from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec import registry
@@ -249,10 +249,12 @@ class _Bound:
 
             halves = self.spec.splits is not None and self.spec.splits.unique
             variation = general(arrays, splits, compute, whole, halves=halves)
+        if variation is not None and isinstance(arrays[-1], xr.DataArray):
+            variation = with_subjects(variation, arrays[-1])
         limits = samples.limits or LIMITS.get(self.spec.scale, NOWHERE)
         steps = [(step.over, step.with_) for step in self.spec.aggregate]
-        scale = samples.scale or natural_scale(self.spec.scale, limits)
-        found = uncertainty_of(samples, steps, variation, scale, factors)
+        natural = natural_scale(self.spec.scale, limits)
+        found = uncertainty_of(samples, steps, variation, natural, factors)
         if factors is None and found is not None and self.spec.interval is not None:
             return found.only(self.spec.interval.over)
         return found

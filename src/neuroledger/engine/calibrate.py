@@ -239,8 +239,8 @@ def refuted(catalog: Catalog) -> dict[str, str]:
             if first is None or first.passed or calibration.identity["benchmark"] != spec_sha256(spec):
                 continue
             reasons[calibration.benchmark] = (
-                f"interval withheld: in {calibration.runs} simulated experiments it covers the truth in "
-                f"{first.coverage.value:.0%}, and {first.false_positives.value:.0%} of equal models differ"
+                f"interval withheld: in {calibration.runs} simulated experiments it contains the truth in "
+                f"{first.coverage.value:.0%} (at most {first.coverage.high:.1%}) instead of 95%"
             )
         except (OSError, ValueError, LookupError, NeuroLedgerError) as error:
             words = f"not a calibration ({error})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from neuroledger.stats.samples import Keep, Variation
 from neuroledger.stats.splits import Split
 from neuroledger.stats.variation import held_out_deviation, inflation
 
-__all__ = ["general"]
+__all__ = ["general", "with_subjects"]
 
 # Dimensions whose entries are single stimuli, or their trials.
 STIMULI: Final = ("presentation", "stimulus", "stimulus_b")
@@ -73,12 +74,23 @@ def general(
         return _shaped(compute([_reduced(each, main, names, rows) for each in arrays], halved), whole)
 
     factor = {"stimulus": inflation(splits)} if tested and splits is not None else {}
-    nested = {}
-    if "neuroid" in items and subjects is None and "subject" in main.coords:
-        owners = main["subject"]
-        if owners.dims == ("neuroid",) and len(np.unique(owners.values)) > 1:
-            nested["subject"] = ("neuroid", as_text(owners.values))
-    return Variation(items, without, inflation=factor, nested=nested)
+    return Variation(items, without, inflation=factor)
+
+
+def with_subjects(variation: Variation, assembly: xr.DataArray) -> Variation:
+    """Return the variation with the subjects of its neuroids, if there are several, which can be left out in their place."""
+    if "neuroid" not in variation.items or "subject" not in assembly.coords:
+        return variation
+    subjects = assembly["subject"]
+    if subjects.dims != ("neuroid",) or len(np.unique(subjects.values)) < 2:
+        return variation
+    names = names_of(assembly, "neuroid").astype(str).tolist()
+    owners = dict(zip(names, as_text(subjects.values).tolist(), strict=True))
+    kept = list(map(str, variation.items["neuroid"]))
+    if not set(kept) <= owners.keys():
+        return variation
+    of_kept = np.array([owners[name] for name in kept])
+    return replace(variation, nested={"subject": ("neuroid", of_kept)})
 
 
 def _shaped(left: xr.DataArray, whole: xr.DataArray) -> xr.DataArray:

@@ -216,14 +216,13 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
             keys = tuple(f"#{at}" for at in range(len(exact)))
             if len(set(over)) == len(over):
                 parts.append(Part(population, over, keys, exact, freedom))
-        limits, outcome = limits_in(plain), float(spread.get("step", 0.0))
-        # Without variation, two more outcomes are the smallest error.
-        least = 0.0 if any(part.variance for part in parts) else math.sqrt(2) * outcome
+        if not parts:
+            raise ValueError("no draws")
+        scale, limits = str(plain.get("scale", "score")), limits_in(plain)
         if limits != NOWHERE and "dummy" in (plain.get("n") or {}):
-            limits = LIMITS.get(
-                str(plain.get("scale", "score")), NOWHERE
-            )  # a change of units keeps the natural scale
-        natural = natural_scale(str(plain.get("scale", "score")), limits)
-        return Uncertainty(tuple(parts), counts, natural, outcome, least, method="draws")
+            # A change of units keeps the natural scale.
+            limits = LIMITS.get(scale, NOWHERE)
+        outcome = float(spread.get("step", 0.0))
+        return Uncertainty(tuple(parts), counts, natural_scale(scale, limits), outcome, method="draws")
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

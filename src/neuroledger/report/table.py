@@ -222,7 +222,8 @@ def _withheld(record: Record, reason: str) -> Record:
     """Return the record without its interval, because the interval failed its calibration."""
     if record.score is None or not record.intact:
         return record
-    plain = {name: part for name, part in record.score.items() if name not in ("spread", "uncertainty", "covers")}
+    withheld = ("spread", "uncertainty", "covers")
+    plain = {name: part for name, part in record.score.items() if name not in withheld}
     changed = record.model_copy(update={"score": plain | {"low": None, "high": None, "reason": reason}})
     return changed.model_copy(update={"payload_sha256": changed.payload()})
 
@@ -233,7 +234,7 @@ def _score(record: Record) -> Score:
 
 
 class _Entry(NamedTuple):
-    """A row with the joint draws of its score and of its score on each benchmark."""
+    """A row with its score and its score on each benchmark, and how they vary."""
 
     row: Row
     score: Joint | None

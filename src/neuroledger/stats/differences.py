@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import stdtr
 
 from neuroledger.data.arrays import Floats
 from neuroledger.stats.aggregate import holm
 from neuroledger.stats.score import Score
-from neuroledger.stats.uncertainty import Part, Uncertainty, covers, quantile, total
+from neuroledger.stats.uncertainty import ROUNDING, Part, Uncertainty, covers, quantile, total
 
 __all__ = [
     "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
@@ -144,10 +144,9 @@ def clearly_better(
 ) -> npt.NDArray[np.bool_]:
     """Return a matrix ``(entry, entry)`` of whether the first entry is better than the second, simultaneously at ``level``.
 
-    The test uses simultaneous intervals of all pairwise differences. Their common critical value is the quantile of the
-    largest studentised difference in joint draws (Mogstad et al. 2024). The tail beyond it is shared out over the pairs and
-    read from Student's distribution with the degrees of freedom of each difference. An entry without uncertainty is neither
-    better nor worse than any other.
+    The differences of all pairs are tested at once (Mogstad et al. 2024), each by Student's distribution with its own
+    degrees of freedom, with Holm's correction, which holds however the differences depend on each other. An entry
+    without uncertainty is neither better nor worse than any other.
     """
     count = len(entries)
     better = np.zeros((count, count), dtype=bool)
@@ -157,14 +156,14 @@ def clearly_better(
     if len(known) < 2:
         return better
     uncertainties = [entry.uncertainty for entry in entries if entry.uncertainty is not None]
-    uncertainties = [each for each in uncertainties if each.parts]
+    error, degrees = _pairwise([each for each in uncertainties if each.parts])
     values = np.array([entries[i].value for i in known]) * (1 if higher else -1)
-    error, degrees = _pairwise(uncertainties)
-    draws = np.array([uncertainty.draws() for uncertainty in uncertainties])
-    tail = float(ndtr(-_largest(draws, level)))
-    reach = -stdtrit(degrees, tail)
-    clear = (values[:, None] - values[None]) > reach * error
-    better[np.ix_(known, known)] = clear & (error > 0)
+    apart = values[:, None] - values
+    first, second = np.nonzero(np.triu(error > 0, 1))
+    p = 2 * stdtr(degrees, -np.abs(apart) / np.where(error > 0, error, 1.0))
+    clear = np.zeros_like(error, dtype=bool)
+    clear[first, second] = clear[second, first] = holm(p[first, second].tolist()) < 1 - level
+    better[np.ix_(known, known)] = clear & (apart > 0)
     return better
 
 
@@ -185,10 +184,11 @@ def _pairwise(uncertainties: Sequence[Uncertainty]) -> tuple[Floats, Floats]:
         variance += np.maximum(np.max([each for each, _ in single], axis=0), whole - shared)
         singles += whole
         share += np.sum([each**2 / freedom for each, freedom in single], axis=0)
-    least = np.array([each.outcome if each.least else 0.0 for each in uncertainties])
-    error = np.maximum(np.sqrt(variance), np.hypot(least[:, None], least))
-    degrees = np.divide(singles**2, share, out=np.full_like(share, np.inf), where=share > 0)
-    return error, degrees
+    outcomes = np.array([each.outcome for each in uncertainties])
+    outcome, error = np.maximum(outcomes[:, None], outcomes), np.sqrt(variance)
+    even = error < ROUNDING * outcome
+    degrees = np.divide(singles**2, share, out=np.full_like(share, np.inf), where=(share > 0) & ~even)
+    return np.where(even, outcome, error), degrees
 
 
 def _apart(parts: Sequence[Part | None]) -> tuple[Floats, Floats]:
@@ -209,20 +209,6 @@ def _between(draws: Floats) -> Floats:
     gram = draws @ draws.T / draws.shape[1]
     power = gram.diagonal()
     return np.asarray(np.maximum(power[:, None] + power - 2 * gram, 0.0))
-
-
-def _largest(draws: Floats, level: float) -> float:
-    """Return the quantile over draws of the largest studentised difference of two rows."""
-    scale = np.sqrt(_between(draws))
-    tiny = 1e-9 * float(scale.max())
-    largest = np.zeros(draws.shape[1])
-    for i in range(len(draws) - 1):
-        varying = np.flatnonzero(scale[i, i + 1 :] > tiny) + i + 1
-        if varying.size:
-            distances = np.abs(draws[varying] - draws[i]) / scale[i, varying][:, None]
-            largest = np.maximum(largest, distances.max(axis=0))
-    critical = float(np.quantile(largest, level, method="higher")) if largest.any() else 0.0
-    return max(critical, float(ndtri((1 + level) / 2)))
 
 
 def rank_sets(better: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

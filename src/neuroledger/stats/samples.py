@@ -10,7 +10,6 @@ import xarray as xr
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.stats.facts import Fact
-from neuroledger.stats.uncertainty import NaturalScale
 
 __all__ = ["Keep", "NotKnown", "Samples", "Variation"]
 
@@ -72,8 +71,6 @@ class Samples:
         stimuli, and of neuroids or subjects, of its assemblies.
     limits
         Smallest and largest possible value; None for those of the scale.
-    scale
-        Scale on which the interval is Student's; None for the one that follows from the score's scale and limits.
     outcome
         For scores that count outcomes: change of the score by one more outcome.
     counts, facts, notes
@@ -85,7 +82,6 @@ class Samples:
     values: xr.DataArray
     variation: Variation | NotKnown | None = None
     limits: tuple[float, float] | None = None
-    scale: NaturalScale | None = None
     outcome: float = 0.0
     counts: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Fact] = field(default_factory=dict)

@@ -15,12 +15,12 @@ from scipy.special import expit, logit, ndtri, stdtr, stdtrit
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
-from neuroledger.stats.groups import DRAWS, normals
 
 __all__ = [
     "LEVEL",
     "NOWHERE",
     "PAIR",
+    "ROUNDING",
     "VERSION",
     "Method",
     "NaturalScale",
@@ -36,6 +36,8 @@ LEVEL: Final = 0.95
 NOWHERE: Final = (-math.inf, math.inf)
 # Version of the method by which intervals follow from deviations. It is no part of the identity of a record.
 VERSION: Final = 1
+# Deviations below this part of an outcome are rounding errors.
+ROUNDING: Final = 1e-6
 PART_FIELDS: Final = frozenset({"over", "keys", "values", "freedom", "variance"})
 # Largest variance that is read from a record: its square is finite, too.
 LARGEST: Final = 1e100
@@ -44,7 +46,7 @@ PAIR: Final = "\0"
 PLURAL: Final[Mapping[str, str]] = {"stimulus": "stimuli", "series": "series"}
 
 Method = Literal["jackknife", "held-out", "combined", "draws", "declared"]
-NaturalScale = Literal["identity", "logit", "fisher", "root"]
+NaturalScale = Literal["identity", "logit", "fisher"]
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,6 @@ class Part:
         """Population and factors: parts with the same place can be added group by group."""
         return self.population, self.over
 
-    def draws(self) -> Floats:
-        """Return joint draws ``(draw,)`` of the deviation, shared with all scores of the same groups."""
-        return np.asarray(normals(self.population, PAIR.join(self.over), self.keys) @ self.values)
-
 
 @dataclass(frozen=True)
 class Uncertainty:
@@ -104,17 +102,15 @@ class Uncertainty:
         Scale on which the interval is Student's.
     outcome
         Change of the score by one more outcome, such as a right answer, of a score that counts outcomes.
-    least
-        Smallest standard error: that of two more outcomes, if all outcomes are equal (Agresti and Coull 1998).
     method
-        How the deviations were computed; ``combined`` are those of several scores, such as a score and its ceiling.
+        How the deviations were computed: ``jackknife``, ``held-out``, ``combined`` of several scores (such as a score and
+        its ceiling), random ``draws`` of an earlier record, or ``declared`` without deviations.
     """
 
     parts: tuple[Part, ...]
     items: Mapping[str, int] = field(default_factory=dict)
     scale: NaturalScale = "identity"
     outcome: float = 0.0
-    least: float = 0.0
     method: Method = "jackknife"
 
     @classmethod
@@ -146,26 +142,29 @@ class Uncertainty:
         return max(max(single, default=0.0), sum(single) - shared)
 
     @property
+    def even(self) -> bool:
+        """Whether the score counts outcomes and all of them are equal, or those of two scores: nothing deviates."""
+        return math.sqrt(self.variance) < ROUNDING * self.outcome
+
+    @property
     def error(self) -> float:
-        """Standard error of the score."""
-        return max(math.sqrt(self.variance), self.least)
+        """Standard error of the score.
+
+        Of equal outcomes it is that after one more outcome of each kind: of 0 of n that of 1 of n + 2 (Agresti and Coull
+        1998), and of the difference of paired outcomes that do not differ 1/(n + 2) (Agresti and Min 2005). Both are about
+        one outcome.
+        """
+        return self.outcome if self.even else math.sqrt(self.variance)
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the variance (Satterthwaite 1946)."""
+        if self.even:
+            return math.inf
         single = [part for part in self.parts if len(part.over) == 1 and part.variance > 0]
         total = sum(part.variance for part in single)
         share = sum(part.variance**2 / max(part.freedom, 1.0) for part in single)
         return total**2 / share if share else math.inf
-
-    def draws(self) -> Floats:
-        """Return joint draws ``(draw,)`` of the deviation of the score, with its variance."""
-        whole = np.zeros(DRAWS)
-        for part in self.parts:
-            if len(part.over) == 1:
-                whole = whole + part.draws()
-        power = float((whole**2).mean())
-        return whole * math.sqrt(self.variance / power) if power > 0 else whole
 
     def only(self, factors: Sequence[str]) -> Uncertainty | None:
         """Return the uncertainty over the named factors only, or None if the score varies over none of them."""
@@ -180,10 +179,7 @@ class Uncertainty:
 
     def __mul__(self, factor: float) -> Uncertainty:
         parts = tuple(replace(part, values=factor * part.values) for part in self.parts)
-        size = abs(factor)
-        return replace(
-            self, parts=parts, outcome=size * self.outcome, least=size * self.least, scale="identity"
-        )
+        return replace(self, parts=parts, outcome=abs(factor) * self.outcome, scale="identity")
 
     def __add__(self, other: Uncertainty) -> Uncertainty:
         places = dict.fromkeys(part.place for part in (*self.parts, *other.parts))
@@ -196,44 +192,31 @@ class Uncertainty:
             for name, count in {**self.items, **other.items}.items()
         }
         outcome = math.hypot(self.outcome, other.outcome)
-        least = math.hypot(self.least, other.least)
-        method = self.method if self.method == other.method else "combined"
-        return Uncertainty(tuple(parts), items, "identity", outcome, least, method)
+        method: Method = self.method if self.method == other.method else "combined"
+        return Uncertainty(tuple(parts), items, "identity", outcome, method)
 
     def __sub__(self, other: Uncertainty) -> Uncertainty:
-        difference = self + other * -1.0
-        # Each of two scores gets one more outcome.
-        least = difference.outcome if self.least or other.least else 0.0
-        return replace(difference, least=least)
+        # One more outcome that differs is one of either score, not of both.
+        return replace(self + other * -1.0, outcome=max(self.outcome, other.outcome))
 
     def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
         """Return Student's 95 % interval on the natural scale of the score, within ``limits``.
 
         The scale is the log odds of a share, Fisher's z of a correlation (the log odds between −1 and 1, halved), or the
-        value itself. A value on a limit is first moved by one outcome, as Agresti and Coull (1998) add one of each. The
-        interval of a ``root`` of a reliability is that of the reliability, on Fisher's z: the root has no derivative at 0.
+        value itself. The interval of equal outcomes is that of Agresti and Coull (1998): the value is moved from a limit by
+        one outcome, and the interval around it is on the scale of the value.
         """
-        if self.scale == "root":
-            return self._interval_of_root(value, limits)
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if half == 0:
             return value, value
-        if self.scale == "identity" or not math.isfinite(high - low):
-            return max(low, value - half), min(high, value + half)
-        centre = min(max(value, low + self.outcome), high - self.outcome)
-        position = (centre - low) / (high - low)
-        if not 0 < position < 1:
-            return max(low, value - half), min(high, value + half)
+        centre = min(max(value, low + self.outcome), high - self.outcome) if self.even else value
+        position = (centre - low) / (high - low) if math.isfinite(high - low) else 0.0
+        if self.even or self.scale == "identity" or not 0 < position < 1:
+            return max(low, min(value, centre - half)), min(high, max(value, centre + half))
         reach = half / ((high - low) * position * (1 - position))
         ends = low + (high - low) * expit(logit(position) + reach * np.array([-1.0, 1.0]))
         return min(float(ends[0]), value), max(float(ends[1]), value)
-
-    def _interval_of_root(self, value: float, limits: tuple[float, float]) -> tuple[float, float]:
-        """Return the interval of the square, which keeps its sign, as roots with the signs of its ends."""
-        square = replace(self * (2 * value), scale="fisher")
-        low, high = square.interval(_square(value), (_square(limits[0]), _square(limits[1])))
-        return _root(low), _root(high)
 
     def p(self, value: float) -> float:
         """Return the two-sided p value of ``value`` being 0, from Student's distribution."""
@@ -253,7 +236,6 @@ class Uncertainty:
             "scale": self.scale,
             "items": dict(self.items),
             "outcome": self.outcome,
-            "least": self.least,
             "parts": [_packed(part) for part in parts],
         }
 
@@ -268,16 +250,25 @@ class Uncertainty:
         """
         try:
             _require_known(plain)
-            return cls(
+            found = cls(
                 parts_in(plain["parts"], population),
                 {str(name): int(count) for name, count in plain["items"].items()},
                 plain["scale"],
                 float(plain["outcome"]),
-                float(plain["least"]),
                 plain["method"],
             )
+            _require_factors(found)
+            return found
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
+
+
+def _require_factors(found: Uncertainty) -> None:
+    """Require deviations of at least one factor, of one or two factors each, and of at least one item."""
+    if not found.factors or any(len(part.over) not in (1, 2) for part in found.parts):
+        raise ValueError("deviations of no factor")
+    if min(found.items.values(), default=1) < 1:
+        raise ValueError("fewer than no items")
 
 
 def parts_in(plain: Sequence[Mapping[str, Any]], population: str = "") -> tuple[Part, ...]:
@@ -286,22 +277,14 @@ def parts_in(plain: Sequence[Mapping[str, Any]], population: str = "") -> tuple[
 
 
 def _require_known(plain: Mapping[str, Any]) -> None:
-    """Require a method, a version and a scale that exist, and sizes that are no smaller than 0."""
+    """Require a method, a version and a scale that exist, and an outcome that is a size."""
     version = plain["version"]
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{version!r} is not a version")
     if plain["method"] not in get_args(Method) or plain["scale"] not in get_args(NaturalScale):
         raise ValueError(f"no method {plain['method']!r}, or no scale {plain['scale']!r}")
-    if not all(0 <= float(plain[name]) <= LARGEST for name in ("outcome", "least")):
-        raise ValueError("an outcome or a smallest error is not a size")
-
-
-def _square(value: float) -> float:
-    return value * abs(value)
-
-
-def _root(square: float) -> float:
-    return math.copysign(math.sqrt(abs(square)), square)
+    if not 0 <= float(plain["outcome"]) <= LARGEST:
+        raise ValueError("an outcome is not a size")
 
 
 def _sum(first: Part, second: Part) -> Part:

@@ -166,9 +166,8 @@ def uncertainty_of(
         _add_interaction(found, whole, values, left, variation, inside, groups, pair)
     if not found.parts:
         return None
-    least = math.sqrt(2) * samples.outcome if all(not part.values.any() for part in found.parts) else 0.0
     method: Method = "held-out" if variation is not None and variation.inflation else "jackknife"
-    return Uncertainty(tuple(found.parts), found.items, scale, samples.outcome, least, method)
+    return Uncertainty(tuple(found.parts), found.items, scale, samples.outcome, method)
 
 
 class _Entries(NamedTuple):
@@ -285,7 +284,7 @@ def _reweighted(whole: _Aggregate, values: Floats, name: str, dim: str, groups: 
 
     The variance of a mean under such weights is (n − 1)/(n + 1) times that of the mean (Rubin 1981).
     """
-    weights = exponentials("", name, groups.keys)[:, groups.codes]
+    weights = exponentials(name, groups.keys)[:, groups.codes]
     values = np.moveaxis(values, whole.dims.index(dim), -1)
     dims = [other for other in whole.dims if other != dim]
     draws = _weighted_medians(values, weights)

@@ -1031,6 +1031,16 @@ def limits_that_end_before_they_begin(lab: Lab) -> None:
 
 
 @proposal("refused", "record.unreadable")
+def deviations_of_no_factor(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(parts=[])))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_fewer_than_no_items(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(items={"stimulus": -1})))
+
+
+@proposal("refused", "record.unreadable")
 def deviations_of_a_ceiling_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["score"]["ceiling"].update(uncertainty=deviations(parts="many")))
 

@@ -114,7 +114,7 @@ def rdm_consistency(
         return samples.copy(data=_corrected(_agreement(left, comparison), k))
 
     items = {"stimulus": coded.labels.astype(str), "neuroid": names_of(assembly, "neuroid")}
-    return Samples(samples, Variation(items, without), scale="root", notes=notes)
+    return Samples(samples, Variation(items, without), notes=notes)
 
 
 def _scaled(assembly: xr.DataArray) -> Floats:

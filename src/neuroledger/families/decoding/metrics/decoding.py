@@ -74,7 +74,7 @@ def decoding(
         The scored unit: every window, or one prediction per recording or subject. The latter is the share of windows
         that voted for each choice, or the mean of the predicted numbers.
     cluster
-        The coordinate that is resampled for the interval: the unit of independent sampling, usually the subject.
+        The coordinate whose values are left out for the interval: the unit of independent sampling, usually the subject.
     pool
         Score all splits of a seed together instead of averaging their scores; needed if a split tests only one class.
     k, symbols, edges
