@@ -1114,7 +1114,9 @@ def test_a_refreshed_interval_is_computed_here_too(monkeypatch: pytest.MonkeyPat
         ({"low": 0.49}, ("warning", "review.record-moved")),
     ):  # fmt: skip
         score = {**new.score, **change}
-        again = new.model_copy(update={"score": score, "scores": {"ridge": {**new.scores["ridge"], **change}}})
+        again = new.model_copy(
+            update={"score": score, "scores": {"ridge": {**new.scores["ridge"], **change}}}
+        )
         sealed = again.model_copy(update={"payload_sha256": again.payload()})
         assert codes({RECORD: json.dumps(sealed.model_dump(mode="json"))}, before=before) == [code]
 

@@ -541,7 +541,9 @@ class Proposal:
         elif problems := self._control_problems(new):
             yield _error("spec.control", path, problems[0])
         elif old is not None and old.intact and _is_refreshed(old, new):
-            words = f"{_value(new)}, with the interval of the current method, which is the same as computed here"
+            words = (
+                f"{_value(new)}, with the interval of the current method, which is the same as computed here"
+            )
             yield _note("record.refreshed", path, words)
         elif old is not None and old.id == new.id and old.payload_sha256 != new.payload_sha256:
             words = f"{_value(old)} → {_value(new)} from the same inputs"
