@@ -23,7 +23,7 @@ OTHER_MEANINGS = {
     ("stats/score.py", "accuracy"): "a scale",
     ("report/plots/__init__.py", "agreement"): "a figure",
     ("report/plots/boards.py", "agreement"): "a figure",
-    ("stats/aggregate.py", "formula"): "a way to aggregate",
+    ("stats/aggregate.py", "formula"): "a dimension of samples",
     ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
     ("engine/check.py", "properties"): "a key of JSON Schema",
     ("report/opening.py", "decoding"): "a group of benchmarks",

@@ -17,8 +17,8 @@ from neuroledger.families.alignment.similarity.gram import gram
 from neuroledger.families.alignment.similarity.missing import dissimilarities_of_present
 from neuroledger.families.alignment.similarity.rdm import dissimilarities
 from neuroledger.stats.samples import Variation
-from neuroledger.stats.splits import Split
 from neuroledger.stats.score import Score, normalise
+from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Memo, Workspace
 
 NEUROIDS = 60
