@@ -15,7 +15,7 @@ import neuroledger
 from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
-KERNEL_MODULES = 145
+KERNEL_MODULES = 146
 MODULES_IN_A_FOLDER = 25
 # Words that the kernel uses for something else than the component of the same name.
 OTHER_MEANINGS = {
@@ -23,6 +23,7 @@ OTHER_MEANINGS = {
     ("stats/score.py", "accuracy"): "a scale",
     ("report/plots/__init__.py", "agreement"): "a figure",
     ("report/plots/boards.py", "agreement"): "a figure",
+    ("stats/aggregate.py", "formula"): "a dimension of samples",
     ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
     ("engine/check.py", "properties"): "a key of JSON Schema",
     ("report/opening.py", "decoding"): "a group of benchmarks",

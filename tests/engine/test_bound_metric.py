@@ -270,8 +270,8 @@ def test_a_score_varies_over_the_items_that_its_metric_names_and_the_dimensions_
     assert stimuli.variance == pytest.approx(np.var([0.1, -0.2, 0.1], ddof=1) / 3)
     assert result.low < result.value < result.high
     held_out = varying(("stimulus",), inflation={"stimulus": 4.0})
-    inflated = Given(TABLE, variation=held_out, scale="identity").score().uncertainty
-    assert inflated is not None and (inflated.method, inflated.scale) == ("held-out", "identity")
+    inflated = Given(TABLE, variation=held_out, limits=(0.0, 1.0)).score().uncertainty
+    assert inflated is not None and (inflated.method, inflated.scale) == ("held-out", "logit")
     ridge = nl.metric("ridge").spec.model_dump(by_alias=True) | {"interval": {"over": ["subject"]}}
     interval = type(nl.metric("ridge").spec).model_validate(ridge).interval
     one = Given(TABLE, variation=varying(("stimulus", "subject"))).score(interval=interval).uncertainty

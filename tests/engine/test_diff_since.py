@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -17,12 +18,15 @@ from neuroledger.engine import diff_since
 from neuroledger.engine.diff_since import LONGEST_PAGE, ONLY_SAYS, Proposal, Review, record_in
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
 from neuroledger.engine.record import Record
+from neuroledger.engine.refresh import refreshed
 from neuroledger.errors import Finding
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 from neuroledger.spec.load import spec_of
+from neuroledger.stats import uncertainty as inference
 from tests.report.ledger import CONTROLS, record
+from tests.varying import of_items
 
 BYTES = b"four"
 MD5 = hashlib.md5(BYTES).hexdigest()
@@ -1070,6 +1074,27 @@ def test_another_outcome_of_the_same_inputs_needs_a_person() -> None:
     assert findings_of({RECORD: record_text(None)})[0][3] == "0.5 → failed from the same inputs"
     other = record_text(timing={"wall_s": 9.0})
     assert codes({RECORD: other}) == [("note", "review.record")]  # where and how long may differ
+
+
+def test_a_refreshed_interval_is_computed_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = record("ant", "lab.V4", 0.5)
+    known = {"uncertainty": of_items(np.arange(9.0)).to_dict()}
+    old = base.model_copy(update={"score": {**(base.score or {}), **known}})
+    old = old.model_copy(update={"payload_sha256": old.payload()})
+    before = {RECORD: json.dumps(old.model_dump(mode="json"))}
+    monkeypatch.setattr(inference, "VERSION", 2)
+    new = refreshed(old)
+    assert new.score is not None and new.score["low"] != (old.score or {})["low"]
+    for change, code in (
+        ({}, ("note", "record.refreshed")), ({"value": 0.6}, ("warning", "review.record-moved")),
+        ({"low": 0.49}, ("warning", "review.record-moved")),
+    ):  # fmt: skip
+        score = {**new.score, **change}
+        again = new.model_copy(
+            update={"score": score, "scores": {"ridge": {**new.scores["ridge"], **change}}}
+        )
+        sealed = again.model_copy(update={"payload_sha256": again.payload()})
+        assert codes({RECORD: json.dumps(sealed.model_dump(mode="json"))}, before=before) == [code]
 
 
 def test_invalid_records_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -452,7 +453,8 @@ def test_the_interval_of_an_earlier_version_is_not_signed(
 
 
 def test_of_a_record_that_stores_draws_the_value_is_compared(desk: Desk) -> None:
-    spread = {"draws": {}, "deviation": {}, "items": {}}
+    drawn = base64.b64encode(np.arange(-8.0, 9.0).astype("<f2").tobytes()).decode()
+    spread = {"draws": {"stimulus": drawn}, "deviation": {"stimulus": 0.01}, "items": {"stimulus": 30}}
     was = changed(record("ant", "lab.V4", 0.5), "score", "spread", to=spread)
     finding = recomputed(desk, deviating(), was)
     assert (finding.code, finding.fix) == ("record.not-checked", AGAIN)

@@ -251,8 +251,8 @@ def evaluate(options: argparse.Namespace) -> int:
 
 def cost(options: argparse.Namespace) -> int:
     """Measure the costs of a model."""
-    from neuroledger.engine.stored_score import plain_score
     from neuroledger.families.efficiency.cost import model_cost
+    from neuroledger.stats.stored_score import plain_score
 
     catalog = open_catalog(options.root)
     benchmark, costs = model_cost(options.model, options.benchmark, catalog=catalog, device=options.device)

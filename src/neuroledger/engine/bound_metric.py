@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
-from neuroledger.engine.left_out import general, with_subjects
 from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec import registry
@@ -21,6 +20,7 @@ from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 from neuroledger.stats.aggregate import aggregate, error_of
+from neuroledger.stats.left_out import general, with_subjects
 from neuroledger.stats.samples import NotKnown, Samples
 from neuroledger.stats.score import LIMITS, Score, natural_scale
 from neuroledger.stats.splits import Split, draw, first_values, given, predefined, rows_of_stimuli, testing

@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, control_of, in_words
-from neuroledger.engine.stored_score import judged_in, limits_in, score_of, uncertainty_in, version_in
 from neuroledger.errors import DataError, Finding, MetricError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_score import judged_in, limits_in, score_of, uncertainty_in, version_in
 from neuroledger.store.files import write_json
 from neuroledger.store.git import git
 

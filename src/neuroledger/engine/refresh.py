@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.record import Record, read_record, signature_path, write_record
-from neuroledger.engine.stored_score import JUDGED, limits_in, uncertainty_in, version_in
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
 from neuroledger.stats.score import number
+from neuroledger.stats.stored_score import JUDGED, limits_in, uncertainty_in, version_in
 
 __all__ = ["earlier_version", "refresh", "refreshed", "without_intervals"]
 

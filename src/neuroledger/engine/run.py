@@ -25,7 +25,6 @@ from neuroledger.engine.plan import Job, again, inputs_of, mismatch, other_model
 from neuroledger.engine.record import Record, environment, read_record, record_path, relative, write_record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
-from neuroledger.engine.stored_score import by_item, plain_score
 from neuroledger.errors import (
     CircleError,
     DataError,
@@ -40,6 +39,7 @@ from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.base import id_of, sha256_of
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.stats.stored_score import by_item, plain_score
 from neuroledger.store.files import sweep
 
 __all__ = ["Done", "Work", "closed", "current", "grouped", "not_ready", "run", "run_job", "run_object"]

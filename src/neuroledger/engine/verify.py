@@ -32,7 +32,6 @@ from neuroledger.engine.refresh import earlier_version, without_intervals
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.signatures import sign, signer_in
-from neuroledger.engine.stored_score import judged_in
 from neuroledger.errors import (
     CODES,
     DataError,
@@ -48,6 +47,7 @@ from neuroledger.errors import (
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.stored_score import judged_in
 from neuroledger.stats.uncertainty import Part, parts_in
 
 __all__ = ["verify"]

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.engine.left_out import general
+from neuroledger.stats.left_out import general
 from neuroledger.stats.samples import Samples, Variation
 from tests.families.alignment.test_ceiling_intervals import binned, rdms_of_people, simulated
 

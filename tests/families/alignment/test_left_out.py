@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.engine.left_out import general
 from neuroledger.errors import MetricError
+from neuroledger.stats.left_out import general
 from neuroledger.stats.samples import Variation
 from neuroledger.stats.splits import Split
 from tests.families.alignment.neural_cases import assembly, latent
