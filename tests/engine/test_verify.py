@@ -408,7 +408,9 @@ def test_a_record_with_an_interval_of_an_earlier_version_is_current(
     monkeypatch.setattr(inference, "VERSION", 3)
     [finding] = desk.verify()
     assert (finding.code, finding.severity, finding.fix) == ("record.current", "ok", "`neuroledger refresh`")
-    assert "its inputs are current; its interval is of version 1, the current one is 3" in finding.what
+    assert (
+        "its inputs are current; its interval is of version 1, the current one is version 3" in finding.what
+    )
     again = numbers(deviating(), "low", to=0.3)  # another method has other ends
     finding = recomputed(desk, again, base)
     assert (finding.code, finding.fix) == ("record.not-checked", "`neuroledger refresh`")
@@ -416,6 +418,25 @@ def test_a_record_with_an_interval_of_an_earlier_version_is_current(
     assert isinstance(desk.results[0].checked, NotChecked)
     finding = recomputed(desk, numbers(again, "value", to=0.9), base)
     assert finding.code == "record.not-reproduced", "its value must be the same"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"), [("passed", "record.value-reproduced"), ("undecided", "record.not-checked")]
+)
+def test_controls_that_an_earlier_version_judged_have_the_same_verdicts(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, code: str
+) -> None:
+    base = changed(deviating(), "score", "uncertainty", "controls", to=1)
+    again = deviating()
+    for name, number in {"low": -0.05, "high": 0.05, "value": 0.0, "shuffles": 8, "verdict": verdict}.items():
+        again = changed(again, "controls", "noise", name, to=number)
+    signed = signing(monkeypatch, None)
+    desk.store(base)
+    desk.again = again
+    [finding] = desk.verify(recompute=True, key=tmp_path / "key")
+    assert (finding.code, signed) == (code, [])
+    assert "not checked: the intervals of its controls, which are of version 1" in finding.what
+    assert recomputed(desk, numbers(again, "high", to=0.6), base).code == "record.not-reproduced"
 
 
 def test_the_interval_of_an_earlier_version_is_not_signed(
@@ -432,8 +453,9 @@ def test_the_interval_of_an_earlier_version_is_not_signed(
 def test_of_a_record_that_stores_draws_the_value_is_compared(desk: Desk) -> None:
     spread = {"draws": {}, "deviation": {}, "items": {}}
     was = changed(record("ant", "lab.V4", 0.5), "score", "spread", to=spread)
-    assert recomputed(desk, deviating(), was).code == "record.not-checked"
-    assert desk.results[0].checked == NotChecked("its interval is of draws, which are not drawn any more")
+    finding = recomputed(desk, deviating(), was)
+    assert (finding.code, finding.fix) == ("record.not-checked", AGAIN)
+    assert desk.results[0].checked == NotChecked("its interval, which is of earlier methods")
     assert recomputed(desk, numbers(deviating(), "value", to=0.9), was).code == "record.not-reproduced"
 
 

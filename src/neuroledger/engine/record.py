@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, control_of, in_words
-from neuroledger.engine.stored_score import limits_in, score_of, uncertainty_in, version_in
+from neuroledger.engine.stored_score import judged_in, limits_in, score_of, uncertainty_in, version_in
 from neuroledger.errors import DataError, Finding, MetricError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
@@ -223,6 +223,7 @@ def record_of(plain: Any) -> Record:
                     uncertainty_in(part, "")
                     limits_in(part)
                     version_in(part)
+                    judged_in(part)
             except MetricError as error:
                 raise ValueError(str(error)) from error
     names = ("value", "low", "high", "scale", "direction", "ceiling")

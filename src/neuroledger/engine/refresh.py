@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.record import Record, read_record, signature_path, write_record
-from neuroledger.engine.stored_score import limits_in, uncertainty_in, version_in
+from neuroledger.engine.stored_score import JUDGED, limits_in, uncertainty_in, version_in
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
@@ -22,10 +23,11 @@ __all__ = ["earlier_version", "refresh", "refreshed", "without_intervals"]
 AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 # What an interval determines in a stored score, and in a control.
 OF_INTERVALS: Final = ("low", "high", "uncertainty", "spread", "covers")
-OF_CONTROLS: Final = ("low", "high", "verdict", "shuffles")
+# The value of a control is a mean over as many shuffles as its interval took.
+OF_CONTROLS: Final = ("value", "low", "high", "verdict", "shuffles")
 
 
-def refresh(catalog: Catalog, paths: Sequence[Path] = ()) -> list[Finding]:
+def refresh(catalog: Catalog, paths: Sequence[Path] = (), *, display: Display | None = None) -> list[Finding]:
     """Compute the intervals of records again, where they are of an earlier version; return what was done with each.
 
     A record whose intervals are of the current version keeps its bytes. One that changes loses its signature, which covers
@@ -47,7 +49,13 @@ def refresh(catalog: Catalog, paths: Sequence[Path] = ()) -> list[Finding]:
     missing = next((path for path in chosen if not path.is_file()), None)
     if missing is not None:
         raise RequestError(f"{missing} does not exist")
-    return [_refresh(path, catalog.shown(path.resolve())) for path in chosen]
+    display = display or NoDisplay()
+    findings = []
+    for at, path in enumerate(chosen):
+        display.progress("refreshing", at, len(chosen))
+        findings.append(_refresh(path, catalog.shown(path.resolve())))
+    display.progress("refreshing", len(chosen), len(chosen))
+    return findings
 
 
 def _refresh(path: Path, place: str) -> Finding:
@@ -65,18 +73,18 @@ def _refresh(path: Path, place: str) -> Finding:
         return Finding("record.interval-kept", "warning", place, words, "update NeuroLedger")
     if version_in(headline) is None and headline.get("low") is not None:
         words = "it stores no deviations, so its interval stays as it is"
-        return Finding("record.interval-kept", "warning", place, words, AGAIN)
+        fix = f"compute it again: `neuroledger run {record.model} --benchmark {record.benchmark} --force`"
+        return Finding("record.interval-kept", "warning", place, words, fix)
     earlier = earlier_version(record)
     if earlier is None:
         return Finding("record.interval-current", "ok", place, "nothing to compute again")
-    words = f"the interval of version {earlier} is now of version {inference.VERSION}"
+    before = f"version {earlier}" if earlier else "earlier methods"
+    words = f"its interval was of {before}, and is now of version {inference.VERSION}"
     signature = signature_path(path)
     if signature.exists():
         # Before the record changes: an interruption may leave a record without a signature, but none with a wrong one.
         signature.unlink()
-        words += (
-            "; its signature is removed, because it covers the interval: `neuroledger sign` signs it again"
-        )
+        words += "; its signature is removed, because it covers the interval: run it again with --force, and sign it"
     write_record(path, refreshed(record))
     return Finding("record.refreshed", "ok", place, words)
 
@@ -86,6 +94,10 @@ def refreshed(record: Record) -> Record:
     if record.score is None:
         return record
     headline = _with_interval(record.score)
+    version, known = version_in(record.score), record.score.get("uncertainty")
+    is_judged = any(control.get("low") is not None for control in record.controls.values())
+    if known is not None and version is not None and version < inference.VERSION and is_judged:
+        headline["uncertainty"] = {JUDGED: version, **known, "version": inference.VERSION}
     scores = {name: _with_interval(plain) for name, plain in record.scores.items()}
     for name, plain in record.scores.items():
         if _numbers(plain) == _numbers(
@@ -102,13 +114,15 @@ def earlier_version(record: Record) -> int | None:
     return earliest if earliest < inference.VERSION else None
 
 
-def without_intervals(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's plain payload without what intervals determine, that of its controls included."""
-    scores = {name: _without(score, OF_INTERVALS) for name, score in plain["scores"].items()}
+def without_intervals(plain: Mapping[str, Any], *, of_controls_only: bool = False) -> dict[str, Any]:
+    """Return a record's plain payload without what the intervals of its controls, and of its scores, determine."""
     controls = {name: _without(control, OF_CONTROLS) for name, control in plain["controls"].items()}
-    for control in controls.values():
-        control.pop("value", None)  # a mean over as many shuffles as its interval took
-    headline = None if plain["score"] is None else _without(plain["score"], OF_INTERVALS)
+    headline, scores = plain["score"], plain["scores"]
+    if of_controls_only:
+        known = {name: part for name, part in headline["uncertainty"].items() if name != JUDGED}
+        return {**plain, "score": headline | {"uncertainty": known}, "controls": controls}
+    scores = {name: _without(score, OF_INTERVALS) for name, score in scores.items()}
+    headline = None if headline is None else _without(headline, OF_INTERVALS)
     return {**plain, "score": headline, "scores": scores, "controls": controls}
 
 

@@ -15,7 +15,19 @@ from neuroledger.stats.facts import Fact
 from neuroledger.stats.score import LIMITS, Score, natural_scale, number
 from neuroledger.stats.uncertainty import NOWHERE, Part, Uncertainty
 
-__all__ = ["by_item", "limits_in", "plain_score", "score_of", "uncertainty_in", "version_in"]
+__all__ = [
+    "JUDGED",
+    "by_item",
+    "judged_in",
+    "limits_in",
+    "plain_score",
+    "score_of",
+    "uncertainty_in",
+    "version_in",
+]
+
+# Of the deviations of a refreshed headline: the version by whose intervals its controls were judged.
+JUDGED: Final = "controls"
 
 # Largest deviation that is read from draws: the square of its variance is finite, too.
 FARTHEST: Final = 1e50
@@ -93,6 +105,12 @@ def version_in(plain: Mapping[str, Any]) -> int | None:
     return int(plain["spread"].get("version", 0)) if plain.get("spread") else None
 
 
+def judged_in(plain: Mapping[str, Any]) -> int | None:
+    """Return the version by whose intervals the controls of a refreshed headline were judged; None for its own."""
+    known = plain.get("uncertainty") or {}
+    return int(known[JUDGED]) if JUDGED in known else None
+
+
 def limits_in(plain: Mapping[str, Any]) -> tuple[float, float]:
     """Return the smallest and largest possible value of a stored score; earlier records store none.
 
@@ -103,9 +121,7 @@ def limits_in(plain: Mapping[str, Any]) -> tuple[float, float]:
     """
     stored = (plain.get("uncertainty") or {}).get("limits")
     if stored is None:
-        return (
-            LIMITS.get(str(plain.get("scale", "score")), NOWHERE) if plain.get("ceiling") is None else NOWHERE
-        )
+        return _earlier_limits(plain)
     try:
         low, high = stored
         ends = -math.inf if low is None else float(low), math.inf if high is None else float(high)
@@ -114,6 +130,21 @@ def limits_in(plain: Mapping[str, Any]) -> tuple[float, float]:
     if not ends[0] <= ends[1]:
         raise MetricError(f"{ends[0]} and {ends[1]} are no limits of a score; run it again")
     return ends
+
+
+def _earlier_limits(plain: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the limits of a score in a record that stores none, which follow from its scale and normalisation."""
+    scale = LIMITS.get(str(plain.get("scale", "score")), NOWHERE)
+    dummy, value, raw = (plain.get("n") or {}).get("dummy"), plain.get("value"), plain.get("raw")
+    if plain.get("ceiling") is not None:
+        return NOWHERE
+    if dummy is None:
+        return scale
+    if not value or raw is None:
+        return NOWHERE
+    span = (raw - dummy) / value  # from the dummy to perfection
+    low, high = sorted((end - dummy) / span for end in scale) if span else NOWHERE
+    return low, high
 
 
 def score_of(plain: Mapping[str, Any], population: str, name: str = "") -> Score:
@@ -187,10 +218,11 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
                 parts.append(Part(population, over, keys, exact, freedom))
         if not parts:
             raise ValueError("no draws")
-        scale = str(plain.get("scale", "score"))
-        natural = (
-            natural_scale(scale, LIMITS.get(scale, NOWHERE)) if plain.get("ceiling") is None else "identity"
-        )
-        return Uncertainty(tuple(parts), counts, natural, float(spread.get("step", 0.0)), method="draws")
+        scale, limits = str(plain.get("scale", "score")), limits_in(plain)
+        if limits != NOWHERE and "dummy" in (plain.get("n") or {}):
+            # A change of units keeps the natural scale.
+            limits = LIMITS.get(scale, NOWHERE)
+        outcome = float(spread.get("step", 0.0))
+        return Uncertainty(tuple(parts), counts, natural_scale(scale, limits), outcome, method="draws")
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from neuroledger.engine.record import (
 from neuroledger.engine.refresh import earlier_version, without_intervals
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
+from neuroledger.engine.stored_score import judged_in
 from neuroledger.errors import (
     CODES,
     DataError,
@@ -228,9 +229,12 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
         return _reproduced(place, "same payload")
     was, now = (item.environment.get("processor") or "unknown" for item in (record, again))
     recorded, computed = (_plain(item, hashes=was == now) for item in (record, again))
-    unchecked = _unchecked_interval(record)
-    if unchecked is not None:
-        recorded, computed = without_intervals(recorded), without_intervals(computed)
+    apart = _apart(record)
+    if apart is not None:
+        recorded, computed = (
+            without_intervals(plain, of_controls_only=apart.of_controls_only)
+            for plain in (recorded, computed)
+        )
     # Controls without an interval have the tolerance of the score, which has the same units.
     allowed_of_controls = max(TOLERANCE, SHARE * _standard_error(again.score or {}))
     controls = recorded.pop("controls"), computed.pop("controls")
@@ -245,23 +249,44 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
         return _contradicted("record.not-reproduced", place, broken[0] + more + where)
     wide = [words for words, share in pairs if share and share > 1]
     within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
-    if unchecked is not None:
-        reason, fix = unchecked
-        words = f"recomputed: {within}; not checked: {reason}"
-        return Verified(Finding("record.not-checked", "warning", place, words, fix), NotChecked(reason))
+    if apart is not None:
+        words = f"recomputed: {within}; not checked: {apart.what}"
+        if apart.of_controls_only and _verdicts(record) == _verdicts(again):
+            return Verified(Finding("record.value-reproduced", "ok", place, words), Confirmed())
+        return Verified(
+            Finding("record.not-checked", "warning", place, words, apart.fix), NotChecked(apart.what)
+        )
     return _reproduced(place, within)
 
 
-def _unchecked_interval(record: Record) -> tuple[str, str] | None:
-    """Return why the interval of a record cannot be compared with that of the current version, and what to do, or None."""
+class _Apart(NamedTuple):
+    """What a recomputation cannot compare, because it is of an earlier method; and how to replace it."""
+
+    what: str
+    fix: str
+    of_controls_only: bool = False
+
+
+def _apart(record: Record) -> _Apart | None:
+    """Return what of a record is of an earlier method than that of a recomputation, or None."""
     if record.score is not None and record.score.get("spread"):
-        return "its interval is of draws, which are not drawn any more", AGAIN
+        return _Apart("its interval, which is of earlier methods", AGAIN)
     earlier = earlier_version(record)
-    return None if earlier is None else (_of_version(earlier), REFRESH)
+    if earlier is not None:
+        return _Apart(_of_version(earlier), REFRESH)
+    judged = judged_in(record.score or {})
+    if judged is not None:
+        return _Apart(f"the intervals of its controls, which are of version {judged}", AGAIN, True)
+    return None
+
+
+def _verdicts(record: Record) -> dict[str, str]:
+    return {name: control.verdict for name, control in record.judged.items()}
 
 
 def _of_version(earlier: int) -> str:
-    return f"its interval is of version {earlier}, the current one is {inference.VERSION}"
+    before = f"version {earlier}" if earlier else "earlier methods"
+    return f"its interval is of {before}, the current one is version {inference.VERSION}"
 
 
 def _reproduced(place: str, how: str) -> Verified:
