@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from neuroledger.families.decoding.metrics.shared_training import training_variance
 from scipy.stats import ttest_1samp
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import f1_score
@@ -12,7 +13,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import neuroledger as nl
-from neuroledger.families.decoding.metrics.shared_training import training_variance
 from neuroledger.stats.differences import difference
 from neuroledger.stats.score import Score
 
