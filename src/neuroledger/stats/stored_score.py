@@ -190,7 +190,7 @@ def uncertainty_in(plain: Mapping[str, Any], population: str, name: str = "") ->
         found = Uncertainty.from_dict(plain["uncertainty"], population)
         parts = [replace(part, keys=(name,)) if len(part.keys) == 1 else part for part in found.parts]
         return replace(found, parts=tuple(parts))
-    if plain.get("spread"):
+    if (plain.get("spread") or {}).get("draws"):
         return _of_draws(plain, population)
     low, high = plain.get("low"), plain.get("high")
     if low is None or high is None:
@@ -216,8 +216,6 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
             keys = tuple(f"#{at}" for at in range(len(exact)))
             if len(set(over)) == len(over):
                 parts.append(Part(population, over, keys, exact, freedom))
-        if not parts:
-            raise ValueError("no draws")
         scale, limits = str(plain.get("scale", "score")), limits_in(plain)
         if limits != NOWHERE and "dummy" in (plain.get("n") or {}):
             # A change of units keeps the natural scale.
