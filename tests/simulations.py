@@ -83,6 +83,19 @@ def seeded(cell: str, run: int, part: int = 0) -> np.random.Generator:
 LATENT, CLUSTERS, FEATURES = 9, 7, 24
 
 
+class Neurons(NamedTuple):
+    """Weights (latent, neuron) and gains of neurons."""
+
+    weights: Floats
+    gains: Floats
+
+    def signal(self, latent: Floats) -> Floats:
+        """Noiseless responses (stimulus, neuron)."""
+        driven = latent @ self.weights
+        energy = np.arange(len(self.gains)) % 3 == 0
+        return np.asarray(self.gains * np.where(energy, np.abs(driven), np.maximum(driven, -0.2)))
+
+
 class World(NamedTuple):
     """Sizes of experiments with stimuli, neurons and models; tails of stimuli, spread of gains, and levels of noise."""
 
@@ -100,8 +113,8 @@ class World(NamedTuple):
         """Return the features of each model and the responses to new stimuli of new neurons."""
         rng = seeded(cell, run)
         latent = self.new_stimuli(rng)
-        signal = self.signal(latent, rng)
-        responses = signal + self.new_noise(signal, rng)
+        neurons = self.new_neurons(rng)
+        responses = neurons.signal(latent) + self.new_noise(neurons, rng)
         fixed = np.random.default_rng([LATENT, FEATURES])
         seen = np.maximum(
             latent @ fixed.standard_normal((LATENT, FEATURES)) + fixed.standard_normal(FEATURES), 0
@@ -112,27 +125,27 @@ class World(NamedTuple):
         ]
         return [self.labelled(values, run, "f") for values in noisy], self.labelled(responses, run, "n")
 
-    def new_stimuli(self, rng: np.random.Generator) -> Floats:
+    def new_stimuli(self, rng: np.random.Generator, count: int = 0) -> Floats:
+        count = count or self.stimuli
         centres = np.random.default_rng([CLUSTERS, LATENT]).standard_normal((CLUSTERS, LATENT))
-        own = rng.standard_t(self.tails, (self.stimuli, LATENT))
-        return np.asarray(centres[rng.integers(0, CLUSTERS, self.stimuli)] + 0.8 * own) / np.sqrt(LATENT)
+        own = rng.standard_t(self.tails, (count, LATENT))
+        return np.asarray(centres[rng.integers(0, CLUSTERS, count)] + 0.8 * own) / np.sqrt(LATENT)
 
-    def signal(self, latent: Floats, rng: np.random.Generator) -> Floats:
-        """Noiseless responses (stimulus, neuron); those of the neurons of a person share a subspace."""
+    def new_neurons(self, rng: np.random.Generator) -> Neurons:
+        """Neurons, of which those of a person share a subspace."""
         weights = rng.standard_normal((LATENT, self.neurons))
         if self.people > 1:
             spaces = rng.standard_normal((self.people, LATENT, 4))
             each = rng.standard_normal((self.people, 4, self.neurons // self.people)) / 2
             weights = np.concatenate(list(spaces @ each), axis=1)
-        driven = latent @ weights
-        energy = np.arange(self.neurons) % 3 == 0
-        responses = np.where(energy, np.abs(driven), np.maximum(driven, -0.2))
-        return np.asarray(responses * np.exp(self.gains * rng.standard_normal(self.neurons)))
+        return Neurons(weights, np.exp(self.gains * rng.standard_normal(self.neurons)))
 
-    def new_noise(self, signal: Floats, rng: np.random.Generator) -> Floats:
-        """Skewed noise of single responses, relative to the deviation of each neuron's signal."""
-        skewed = (rng.standard_gamma(3, signal.shape) - 3) / np.sqrt(3)
-        return np.asarray(self.noise * signal.std(axis=0) * skewed)
+    def new_noise(self, neurons: Neurons, rng: np.random.Generator) -> Floats:
+        """Skewed noise of single responses, relative to the deviation of each neuron's signal over many stimuli."""
+        many = self.new_stimuli(np.random.default_rng(LATENT), count=1000)
+        level = self.noise * neurons.signal(many).std(axis=0)
+        skewed = (rng.standard_gamma(3, (self.stimuli, self.neurons)) - 3) / np.sqrt(3)
+        return np.asarray(level * skewed)
 
     def labelled(self, values: Floats, run: int, kind: str) -> xr.DataArray:
         coords: dict[str, Any] = {
@@ -268,9 +281,10 @@ def decoded(
 def of_ceiling(label: str, world: World, repetitions: int, cell: str, run: int) -> Drawn:
     """A ceiling from repeated responses, and the normalised RDM score of the noiseless responses; none if refused."""
     rng = seeded(cell, run)
-    signal = world.signal(world.new_stimuli(rng), rng)
+    latent, neurons = world.new_stimuli(rng), world.new_neurons(rng)
+    signal = neurons.signal(latent)
     parts = [
-        world.labelled(signal + world.new_noise(signal, rng), run, "n").assign_coords(
+        world.labelled(signal + world.new_noise(neurons, rng), run, "n").assign_coords(
             repetition=("presentation", [repetition] * world.stimuli)
         )
         for repetition in range(repetitions)

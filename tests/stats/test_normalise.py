@@ -201,7 +201,7 @@ def test_normalisation_by_a_floor_maps_the_dummy_to_zero_and_perfection_to_one()
 
 def test_a_score_without_variation_keeps_its_smallest_error_over_the_floor() -> None:
     """The interval of a constant decoder was [0, 0]."""
-    still = replace(exactly(0.0), least=0.04)
+    still = replace(exactly(0.0), outcome=0.04)
     score = normalise_by_floor(Score(0.5, limits=(0.0, 1.0), varies=still), dummy=0.5, perfect=1.0)
     assert score.value == 0 and error_of(score) == pytest.approx(0.08)
     assert score.low < -0.1 and score.high > 0.1

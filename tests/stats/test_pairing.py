@@ -39,7 +39,7 @@ def test_accuracies_are_paired_by_the_stimulus_whatever_the_order_of_rows(seed: 
         there = scored(b, order, again)
         assert there.value == here.value and (there.low, there.high) == pytest.approx((here.low, here.high))
         assert there.uncertainty is not None and here.uncertainty is not None
-        assert (there.uncertainty - here.uncertainty).error == pytest.approx(0, abs=1e-12)
+        assert (there.uncertainty - here.uncertainty).variance == pytest.approx(0, abs=1e-24)
         result, known = (difference("b", first, item) for item in (there, here))
         assert result.p == pytest.approx(known.p, rel=1e-9)
     # Paired by their row numbers, shuffled answers would vary as those of other stimuli do.

@@ -130,7 +130,7 @@ def test_the_interval_of_equal_outcomes_is_that_of_agresti_and_coull(right: int,
     """The share moves by one outcome, which is also its standard error: 0 of n is in [0, 2.96/n]."""
     samples = Samples(xr.DataArray(np.full(max(count, 2), float(right)), dims="stimulus"), outcome=1 / count)
     found = uncertainty_of(samples, [("stimulus", "mean")], None, "logit")
-    assert found is not None and found.even and found.error == pytest.approx(1 / count)
+    assert found is not None and found.few and found.error == pytest.approx(1 / count)
     reach = min(1.0, 2.959964 / count)
     expected = (1 - reach, 1.0) if right else (0.0, reach)
     if count > 1:  # of one outcome, the middle is half an outcome away
@@ -163,7 +163,7 @@ def test_intervals_of_shares_cover_and_are_about_as_long_as_exact_ones(count: in
 def test_one_different_outcome_is_enough_for_the_jackknife() -> None:
     values = np.r_[np.zeros(39), 1.0]
     found = of_items(values, scale="logit", outcome=1 / 40)
-    assert not found.even and found.error == pytest.approx(values.std(ddof=1) / math.sqrt(40))
+    assert not found.few and found.error == pytest.approx(values.std(ddof=1) / math.sqrt(40))
 
 
 def test_models_with_the_same_outcomes_might_differ_in_another() -> None:

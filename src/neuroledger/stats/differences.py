@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr
 
-from neuroledger.data.arrays import Floats
 from neuroledger.stats.aggregate import holm
 from neuroledger.stats.score import Score
-from neuroledger.stats.uncertainty import ROUNDING, Part, Uncertainty, covers, quantile, total
+from neuroledger.stats.uncertainty import Uncertainty, covers, quantile, total
 
 __all__ = [
     "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
@@ -148,67 +147,22 @@ def clearly_better(
     degrees of freedom, with Holm's correction, which holds however the differences depend on each other. An entry
     without uncertainty is neither better nor worse than any other.
     """
-    count = len(entries)
-    better = np.zeros((count, count), dtype=bool)
+    better = np.zeros((len(entries), len(entries)), dtype=bool)
     known = [
-        i for i, entry in enumerate(entries) if entry.uncertainty is not None and entry.uncertainty.parts
+        (at, entry.uncertainty)
+        for at, entry in enumerate(entries)
+        if entry.uncertainty is not None and entry.uncertainty.parts
     ]
-    if len(known) < 2:
-        return better
-    uncertainties = [entry.uncertainty for entry in entries if entry.uncertainty is not None]
-    error, degrees = _pairwise([each for each in uncertainties if each.parts])
-    values = np.array([entries[i].value for i in known]) * (1 if higher else -1)
-    apart = values[:, None] - values
-    first, second = np.nonzero(np.triu(error > 0, 1))
-    p = 2 * stdtr(degrees, -np.abs(apart) / np.where(error > 0, error, 1.0))
-    clear = np.zeros_like(error, dtype=bool)
-    clear[first, second] = clear[second, first] = holm(p[first, second].tolist()) < 1 - level
-    better[np.ix_(known, known)] = clear & (apart > 0)
+    pairs, p = [], []
+    for (i, first), (j, second) in combinations(known, 2):
+        apart = first - second
+        if apart.error > 0:
+            gap = entries[i].value - entries[j].value
+            pairs.append((i, j) if (gap > 0) == higher else (j, i))
+            p.append(apart.p(gap))
+    for pair, corrected_p in zip(pairs, holm(p).tolist(), strict=True):
+        better[pair] = corrected_p < 1 - level
     return better
-
-
-def _pairwise(uncertainties: Sequence[Uncertainty]) -> tuple[Floats, Floats]:
-    """Return standard error and degrees of freedom of the difference of each pair, (entry, entry)."""
-    tables: dict[tuple[str, tuple[str, ...]], tuple[Floats, Floats]] = {}
-    places = dict.fromkeys(part.place for each in uncertainties for part in each.parts)
-    for place in places:
-        tables[place] = _apart([each.part(place) for each in uncertainties])
-    variance = np.zeros((len(uncertainties), len(uncertainties)))
-    share = np.zeros_like(variance)
-    singles = np.zeros_like(variance)
-    for population in dict.fromkeys(population for population, _ in places):
-        own = {over: table for (of, over), table in tables.items() if of == population}
-        single = [table for over, table in own.items() if len(over) == 1]
-        shared = sum((table[0] for over, table in own.items() if len(over) == 2), np.zeros_like(variance))
-        whole = np.sum([each for each, _ in single], axis=0)
-        variance += np.maximum(np.max([each for each, _ in single], axis=0), whole - shared)
-        singles += whole
-        share += np.sum([each**2 / freedom for each, freedom in single], axis=0)
-    outcomes = np.array([each.outcome for each in uncertainties])
-    outcome, error = np.maximum(outcomes[:, None], outcomes), np.sqrt(variance)
-    even = error < ROUNDING * outcome
-    degrees = np.divide(singles**2, share, out=np.full_like(share, np.inf), where=(share > 0) & ~even)
-    return np.where(even, outcome, error), degrees
-
-
-def _apart(parts: Sequence[Part | None]) -> tuple[Floats, Floats]:
-    """Return variance and degrees of freedom of the difference of each pair due to one factor, (entry, entry)."""
-    keys = list(dict.fromkeys(key for part in parts if part is not None for key in part.keys))
-    place = {key: at for at, key in enumerate(keys)}
-    table = np.zeros((len(parts), len(keys)))
-    freedom = np.full(len(parts), np.inf)
-    for at, part in enumerate(parts):
-        if part is not None:
-            table[at, [place[key] for key in part.keys]] = part.values
-            freedom[at] = max(part.freedom, 1.0)
-    return len(keys) * _between(table), np.minimum(freedom[:, None], freedom)
-
-
-def _between(draws: Floats) -> Floats:
-    """Return the mean square of the difference of each pair of rows."""
-    gram = draws @ draws.T / draws.shape[1]
-    power = gram.diagonal()
-    return np.asarray(np.maximum(power[:, None] + power - 2 * gram, 0.0))
 
 
 def rank_sets(better: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -142,24 +142,24 @@ class Uncertainty:
         return max(max(single, default=0.0), sum(single) - shared)
 
     @property
-    def even(self) -> bool:
-        """Whether the score counts outcomes and all of them are equal, or those of two scores: nothing deviates."""
-        return math.sqrt(self.variance) < ROUNDING * self.outcome
+    def few(self) -> bool:
+        """Whether the score counts outcomes, and they deviate by less than one: all are equal, or all of a rare class."""
+        return math.sqrt(self.variance) < (1 - ROUNDING) * self.outcome
 
     @property
     def error(self) -> float:
-        """Standard error of the score.
+        """Standard error of the score, which is at least one outcome if it counts outcomes.
 
         Of equal outcomes it is that after one more outcome of each kind: of 0 of n that of 1 of n + 2 (Agresti and Coull
         1998), and of the difference of paired outcomes that do not differ 1/(n + 2) (Agresti and Min 2005). Both are about
-        one outcome.
+        one outcome, as is the standard error of 1 of n.
         """
-        return self.outcome if self.even else math.sqrt(self.variance)
+        return max(math.sqrt(self.variance), self.outcome)
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the variance (Satterthwaite 1946)."""
-        if self.even:
+        if math.sqrt(self.variance) <= ROUNDING * self.outcome:
             return math.inf
         single = [part for part in self.parts if len(part.over) == 1 and part.variance > 0]
         total = sum(part.variance for part in single)
@@ -203,16 +203,16 @@ class Uncertainty:
         """Return Student's 95 % interval on the natural scale of the score, within ``limits``.
 
         The scale is the log odds of a share, Fisher's z of a correlation (the log odds between −1 and 1, halved), or the
-        value itself. The interval of equal outcomes is that of Agresti and Coull (1998): the value is moved from a limit by
-        one outcome, and the interval around it is on the scale of the value.
+        value itself. The interval of few different outcomes is that of Agresti and Coull (1998): the value is moved from a
+        limit by one outcome, and the interval around it is on the scale of the value.
         """
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if half == 0:
             return value, value
-        centre = min(max(value, low + self.outcome), high - self.outcome) if self.even else value
+        centre = min(max(value, low + self.outcome), high - self.outcome) if self.few else value
         position = (centre - low) / (high - low) if math.isfinite(high - low) else 0.0
-        if self.even or self.scale == "identity" or not 0 < position < 1:
+        if self.few or self.scale == "identity" or not 0 < position < 1:
             return max(low, min(value, centre - half)), min(high, max(value, centre + half))
         reach = half / ((high - low) * position * (1 - position))
         ends = low + (high - low) * expit(logit(position) + reach * np.array([-1.0, 1.0]))

@@ -10,15 +10,15 @@ the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.stats.aggregate import FIXED, Step, reduced
 from neuroledger.stats.groups import COARSE, DRAWS, Grouping, exponentials, grouped, names_of
@@ -63,57 +63,134 @@ def held_out_deviation(whole: Floats | float, left: Floats | float, share: Float
 
 def one_by_one(variation: Variation, factor: str, codes: Indices, count: int) -> list[Floats]:
     """Return the samples without each group of one factor in turn, [group]."""
-    inner = variation.nested[factor][0] if factor in variation.nested else factor
+    inner = _inner(variation, factor)
     if variation.each is not None:
         return list(np.asarray(variation.each(inner, codes), dtype=np.float64))
     parts = [variation.without({inner: codes != group}).values for group in range(count)]
     return [np.asarray(part, dtype=np.float64) for part in parts]
 
 
-@dataclass(frozen=True)
-class _Aggregate:
-    """The declared aggregation, and parts of it."""
+class _Entries(NamedTuple):
+    """A dimension of the samples, and the item to which each of its entries belongs."""
 
+    dim: str
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The samples and their declared aggregation, with the items that can be left out.
+
+    ``inside`` are the items of dimensions of the samples; those of the other factors are left out by ``variation``.
+    """
+
+    values: Floats
     dims: tuple[str, ...]
     steps: tuple[Step, ...]
-    fixed: Collection[str] = FIXED
+    variation: Variation | None
+    inside: Mapping[str, _Entries]
+    known: dict[str, list[Floats]] = field(default_factory=dict)
 
-    def how(self, dim: str) -> str:
-        return dict(self.steps)[dim]
+    def how(self, name: str) -> str:
+        """Return how the dimension of a factor is reduced; items that are left out have none."""
+        return dict(self.steps)[self.inside[name].dim] if name in self.inside else ""
 
-    @property
-    def random(self) -> list[str]:
-        """Dimensions of the samples whose entries are a sample of others."""
-        return [dim for dim, _ in self.steps if dim in self.dims and dim not in self.fixed]
-
-    def of(self, values: Floats, *, keep: str | None = None, smooth: bool = True, lead: int = 0) -> Floats:
-        """Aggregate ``values`` (leading dimensions, dimensions of the samples), leaving the dimension ``keep``.
-
-        ``smooth`` replaces medians by means.
-        """
+    def of(self, values: Floats, *, smooth: bool) -> float:
+        """Aggregate samples; ``smooth`` replaces medians by means."""
         dims = list(self.dims)
         for over, how in self.steps:
-            if over in dims and over != keep:
-                axis = dims.index(over)
-                values = reduced(values, lead + axis, "mean" if smooth and how == "median" else how)
-                dims.pop(axis)
+            if over in dims:
+                values = reduced(values, dims.index(over), "mean" if smooth and how == "median" else how)
+                dims.remove(over)
+        return float(values)
+
+    def left(self, keep: Mapping[str, Booleans], values: Floats | None = None) -> Floats:
+        """Return samples without the items of each factor that are not kept; ``values`` are without others already."""
+        values = self.values if values is None else values
+        outside = {
+            _inner(self.variation, name): kept for name, kept in keep.items() if name not in self.inside
+        }
+        if outside and self.variation is not None:
+            values = np.asarray(self.variation.without(outside).values, dtype=np.float64)
+        for name, kept in keep.items():
+            if name in self.inside:
+                values = np.compress(kept, values, axis=self.dims.index(self.inside[name].dim))
         return values
 
+    def weight(self, name: str, groups: Grouping) -> Floats:
+        """Return 1 − n₀/n for each group of n₀ of n items, by which leaving it out moves a mean too far.
 
-@dataclass
-class _Found:
-    """Parts found so far, and for each factor the number of its items."""
+        For held-out scores it is 1: each split has weighted them already.
+        """
+        if self.variation is not None and name in self.variation.inflation:
+            return np.ones(len(groups.sizes))
+        return np.asarray(1 - groups.sizes / groups.sizes.sum())
 
-    parts: list[Part] = field(default_factory=list)
-    items: dict[str, int] = field(default_factory=dict)
+    def inflation(self, name: str) -> float:
+        return 1.0 if self.variation is None else self.variation.inflation.get(name, 1.0)
 
-    def add(self, over: tuple[str, ...], keys: Sequence[str], values: Floats, freedom: float) -> None:
-        self.parts.append(Part("", over, tuple(keys), np.asarray(values, dtype=np.float64), freedom))
+    def deviations(self, name: str, groups: Grouping, *, smooth: bool) -> Floats:
+        """Return the deviation that each group of a factor adds, whose squares sum to the variance of the aggregate.
 
-    def drop_constant(self) -> None:
-        """Drop factors on which the score does not depend; if it depends on none, keep the first."""
-        varying = [part for part in self.parts if part.values.any()]
-        self.parts = varying or self.parts[:1]
+        Groups may differ in size: a group of n₀ of n items moves a mean by (1 − n₀/n) times the difference that leaving it
+        out makes. Their sum is removed, and the root of G/(G − 1) makes the sum of squares an unbiased variance.
+        """
+        count = len(groups.keys)
+        left = np.array([self.of(part, smooth=smooth) for part in self.without_each(name, groups)])
+        moved = np.nan_to_num(self.weight(name, groups) * (self.of(self.values, smooth=smooth) - left))
+        centred = moved - groups.sizes / groups.sizes.sum() * moved.sum()
+        return np.asarray(math.sqrt(self.inflation(name) * count / (count - 1)) * centred)
+
+    def without_each(self, name: str, groups: Grouping) -> list[Floats]:
+        """Return the samples without each group of a factor in turn, [group]."""
+        if name not in self.known:
+            count = len(groups.keys)
+            if name in self.inside or self.variation is None:
+                self.known[name] = [self.left({name: groups.codes != group}) for group in range(count)]
+            else:
+                self.known[name] = one_by_one(self.variation, name, groups.codes, count)
+        return self.known[name]
+
+    def crossed(self, pair: tuple[str, str], groups: tuple[Grouping, Grouping]) -> Part:
+        """Return the interaction of two factors, from the scores without groups of each and of both.
+
+        It is that of about as many pairs of groups as a factor has groups. Where the second factor is a dimension of the
+        samples, the groups of the first need not be left out again, and their deviations are added up.
+        """
+        rows, columns = (grouped(names_for(each), COARSE) for each in groups)
+        second = [{pair[1]: columns.codes != group} for group in range(len(columns.keys))]
+        if pair[1] in self.inside:
+            first, of_first = groups[0], grouped(groups[0].keys, COARSE).codes
+            without_first = self.without_each(pair[0], first)
+            both = [[self.left(keep, part) for keep in second] for part in without_first]
+        else:
+            first, of_first = rows, np.arange(len(rows.keys))
+            kept = [{pair[0]: rows.codes != group} for group in range(len(rows.keys))]
+            without_first = [self.left(keep) for keep in kept]
+            both = [[self.left({**keep, **other}) for other in second] for keep in kept]
+        row = np.array([self.of(part, smooth=True) for part in without_first])
+        column = np.array([self.of(self.left(keep), smooth=True) for keep in second])
+        cells = np.array([[self.of(part, smooth=True) for part in line] for line in both])
+        weight = np.outer(self.weight(pair[0], first), self.weight(pair[1], columns))
+        moved = weight * (self.of(self.values, smooth=True) - row[:, None] - column + cells)
+        table = np.zeros((len(rows.keys), len(columns.keys)))
+        np.add.at(table, of_first, np.nan_to_num(moved))
+        table = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+        scale = self.inflation(pair[0]) * self.inflation(pair[1])
+        for count in table.shape:
+            scale *= count / max(count - 1, 1)
+        keys = tuple(f"{a}{PAIR}{b}" for a in rows.keys for b in columns.keys)
+        return Part("", pair, keys, math.sqrt(scale) * table.ravel(), table.size - 1)
+
+
+def names_for(groups: Grouping) -> list[str]:
+    """Return the name of the group of each item."""
+    return [groups.keys[code] for code in groups.codes.tolist()]
+
+
+def _inner(variation: Variation | None, name: str) -> str:
+    """Return the factor whose items are left out: for larger items, the one of the items that they contain."""
+    return variation.nested[name][0] if variation is not None and name in variation.nested else name
 
 
 def uncertainty_of(
@@ -142,45 +219,65 @@ def uncertainty_of(
         A factor is unknown, or has one item only.
     """
     fixed = FIXED if variation is None else FIXED | set(variation.fixed)
-    whole = _Aggregate(tuple(map(str, samples.values.dims)), tuple(steps), fixed)
-    values = np.asarray(samples.values.values, dtype=np.float64)
-    inside = _inside(samples.values, whole, factors)
-    outside = _left_out(variation, [*inside, *whole.random], factors)
+    array, how = samples.values, dict(steps)
+    dims = [dim for dim in map(str, array.dims) if dim in how and dim not in fixed]
+    inside = _inside(array, dims, factors)
+    outside = _left_out(variation, [*inside, *dims], factors)
     if factors is not None:
-        every = _inside(samples.values, whole, None)
-        possible = [*every, *_left_out(variation, [*every, *whole.random], None)]
+        every = _inside(array, dims, None)
+        possible = [*every, *_left_out(variation, [*every, *dims], None)]
         _require_known(factors, [*inside, *outside], possible, variation)
-    groups = {name: grouped(entries.names) for name, entries in inside.items()}
-    groups |= {name: grouped(ids) for name, ids in outside.items()}
-    found, left = _Found(), dict[str, list[Floats]]()
-    for name in outside:
-        if variation is not None and len(groups[name].keys) > 1:
-            left[name] = one_by_one(variation, name, groups[name].codes, len(groups[name].keys))
-            _add_left_out(found, whole, values, left[name], name, groups[name], variation)
-    for name, entries in inside.items():
-        _add_dimension(found, whole, values, name, entries.dim, groups[name])
-    found.drop_constant()
-    present = {part.over[0] for part in found.parts}
-    crossed = [name for name in left if name in present], [name for name in inside if name in present]
-    for pair in _pairs(*crossed):
-        _add_interaction(found, whole, values, left, variation, inside, groups, pair)
-    if not found.parts:
+    values = np.asarray(array.values, dtype=np.float64)
+    whole = _Whole(values, tuple(map(str, array.dims)), tuple(steps), variation, inside)
+    ids = outside | {name: entries.names for name, entries in inside.items()}
+    groups = {name: grouped(each) for name, each in ids.items()}
+    groups = {name: each for name, each in groups.items() if len(each.keys) > 1}
+    single = [_single(whole, name, each) for name, each in groups.items()]
+    # Factors on which the score does not depend are dropped; if it depends on none, the first is kept.
+    single = [part for part in single if part.values.any()] or single[:1]
+    if not single:
         return None
+    names = [part.over[0] for part in single]
+    crossed = [
+        whole.crossed((first, second), (groups[first], groups[second]))
+        for first, second in combinations(names, 2)
+    ]
+    excess = {
+        name: _excess(whole, name, groups[name], part) for name, part in zip(names, single, strict=True)
+    }
+    crossed = [
+        replace(part, values=part.values * math.sqrt(excess[part.over[0]] * excess[part.over[1]]))
+        for part in crossed
+    ]
+    items = {name: int(each.sizes.sum()) for name, each in groups.items()}
     method: Method = "held-out" if variation is not None and variation.inflation else "jackknife"
-    return Uncertainty(tuple(found.parts), found.items, scale, samples.outcome, method)
+    return Uncertainty((*single, *crossed), items, scale, samples.outcome, method)
 
 
-class _Entries(NamedTuple):
-    """A dimension of the samples, and the item to which each of its entries belongs."""
+def _single(whole: _Whole, name: str, groups: Grouping) -> Part:
+    """Return the deviations by group of one factor."""
+    count = len(groups.keys)
+    if whole.how(name) == "median":
+        draws = _reweighted(whole, name, groups)
+        return Part("", (name,), NUMBERS, draws / math.sqrt(DRAWS), count - 1)
+    # The items that are left out move a median over others as they move its mean.
+    values = whole.deviations(name, groups, smooth=name not in whole.inside)
+    return Part("", (name,), groups.keys, values, count - 1)
 
-    dim: str
-    names: Sequence[str]
+
+def _excess(whole: _Whole, name: str, groups: Grouping, part: Part) -> float:
+    """Return the variance over the items of a dimension relative to that of their mean: 1 but for a median."""
+    if whole.how(name) != "median":
+        return 1.0
+    of_mean = whole.deviations(name, groups, smooth=True)
+    power = float(of_mean @ of_mean)
+    return part.variance / power if power > 0 else 1.0
 
 
-def _inside(samples: xr.DataArray, whole: _Aggregate, factors: Sequence[str] | None) -> dict[str, _Entries]:
-    """Return the random dimensions of the samples; in place of neuroids, their subjects where these are asked for."""
+def _inside(samples: xr.DataArray, dims: Sequence[str], factors: Sequence[str] | None) -> dict[str, _Entries]:
+    """Return the items of random dimensions of the samples; in place of neuroids, their subjects if these are asked for."""
     found = {}
-    for dim in whole.random:
+    for dim in dims:
         if samples.sizes[dim] < 2:
             continue
         owners = samples.coords.get("subject")
@@ -230,64 +327,15 @@ def _require_known(
         )
 
 
-def _weighs(variation: Variation | None, factor: str) -> bool:
-    """Whether groups are weighted by their size here: of held-out scores, each split has weighted them already."""
-    return variation is None or factor not in variation.inflation
-
-
-def _deviations(whole: Floats, left: Floats, groups: Grouping, *, weigh: bool = True) -> Floats:
-    """Return the deviation that each group adds to a score, (group, …), from the scores without each group.
-
-    Groups may differ in size: a group of n₀ of n items moves a mean by (1 − n₀/n) times the difference that leaving it out
-    makes. Their sum is removed, and the root of G/(G − 1) makes the sum of squares an unbiased variance.
-    """
-    share = (groups.sizes / groups.sizes.sum()).reshape(-1, *[1] * (left.ndim - 1))
-    moved = np.nan_to_num((1 - share if weigh else 1.0) * (whole - left))
-    count = len(left)
-    return np.asarray(math.sqrt(count / (count - 1)) * (moved - share * moved.sum(axis=0)))
-
-
-def _add_left_out(
-    found: _Found,
-    whole: _Aggregate,
-    values: Floats,
-    left: Sequence[Floats],
-    name: str,
-    groups: Grouping,
-    variation: Variation,
-) -> None:
-    """Add the items of a factor that are left out."""
-    scores = np.array([whole.of(each) for each in left])
-    inflated = math.sqrt(variation.inflation.get(name, 1.0))
-    deviations = _deviations(whole.of(values), scores, groups, weigh=_weighs(variation, name))
-    found.add((name,), groups.keys, inflated * deviations, len(scores) - 1)
-    found.items[name] = int(groups.sizes.sum())
-
-
-def _add_dimension(
-    found: _Found, whole: _Aggregate, values: Floats, name: str, dim: str, groups: Grouping
-) -> None:
-    """Add the items of a dimension of the samples."""
-    axis, count = whole.dims.index(dim), len(groups.keys)
-    found.items[name] = int(groups.sizes.sum())
-    if whole.how(dim) == "median":
-        draws = _reweighted(whole, values, name, dim, groups)
-        found.add((name,), NUMBERS, draws / math.sqrt(DRAWS), count - 1)
-        return
-    chosen = [np.compress(groups.codes != group, values, axis=axis) for group in range(count)]
-    left = np.array([whole.of(each, smooth=False) for each in chosen])
-    found.add((name,), groups.keys, _deviations(whole.of(values, smooth=False), left, groups), count - 1)
-
-
-def _reweighted(whole: _Aggregate, values: Floats, name: str, dim: str, groups: Grouping) -> Floats:
+def _reweighted(whole: _Whole, name: str, groups: Grouping) -> Floats:
     """Return deviations ``(draw,)`` of a median over items with random weights, which depend on the items' names.
 
     The variance of a mean under such weights is (n − 1)/(n + 1) times that of the mean (Rubin 1981).
     """
     weights = exponentials(name, groups.keys)[:, groups.codes]
-    values = np.moveaxis(values, whole.dims.index(dim), -1)
+    dim = whole.inside[name].dim
+    draws = _weighted_medians(np.moveaxis(whole.values, whole.dims.index(dim), -1), weights)
     dims = [other for other in whole.dims if other != dim]
-    draws = _weighted_medians(values, weights)
     for over, how in whole.steps:
         if over in dims:
             draws = reduced(draws, 1 + dims.index(over), how)
@@ -323,114 +371,3 @@ def _crossing(place: Floats, values: Floats) -> Floats:
     low, high = place[rows, above - 1], place[rows, above]
     share = np.clip(np.divide(-low, high - low, out=np.zeros(len(place)), where=high > low), 0.0, 1.0)
     return np.asarray(values[above - 1] + share * (values[above] - values[above - 1]))
-
-
-def _pairs(outside: Sequence[str], inside: Sequence[str]) -> Iterator[tuple[str, str]]:
-    yield from combinations(outside, 2)
-    yield from ((first, second) for first in outside for second in inside)
-    yield from combinations(inside, 2)
-
-
-def _add_interaction(
-    found: _Found,
-    whole: _Aggregate,
-    values: Floats,
-    left: Mapping[str, Sequence[Floats]],
-    variation: Variation | None,
-    inside: Mapping[str, _Entries],
-    groups: Mapping[str, Grouping],
-    pair: tuple[str, str],
-) -> None:
-    """Add the interaction of two factors, between about as many pairs of groups as a factor has groups."""
-    first, second = pair
-    if variation is not None and second in left:
-        cells, keys = _crossed(whole, values, variation, pair)
-    elif variation is not None and first in left:
-        dim = inside[second].dim
-        by_item = np.array([whole.of(each, keep=dim) for each in left[first]])
-        moved = _deviations(
-            whole.of(values, keep=dim), by_item, groups[first], weigh=_weighs(variation, first)
-        )
-        # The coarse groups have their own root of G/(G − 1), which takes the place of that of all groups.
-        moved = moved * math.sqrt((len(moved) - 1) / len(moved)) / moved.shape[1]
-        cells, keys = _coarse(moved, groups[first].keys, names_for(groups[second]))
-        scale = variation.inflation.get(first, 1.0) * _ratio(found, whole, values, second, dim)
-        cells = cells * math.sqrt(scale)
-    else:
-        table = _table(whole, values, (inside[first].dim, inside[second].dim))
-        cells, keys = _coarse(
-            _centred(table) / table.size, names_for(groups[first]), names_for(groups[second])
-        )
-    found.add(pair, keys, cells.ravel(), cells.size - 1)
-
-
-def _centred(table: Floats) -> Floats:
-    """Return a table without the means of its rows and columns."""
-    return np.asarray(table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean())
-
-
-def _unbiased(table: Floats) -> Floats:
-    """Return a table without the means of its rows and columns, whose sum of squares is an unbiased variance."""
-    G, H = table.shape
-    scale = math.sqrt(G / (G - 1) * H / (H - 1)) if min(G, H) > 1 else 0.0
-    return scale * _centred(table)
-
-
-def names_for(groups: Grouping) -> tuple[str, ...]:
-    """Return the name of the group of each item."""
-    return tuple(groups.keys[code] for code in groups.codes.tolist())
-
-
-def _coarse(cells: Floats, rows: Sequence[str], columns: Sequence[str]) -> tuple[Floats, list[str]]:
-    """Return cells summed over few groups of rows and of columns, without their means, and the name of each pair."""
-    first, second = grouped(rows, COARSE), grouped(columns, COARSE)
-    sums = np.zeros((len(first.keys), len(second.keys)))
-    np.add.at(sums, (first.codes[:, None], second.codes), cells)
-    return _unbiased(sums), [f"{a}{PAIR}{b}" for a in first.keys for b in second.keys]
-
-
-def _crossed(
-    whole: _Aggregate, values: Floats, variation: Variation, pair: tuple[str, str]
-) -> tuple[Floats, list[str]]:
-    """Return the interaction of two factors whose items are left out, from the scores without both."""
-    inner = tuple(variation.nested[name][0] if name in variation.nested else name for name in pair)
-    ids = [variation.nested[name][1] if name in variation.nested else variation.items[name] for name in pair]
-    rows, columns = (grouped(list(map(str, each)), COARSE) for each in ids)
-    G, H = len(rows.keys), len(columns.keys)
-
-    def score(keep: Mapping[str, np.ndarray]) -> float:
-        return float(whole.of(np.asarray(variation.without(keep).values, dtype=np.float64)))
-
-    row = [score({inner[0]: rows.codes != g}) for g in range(G)]
-    column = [score({inner[1]: columns.codes != h}) for h in range(H)]
-    both = np.array(
-        [
-            [score({inner[0]: rows.codes != g, inner[1]: columns.codes != h}) for h in range(H)]
-            for g in range(G)
-        ]
-    )
-    shares = [each.sizes / each.sizes.sum() for each in (rows, columns)]
-    weight = (1 - shares[0])[:, None] * (1 - shares[1])
-    moved = np.nan_to_num(
-        weight * (float(whole.of(values)) - np.array(row)[:, None] - np.array(column) + both)
-    )
-    return _unbiased(moved), [f"{a}{PAIR}{b}" for a in rows.keys for b in columns.keys]
-
-
-def _ratio(found: _Found, whole: _Aggregate, values: Floats, name: str, dim: str) -> float:
-    """Return the variance of the aggregate over a dimension relative to that of a mean: not 1 for a median."""
-    if whole.how(dim) != "median":
-        return 1.0
-    per_item = whole.of(values, keep=dim)
-    known = per_item[np.isfinite(per_item)]
-    of_mean = float(known.var(ddof=1)) / len(known) if len(known) > 1 else 0.0
-    part = next(part for part in found.parts if part.over == (name,))
-    return part.variance / of_mean if of_mean > 0 else 1.0
-
-
-def _table(whole: _Aggregate, values: Floats, pair: tuple[str, str]) -> Floats:
-    """Return the samples averaged over all other dimensions, (first, second)."""
-    others = tuple(axis for axis, dim in enumerate(whole.dims) if dim not in pair)
-    table = np.nanmean(values, axis=others) if others else values
-    order = [dim for dim in whole.dims if dim in pair]
-    return np.asarray(table if order == list(pair) else table.T)
