@@ -223,8 +223,8 @@ class Worker:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.wait()
+        with self._process:  # closes the pipes
+            self._process.kill()
 
 
 def prepare(root: Path) -> None:
