@@ -32,8 +32,10 @@ CLEAN = [proposal for proposal in PROPOSALS if proposal.verdict == "clean"]
 SECRET = "SECRET"
 # Programs that the verbs start themselves.
 PROGRAMS = ("git", "ssh-keygen", "uname", "ldconfig", "gcc", "cc", "lscpu", "file")
-# Exit codes that are answers; 2 is a request that is wrong, and a crash is no answer at all.
+# Exit codes that are answers of verbs that judge; 2 is a request that is wrong, and a crash is no answer at all. The other
+# calls succeed, so that a chain that stops early is noticed.
 ANSWERS = (0, 1, 3)
+JUDGES = ("check", "validate", "run", "verify", "doctor")
 
 # Runs in a process that has imported what the verbs need, and forks for each call, which is watched.
 WORKER = """
@@ -196,9 +198,10 @@ class Worker:
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
         }
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("NEUROLEDGER_")}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", WORKER, json.dumps(PROGRAMS), libraries],
-            env=os.environ | settings, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=plain | settings, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
 
     def call(self, root: Path, program: str, words: list[str]) -> tuple[int, str, list[str]]:
@@ -223,8 +226,8 @@ class Worker:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.wait()
+        with self._process:  # closes the pipes
+            self._process.kill()
 
 
 def prepare(root: Path) -> None:
@@ -285,7 +288,8 @@ def follow(proposal: Proposal, start: Path, scratch: Path, worker: Worker) -> li
         code, output, said = worker.call(root, program, words)
         name = " ".join([program, *words[:2]])
         problems += [f"{name}: {one}" for one in dict.fromkeys(said)]
-        if "Traceback" in output or code not in ANSWERS:
+        answers = ANSWERS if program == "neuroledger" and words[0] in JUDGES else (0,)
+        if "Traceback" in output or code not in answers:
             problems.append(f"{name}: exit {code}: {output[-400:]}")
         if "\x1b" in output or "a secret of the machine" in output:
             problems.append(f"{name}: controls the terminal or tells a secret")
