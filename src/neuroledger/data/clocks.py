@@ -14,7 +14,7 @@ from neuroledger.spec.base import Frozen
 __all__ = ["MOST_EMPTY", "Clock", "Empty", "Gap", "LeftOut", "Reason", "RecordingClocks", "left_out_notes"]
 
 MOST_EMPTY: Final = 0.5
-"""Largest share of windows of a recording without any event, unless its reader was told that more are right."""
+"""Largest share of windows of a recording without any event, unless the reader declares another one."""
 SHOWN: Final = 4
 
 Kind = Literal["samples", "events", "trials", "spikes", "stimuli"]
