@@ -31,6 +31,7 @@ OTHER_MEANINGS = {
     ("errors.py", "onnx"): "an extra of the package",
     ("errors.py", "nir"): "an extra of the package",
     ("report/pareto.py", "synaptic_operations"): "the default axis",
+    ("data/gate/rows.py", "recording"): "a coordinate of signals, not the paradigm",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 
