@@ -155,7 +155,7 @@ def test_doubled_rows_of_wide_tables_and_of_choices_are_refused(folder: Path, ro
     wide.insert(0, "trial", range(len(wide)))
     wide.insert(1, "image", NAMES * REPETITIONS)
     pd.concat([wide, wide.iloc[3:6]]).to_csv(folder / "wide.csv", index=False)
-    with pytest.raises(DataError, match="wide.csv: 3 rows occur twice, first: trial 3, im3"):
+    with pytest.raises(DataError, match=r"wide\.csv: 3 rows occur twice, first: trial 3, im3"):
         told(folder, root)
     (folder / "wide.csv").unlink()
     answers = pd.DataFrame(

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import xarray as xr
-from neuroledger.families.rare_outcomes import added_to_each, shared, unseen
 
 import neuroledger as nl
 
