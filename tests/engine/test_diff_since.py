@@ -1312,12 +1312,10 @@ def calibration(covered: int | None = 95, **fields: Any) -> str:
     few = (share(5, 100, 100), share(2, 100, 100))
     metrics: dict[str, Any] = {"ridge": {"reason": "nothing is random"}}
     if covered is not None:
-        width = Figure(1.0, 0.9, 1.1, 100)
-        metrics = {
-            "ridge": Calibration(
-                "new stimuli", {"stimulus": 60}, 0.5, share(covered, 100, 100), width, *few
-            ).to_dict()
-        }
+        length, loss = Figure(1.0, 0.9, 1.1, 100), Figure(1.2, 1.1, 1.3, 100)
+        coverage = share(covered, 100, 100)
+        found = Calibration("new stimuli", {"stimulus": 60}, 0.5, coverage, length, loss, *few)
+        metrics = {"ridge": found.to_dict()}
     known = {
         "benchmark": "lab.V4", "headline": "ridge", "ceiling": "", "identity": {"benchmark": spec_sha256(declared)},
         "code": {"sha256": "0" * 64}, "seed": 0, "runs": 100, "reason": "", "metrics": metrics,
