@@ -242,7 +242,9 @@ def test_a_function_that_takes_a_text_or_a_path_cannot_be_called_by_specs(hint: 
     def build(source: Any) -> None: ...
 
     build.__annotations__ = {"source": hint, "return": "Nowhere"}
-    with pytest.raises(TypeError, match="the parameter 'source' is no number, choice or tuple of these"):
+    with pytest.raises(
+        TypeError, match="the parameter 'source' must be a number, a choice or a tuple of these"
+    ):
         factory(build)
     with pytest.raises(TypeError, match="source"):
         factory(lambda source: source)

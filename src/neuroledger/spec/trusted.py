@@ -97,7 +97,7 @@ def factory(function: F) -> F:
     for name in inspect.signature(function).parameters:
         if name not in hints or not _is_plain(hints[name]):
             raise TypeError(
-                f"{function.__qualname__}: the parameter {name!r} is no number, choice or tuple of these"
+                f"{function.__qualname__}: the parameter {name!r} must be a number, a choice or a tuple of these"
             )
     fields: dict[str, Any] = {name: (hint, None) for name, hint in hints.items()}
     model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
