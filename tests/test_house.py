@@ -32,6 +32,9 @@ OTHER_MEANINGS = {
     ("errors.py", "nir"): "an extra of the package",
     ("report/pareto.py", "synaptic_operations"): "the default axis",
     ("data/gate/rows.py", "recording"): "a coordinate of signals, not the paradigm",
+    ("data/clocks.py", "spikes"): "what a clock times",
+    ("data/gate/clocks.py", "spikes"): "what a clock times",
+    ("data/gate/clocks.py", "recording"): "a coordinate",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

@@ -16,9 +16,9 @@ from neuroledger.data.clocks import LeftOut
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clocks_of
 from neuroledger.families.signals.readers.bids_epochs import bids_epochs
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
-from neuroledger.families.signals.recordings.clock_facts import clocks_of
 from neuroledger.families.signals.recordings.mne_objects import windows
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
 from neuroledger.families.signals.recordings.signal_windows import Window

@@ -16,9 +16,9 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.data.file_names import Pattern
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of, note_clocks
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
-from neuroledger.families.signals.recordings.clock_facts import clock_notes, clocks_of, note_clocks
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,

@@ -18,15 +18,15 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
-from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
-from neuroledger.families.signals.recordings.clock_facts import (
+from neuroledger.families.signals.clocks.clock_facts import (
     clock_notes,
     clocks_of,
     count_by_label,
     note_clocks,
 )
+from neuroledger.families.signals.clocks.timelines import Part, Placed, Timeline, place
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
 from neuroledger.families.signals.recordings.spike_counts import spike_counts
-from neuroledger.families.signals.recordings.timelines import Part, Placed, Timeline, place
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.families.signals.units import require_plausible

@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 from neuroledger.data.arrays import Floats
 from neuroledger.data.file_names import Pattern, matching
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.timelines import note_rate
 from neuroledger.families.signals.recordings.matlab_trees import as_array, as_texts, found_at, parts_at, tree
-from neuroledger.families.signals.recordings.timelines import note_rate
 from neuroledger.spec.base import Frozen
 
 __all__ = ["MatlabEvents", "MatlabLayout", "MatlabPart", "matlab_parts"]

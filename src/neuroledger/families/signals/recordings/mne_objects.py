@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from neuroledger.data.clocks import left_out_notes
 from neuroledger.errors import RequestError
+from neuroledger.families.signals.clocks.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.beyond_ends import KEY, beyond_notes, sum_left_out
-from neuroledger.families.signals.recordings.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     Recording,

@@ -14,19 +14,19 @@ import numpy as np
 from neuroledger.data.hdf5 import array, opened
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.clocks.channel_rates import note_rates
+from neuroledger.families.signals.clocks.edf_files import edf_timeline, read_edf_header
+from neuroledger.families.signals.clocks.timelines import note_rate, note_timeline, timeline_of
 from neuroledger.families.signals.recordings.beyond_ends import (
     mne_warnings,
     note_markers,
     note_unscaled,
     omitted,
 )
-from neuroledger.families.signals.recordings.channel_rates import note_rates
 from neuroledger.families.signals.recordings.companions import problems_of
-from neuroledger.families.signals.recordings.edf_files import edf_timeline, read_edf_header
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
-from neuroledger.families.signals.recordings.timelines import note_rate, note_timeline, timeline_of
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 

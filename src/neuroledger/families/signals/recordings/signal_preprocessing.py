@@ -19,14 +19,15 @@ from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.facts import Fact, Origin
 from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.bands import named_by
+from neuroledger.families.signals.clocks.channel_rates import at_one_rate
+from neuroledger.families.signals.clocks.clock_facts import count_by_label, note_clocks
+from neuroledger.families.signals.clocks.timelines import Timeline, is_event, place, rate_of, timeline_of
 from neuroledger.families.signals.recordings.beyond_ends import (
     lost_markers,
     note_left_out,
     require_few,
     unscaled,
 )
-from neuroledger.families.signals.recordings.channel_rates import at_one_rate
-from neuroledger.families.signals.recordings.clock_facts import count_by_label, note_clocks
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
@@ -37,7 +38,6 @@ from neuroledger.families.signals.recordings.signal_spans import (
 )
 from neuroledger.families.signals.recordings.signal_stimuli import Events, require_compatible, rows_of, show
 from neuroledger.families.signals.recordings.signal_windows import Window, WindowLayout, lay, within_recording
-from neuroledger.families.signals.recordings.timelines import Timeline, is_event, place, rate_of, timeline_of
 from neuroledger.families.signals.recordings.window_store import join
 from neuroledger.families.signals.signals import signals
 from neuroledger.families.signals.units import require_plausible

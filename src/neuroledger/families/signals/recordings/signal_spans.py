@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from neuroledger.data.file_names import PLACEHOLDER, Pattern, expression, tail
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.timelines import noted_at, timeline_of
+from neuroledger.families.signals.clocks.timelines import noted_at, timeline_of
 from neuroledger.families.signals.recordings.wfdb import night_spans
 from neuroledger.spec.base import Frozen
 

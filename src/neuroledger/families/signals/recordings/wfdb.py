@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.channel_rates import note_remark
+from neuroledger.families.signals.clocks.timelines import Part, Timeline, note_timeline
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
-from neuroledger.families.signals.recordings.channel_rates import note_remark
-from neuroledger.families.signals.recordings.timelines import Part, Timeline, note_timeline
 from neuroledger.families.signals.recordings.wfdb_signals import FORMATS, MISSING, Stored, stored_numbers
 
 __all__ = [

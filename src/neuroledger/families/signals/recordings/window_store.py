@@ -18,8 +18,8 @@ from neuroledger.data.assembly import content_sha256
 from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.memory import row_blocks
 from neuroledger.errors import DataError, StorageError, UnlikeError
+from neuroledger.families.signals.clocks.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.beyond_ends import KEY, sum_left_out
-from neuroledger.families.signals.recordings.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.signals import DIMS
 from neuroledger.spec import registry
 from neuroledger.store.hashes import sha256_of

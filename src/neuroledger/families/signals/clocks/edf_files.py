@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.timelines import Part, Timeline
+from neuroledger.families.signals.clocks.timelines import Part, Timeline
 
 __all__ = ["EdfHeader", "edf_timeline", "read_edf_header"]
 

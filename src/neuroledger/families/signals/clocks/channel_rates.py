@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.timelines import noted_at
+from neuroledger.families.signals.clocks.timelines import noted_at
 
 __all__ = ["at_one_rate", "note_rates", "note_remark"]
 
