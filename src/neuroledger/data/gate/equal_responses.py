@@ -38,7 +38,7 @@ class Equal:
 
 
 def equal_responses(assembly: xr.DataArray) -> Equal | None:
-    """Find copies among presentations of the same stimulus; None if there are none, or if it cannot be told.
+    """Find copies among presentations of the same stimulus; None if there are none, or if the data cannot show it.
 
     Parameters
     ----------

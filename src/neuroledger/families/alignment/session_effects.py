@@ -75,7 +75,7 @@ def _shared(stimuli: Indices, sessions: Indices) -> bool:
 
 
 def _p_of_means(values: Floats, stimuli: Indices, sessions: Indices) -> float:
-    """Probability of differences between sessions this large, given the means of the stimuli; 1 if it cannot be told."""
+    """Probability of differences this large between sessions, given the stimuli; 1 if they cannot be compared."""
     from scipy.stats import f
 
     if not len(values):
