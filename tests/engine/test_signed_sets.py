@@ -15,8 +15,15 @@ from neuroledger.engine import record as module
 from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.engine.git_trees import FILE, Entry, Tree
 from neuroledger.engine.record import Record, message_of, record_path, signature_path, signer_of, write_record
-from neuroledger.engine.reviewed_signatures import evidence_in, part_of_signed_set
-from neuroledger.engine.signatures import Signer, hashes_in, root_in, sign, signer_in
+from neuroledger.engine.signatures import (
+    Signer,
+    hashes_in,
+    part_of_signed_set,
+    root_in,
+    sign,
+    signer_in,
+    signer_in_proposal,
+)
 from neuroledger.errors import RequestError
 from tests.report.ledger import record
 
@@ -259,12 +266,9 @@ def test_a_review_asks_the_allowed_signers_of_the_base(root: Path, keys: dict[st
     now = tree(root, "results", "allowed_signers")
     hashes = ("note", "added: hashes of records, of a set of signed records")
     assert reviewed(base, now) == [hashes, ("note", "added: the signature of ann@lab.org")]
-    assert evidence_in(base, now, content) == Evidence(Origin.SIGNED, "ann@lab.org")
-    assert (
-        evidence_in(base, now, record("ant", "lab.IT", 0.6))
-        == evidence_in(nobody, now, content)
-        == Evidence()
-    )
+    assert signer_in_proposal(base, now, content) == "ann@lab.org"
+    assert signer_in_proposal(base, now, record("ant", "lab.IT", 0.6)) == ""
+    assert signer_in_proposal(nobody, now, content) == ""
     words = "added: a signature; the base has no allowed signers, so that it counts nowhere yet"
     assert reviewed(nobody, now) == sorted([hashes, ("note", words)])
     for path in root.rglob("*.sig*"):

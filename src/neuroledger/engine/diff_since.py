@@ -19,15 +19,20 @@ from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden, some
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
-from neuroledger.engine.checked import SELF_REPORTED
+from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.control import in_words, undecided_in
 from neuroledger.engine.controls import departures
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
 from neuroledger.engine.refresh import refreshed
-from neuroledger.engine.reviewed_signatures import evidence_in, part_of_signed_set, single_signature
-from neuroledger.engine.signatures import LIST_PATH, ROOT_PATH
+from neuroledger.engine.signatures import (
+    LIST_PATH,
+    ROOT_PATH,
+    part_of_signed_set,
+    signer_in_proposal,
+    single_signature,
+)
 from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
@@ -551,8 +556,9 @@ class Proposal:
         else:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            unreachable, evidence = self._unreachable(new), evidence_in(self.base, self.now, new)
-            if unreachable and evidence == SELF_REPORTED:
+            unreachable, signer = self._unreachable(new), signer_in_proposal(self.base, self.now, new)
+            evidence = Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED
+            if unreachable and not signer:
                 words = f"{state}: {words}, self-reported; it cannot be checked: {unreachable}"
                 yield _warning(
                     "review.not-checkable", path, words, "ask for the files, or for a signed record"

@@ -12,14 +12,19 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
+from neuroledger.engine.git_trees import Tree
 from neuroledger.engine.record import (
+    ALLOWED,
+    NAMESPACE,
     Record,
     key_of_text,
     keygen,
+    message_of,
     read_record,
     record_path,
     signature_path,
@@ -27,24 +32,18 @@ from neuroledger.engine.record import (
     signer_of_text,
     signers_of,
 )
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.store.files import write_text
 
 __all__ = [
-    "LIST_PATH",
-    "NAMESPACE_OF_SETS",
-    "ROOT_PATH",
-    "Root",
-    "Signer",
-    "hashes_in",
-    "root_in",
-    "sign",
-    "signer_in",
-]
+    "LIST_PATH", "NAMESPACE_OF_SETS", "ROOT_PATH", "Root", "Signer", "hashes_in", "part_of_signed_set", "root_in", "sign",
+    "signer_in", "signer_in_proposal", "single_signature",
+]  # fmt: skip
 
 NAMESPACE_OF_SETS: Final = "neuroledger-set"
 ROOT_PATH: Final = re.compile(r"results/signatures/[0-9a-f]{16}\.sig", re.ASCII)
 LIST_PATH: Final = re.compile(r"results/records/([^/]+)/([0-9a-f]{64})\.signed", re.ASCII)
+REVIEWED: Final = "review.signature"
 LINES: Final = re.compile(r"(?:[0-9a-f]{64} (?!\.)[\w.+-]+\n)+", re.ASCII)
 BEGIN: Final = "-----BEGIN SSH SIGNATURE-----\n"
 
@@ -166,7 +165,7 @@ def _roots(root: Path) -> Iterator[Root]:
 
 
 def _root_files(root: Path) -> Iterator[tuple[Path, Root]]:
-    """Each root of the repository; files that are none sign nothing."""
+    """Each root of the repository; another file in its folder signs nothing."""
     for path in sorted((root / "results" / "signatures").glob("*.sig")):
         try:
             yield path, root_in(path.read_bytes().decode("ascii"))
@@ -255,3 +254,124 @@ def _remove_unused(root: Path, benchmarks: Iterable[str]) -> None:
         for path in (root / "results" / "records" / benchmark).glob("*.signed"):
             if (benchmark, path.stem) not in used:
                 path.unlink()
+
+
+# Signatures in a proposal, judged by the allowed signers of the base
+
+
+def single_signature(
+    base: Tree, now: Tree, changed: Mapping[str, str], path: str, record: Record | None
+) -> Iterator[Finding]:
+    """Yield the findings on the changed signature of one record; ``record`` is the one beside it, if it can be read."""
+    state = changed[path]
+    if state != "removed":
+        text = None if record is None else message_of(record)
+        yield from _worth(base, path, state, text, _text_in(now, path), NAMESPACE)
+    elif path.removesuffix(".sig") in changed:
+        yield Finding(REVIEWED, "note", path, "removed: a signature, with its record")
+    elif _adds_root(changed):
+        yield Finding(REVIEWED, "note", path, "removed: a signature, for that of a set of records")
+    else:
+        words = "the signature was removed, but not its record"
+        yield Finding("review.removed", "warning", path, words)
+
+
+def part_of_signed_set(base: Tree, now: Tree, changed: Mapping[str, str], path: str) -> Iterator[Finding]:
+    """Yield the findings on the changed root of a set of signed records, or on one of its lists."""
+    state, is_root = changed[path], ROOT_PATH.fullmatch(path) is not None
+    if state == "removed" and is_root and not _adds_root(changed):
+        yield Finding("review.removed", "warning", path, "the signature of a set of records was removed")
+    elif state == "removed":
+        yield Finding(REVIEWED, "note", path, "removed: part of a set of signed records")
+    elif not (_is_whole_root(now, path) if is_root else _is_named_list(now, path)):
+        words = "not a part of a signed set: its content, its name and the set do not agree"
+        yield Finding(REVIEWED, "error", path, words, "write it with `neuroledger sign`")
+    elif is_root:
+        root = root_in(_text_in(now, path))
+        yield from _worth(base, path, state, root.text.encode(), root.signature, NAMESPACE_OF_SETS)
+    else:
+        yield Finding(REVIEWED, "note", path, f"{state}: hashes of records, of a set of signed records")
+
+
+def signer_in_proposal(base: Tree, now: Tree, record: Record) -> str:
+    """Return who signed a record in a proposal, by the allowed signers of the base; empty without a valid signature."""
+    allowed = base.read(ALLOWED)
+    if allowed is None:
+        return ""
+    single = _text_in(now, f"results/records/{record.benchmark}/{record.model}.json.sig")
+    texts = [(message_of(record), single, NAMESPACE)] if single else []
+    for root in _roots_in(now):
+        if _hashes_in_proposal(now, root, record.benchmark).get(record.model) == record.payload():
+            texts.append((root.text.encode(), root.signature, NAMESPACE_OF_SETS))
+    with suppress(RequestError):  # without ssh-keygen, nobody is known to have signed
+        for text, signature, namespace in texts:
+            if signer := signer_of_text(text, signature.encode(), allowed, namespace):
+                return signer
+    return ""
+
+
+def _worth(
+    base: Tree, path: str, state: str, text: bytes | None, signature: str, namespace: str
+) -> Iterator[Finding]:
+    """Yield what a signature is worth: one of another text is refused, one of an unknown key needs a person."""
+    try:
+        matches = text is not None and key_of_text(text, signature.encode(), namespace) is not None
+        if text is None or not matches:
+            words = "the signature is of another text: it was copied, or what it signs was edited"
+            fix = "remove it, or sign again with `neuroledger sign`"
+            yield Finding(REVIEWED, "error", path, f"{state}: {words}", fix)
+            return
+        allowed = base.read(ALLOWED)
+        if allowed is None:
+            words = "a signature; the base has no allowed signers, so that it counts nowhere yet"
+            yield Finding(REVIEWED, "note", path, f"{state}: {words}")
+        elif signer := signer_of_text(text, signature.encode(), allowed, namespace):
+            yield Finding(REVIEWED, "note", path, f"{state}: the signature of {signer}")
+        else:
+            words = "the signature of a key that is not among the allowed signers of the base"
+            yield Finding(REVIEWED, "warning", path, f"{state}: {words}", "a maintainer may add the key")
+    except RequestError as error:
+        yield Finding(REVIEWED, "note", path, f"{state}: a signature; not checked: {error}")
+
+
+def _is_whole_root(now: Tree, path: str) -> bool:
+    """Whether a root is named by its text, and the proposal has every list that it names."""
+    try:
+        root = root_in(_text_in(now, path))
+    except ValueError:
+        return False
+    named = hashlib.sha256(root.text.encode()).hexdigest()[:16] == PurePosixPath(path).stem
+    return named and all(_hashes_in_proposal(now, root, benchmark) for benchmark in root.lists)
+
+
+def _is_named_list(now: Tree, path: str) -> bool:
+    """Whether a root of the proposal names a list."""
+    found = LIST_PATH.fullmatch(path)
+    return found is not None and any(root.lists.get(found[1]) == found[2] for root in _roots_in(now))
+
+
+def _roots_in(now: Tree) -> Iterator[Root]:
+    for path in filter(ROOT_PATH.fullmatch, now.entries):
+        with suppress(ValueError):
+            yield root_in(_text_in(now, path))
+
+
+def _hashes_in_proposal(now: Tree, root: Root, benchmark: str) -> Mapping[str, str]:
+    """Model → hash of its payload, as a root states for a benchmark; empty if its list is missing or another."""
+    sha256 = root.lists.get(benchmark, "")
+    content = _text_in(now, f"results/records/{benchmark}/{sha256}.signed")
+    if hashlib.sha256(content.encode()).hexdigest() != sha256:
+        return {}
+    try:
+        return hashes_in(content)
+    except ValueError:
+        return {}
+
+
+def _adds_root(changed: Mapping[str, str]) -> bool:
+    """Whether the proposal adds the root of a set, which may join earlier ones."""
+    return any(state == "added" and ROOT_PATH.fullmatch(path) for path, state in changed.items())
+
+
+def _text_in(tree: Tree, path: str) -> str:
+    return (tree.read(path) or b"").decode("utf-8", "replace")
