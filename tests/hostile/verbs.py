@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import yaml
-from PIL import Image
 
 from neuroledger.cli import main
 from tests.engine.lab import build
@@ -87,24 +84,6 @@ def _import(folder: Path) -> None:
     _do(folder, "import", "brainscore", "mine", *files)
 
 
-def _images(folder: Path) -> None:
-    """Images and a wide table of responses, as a laboratory has them."""
-    images = folder / "mine"
-    images.mkdir()
-    rng = np.random.default_rng(0)
-    pixels = rng.integers(0, 256, (40, 4, 4), dtype=np.uint8)
-    for number, image in enumerate(pixels):
-        Image.fromarray(image).save(images / f"im{number}.png")
-    signal = (pixels.reshape(40, -1) / 255) @ rng.normal(size=(16, 3))
-    rows = [signal + rng.normal(scale=0.3, size=signal.shape) for _ in range(3)]
-    table = pd.DataFrame(np.concatenate(rows), columns=["n0", "n1", "n2"])
-    table.insert(0, "image", [f"im{number}.png" for number in range(40)] * 3)
-    table.to_csv(images / "responses.csv", index=False)
-
-
-ANSWERS = ("--license", "CC0-1.0", "--access", "public", "--region", "V4", "--no-questions")
-
-
 def _commands() -> Iterator[list[str]]:
     """The words of each stage of the repository's pipeline."""
     for stage in STAGES.values():
@@ -144,7 +123,6 @@ def warm() -> None:
 @cache
 def all_verbs() -> list[Writer]:
     """Each verb that writes files of a repository."""
-    start = _verb("start", "{}/mine", "--root", "{}/repository", *ANSWERS)
     run = _verb("run", "pixels4", "--benchmark", RIDGE)
     parts = [
         ("verb run", _lab, _verb("run", "pixels4", "noise", "--benchmark", RIDGE)),
@@ -155,7 +133,6 @@ def all_verbs() -> list[Writer]:
         ("verb report", _scored, _verb("report", "--out", "{}/site")),
         ("verb calibrate", _scored, _verb("calibrate", RIDGE, "--runs", "20")),
         ("verb import", _published_package, _import),
-        ("verb start", _images, start),
         ("stages of the pipeline", _unvalidated, _stages),
     ]
     return [Writer(name, prepare, run, content=_content) for name, prepare, run in parts]
