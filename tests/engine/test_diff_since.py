@@ -16,7 +16,6 @@ import yaml
 from neuroledger.data.gate.validation import ValidationReport, identity, seal
 from neuroledger.engine import diff_since
 from neuroledger.engine.diff_since import LONGEST_PAGE, ONLY_SAYS, Proposal, Review, record_in
-from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
 from neuroledger.engine.record import Record
 from neuroledger.engine.refresh import refreshed
 from neuroledger.errors import Finding
@@ -25,6 +24,7 @@ from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 from neuroledger.spec.load import spec_of
 from neuroledger.stats import uncertainty as inference
+from neuroledger.store.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
 from tests.report.ledger import CONTROLS, record
 from tests.varying import of_items
 

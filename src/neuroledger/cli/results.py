@@ -31,9 +31,9 @@ def leaderboard(options: argparse.Namespace) -> int:
 
 def history(options: argparse.Namespace) -> int:
     """List every commit that changed a score of a benchmark, oldest first."""
-    from neuroledger.engine.git_trees import is_shallow
     from neuroledger.report.board import number
     from neuroledger.report.history import history as history_of
+    from neuroledger.store.git_trees import is_shallow
 
     catalog = open_catalog(options.root)
     benchmark = catalog.benchmark(options.benchmark).id

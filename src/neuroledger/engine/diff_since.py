@@ -22,7 +22,6 @@ from neuroledger.engine.check import schema_texts
 from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.control import in_words, undecided_in
 from neuroledger.engine.controls import departures
-from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
 from neuroledger.engine.refresh import refreshed
@@ -39,6 +38,7 @@ from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
 from neuroledger.spec.document import json_object, parse
 from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec, Weighted
 from neuroledger.spec.load import spec_of
+from neuroledger.store.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 
 __all__ = ["Proposal", "Review", "record_in", "review"]
 

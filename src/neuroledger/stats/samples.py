@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
-from neuroledger.stats.facts import Fact
+from neuroledger.data.facts import Fact
 
 __all__ = ["Keep", "NotKnown", "Samples", "Variation"]
 

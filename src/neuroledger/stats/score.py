@@ -12,9 +12,9 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Floats
+from neuroledger.data.facts import Fact
 from neuroledger.display import card
 from neuroledger.errors import MetricError
-from neuroledger.stats.facts import Fact
 from neuroledger.stats.groups import COARSE, grouped
 from neuroledger.stats.uncertainty import NOWHERE, PAIR, NaturalScale, Part, Uncertainty, covers, total
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from neuroledger.data.facts import Fact
 from neuroledger.errors import MetricError
-from neuroledger.stats.facts import Fact
 from neuroledger.stats.score import LIMITS, Score, natural_scale, number
 from neuroledger.stats.uncertainty import NOWHERE, Part, Uncertainty
 
