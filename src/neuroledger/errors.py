@@ -134,6 +134,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "review.link": "A link, a submodule or a repository inside the repository.",
         "review.nested": "A file that configures git or DVC from inside the repository.",
         "review.path": "A file name is invalid on some systems, or equal to another one there.",
+        "review.tree": "A folder in git has an entry twice, out of order or with a name that git does not write.",
+        "review.data-folder": "git holds a file in a data folder, which may hold only pointers and what describes the data.",
         "review.prepared": "The proposal contains prepared windows, which are computed from pinned files.",
         "review.size": "A file or the embedded remote is over its limit, or the proposal is too large to review.",
         "review.hidden-character": "A text contains control or invisible characters, or a file is not text.",

@@ -16,10 +16,15 @@ import numpy.typing as npt
 
 from neuroledger.errors import DataError, NeuroLedgerError
 
-__all__ = ["matlab", "numpy_array", "parsing", "require_even_rows", "table_rows", "zip_member"]
+__all__ = ["matlab", "note_opened", "numpy_array", "parsing", "require_even_rows", "table_rows", "zip_member"]
 
 
 MAX_MEMBER_BYTES: Final = 1 << 28
+
+
+def note_opened(path: Path | str) -> None:
+    """Say that a library opens this file next: Python does not see it, and a failure is blamed on the last file."""
+    sys.audit("neuroledger.open", str(path))
 
 
 @contextmanager
@@ -30,7 +35,7 @@ def parsing(path: Path | str, kind: str) -> Iterator[None]:
     `AssertionError`, bare `Exception`), so that no list of them is complete. If ``path`` is a string, it is only a name.
     """
     name = path.name if isinstance(path, Path) else path
-    sys.audit("neuroledger.open", str(path))
+    note_opened(path)
     try:
         yield
     except (NeuroLedgerError, ImportError):

@@ -66,6 +66,8 @@ SIGNATURE: Final = re.compile(
     r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?", re.ASCII
 )
 MD5: Final = re.compile(r"[0-9a-f]{32}")
+# What git may hold beside the pointers of a data folder; everything else there is written by DVC or `fetch`.
+BESIDE_DATA: Final = frozenset({".gitignore", "ATTRIBUTION.md", "LICENSE", "truth.json"})
 POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
 # Files that make git, DVC or a shell run programs, in any folder.
 NESTED: Final = {".gitattributes", ".gitmodules", ".dvcignore", "dvc.yaml", "dvc.lock", ".dvc", ".git"}
@@ -105,7 +107,10 @@ def review(root: Path, since: str) -> Review:
     """
     root = root.resolve()
     commit = fork_point(root, since)
-    base, head = committed(root, commit), committed(root, "HEAD")
+    try:
+        base, head = committed(root, commit), committed(root, "HEAD")
+    except SpecError as error:
+        return Review(commit, tuple(error.findings))
     tree = working(head)
     findings = set(Proposal(base, head).findings())
     if tree.entries != head.entries:
@@ -184,6 +189,11 @@ class Proposal:
         if parts[0] == "data" and "prepared" in parts[1:]:
             words = "prepared windows must be computed from pinned files, not contributed"
             yield _error("review.prepared", path, words, "remove it")
+        elif not nested and not _may_be_in_data(path):
+            words = (
+                "git holds a file of a data folder, which may hold only pointers and what describes the data"
+            )
+            yield _error("review.data-folder", path, words, "pin the file in its spec, or keep it elsewhere")
         if entry.size > MOST_BYTES:
             words = f"{entry.size / 1e6:.1f} MB; at most {MOST_BYTES // 10**6} MB per file are allowed"
             yield _error("review.size", path, words, "store large files at a URL or on S3")
@@ -738,6 +748,12 @@ def _texts_in(path: str, content: bytes) -> Iterator[Finding]:
         if path.startswith(".dvc/") and (match := KEPT.search(text)):
             fix = "store it in .dvc/config.local, and replace it, because it was published"
             yield _error("spec.address", path, f"{match[1]} is a secret in a public file", fix)
+
+
+def _may_be_in_data(path: str) -> bool:
+    """Whether git may hold this path; below ``data/ID`` only pointers and what describes the data."""
+    parts = PurePosixPath(path).parts
+    return parts[0] != "data" or len(parts) == 2 or path.endswith(".dvc") or parts[-1] in BESIDE_DATA
 
 
 def _data_file(path: str, ending: str) -> bool:

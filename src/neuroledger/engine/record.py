@@ -25,6 +25,7 @@ from neuroledger.spec.document import json_object
 from neuroledger.stats.score import Score
 from neuroledger.stats.spread import unpack
 from neuroledger.store.files import write_json, write_text
+from neuroledger.store.git import git
 
 __all__ = [
     "Record", "environment", "read_all", "read_record", "record_of", "record_path", "relative", "sign",
@@ -337,13 +338,11 @@ def _versions() -> dict[str, str]:
 
 
 def _git(root: Path, *words: str) -> str | None:
+    """Return what git says of the working tree, or None if it cannot."""
     try:
-        done = subprocess.run(
-            ["git", *words], cwd=root, capture_output=True, text=True, check=False, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return git(root, *words, filters=True, seconds=20).decode("utf-8", "replace").strip()
+    except RequestError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 NAMESPACE: Final = "neuroledger-record"

@@ -14,10 +14,10 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.engine.lab import Lab
-from tests.hostile.proposals import guises, tricks
+from tests.hostile.proposals import guises, honest, tricks
 from tests.hostile.proposals.corpus import COMMAND, PROPOSALS, Proposal, base, commit
 
-assert tricks.SPEC and guises.BIBLIOGRAPHY  # importing them adds their proposals
+assert tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST  # importing them adds their proposals
 REPOSITORY = Path(__file__).parents[3]
 EXITS = {"clean": 0, "needs a person": 1, "refused": 3}
 # Installed in the reviewing process: logs everything it executes, imports, unpickles, opens for writing or connects to.

@@ -268,7 +268,7 @@ def code_beside_specs(lab: Lab) -> None:
     write(lab, "specs/metrics/helper.py", f"import os; os.system('{COMMAND}')\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("refused", "review.data-folder")
 def code_beside_data(lab: Lab) -> None:
     write(lab, "data/lab/__init__.py", f"import os; os.system('{COMMAND}')\n")
 

@@ -1,4 +1,4 @@
-"""Pack the 160 images of edges of Geirhos et al. unchanged: ``python -m data.generate.edge_images CHECKOUT [FOLDER]``.
+"""Pack the 160 images of edges of Geirhos et al. unchanged: ``python -m tools.generate.edge_images CHECKOUT [FOLDER]``.
 
 CHECKOUT is a copy of the authors' repository, or of its folder ``stimuli``. ``ATTRIBUTION.md`` of the data set lists the
 SHA-256 of every image, and an image that differs from it is refused. The archive in FOLDER (default ``data``) has the same
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from data.generate.write import archive
+from tools.generate.write import archive
 
 __all__ = ["build", "manifest"]
 

@@ -34,8 +34,8 @@ def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
     lines = [
         "# Brain-Score's registry in this repository",
         "",
-        "`python -m data.brainscore` generates this page from the tables of Brain-Score's registry in `data/brainscore`. A",
-        "test checks that the page is up to date. Each benchmark has one of four states:",
+        "`python -m tools.brainscore` generates this page from the tables of Brain-Score's registry in `tools/brainscore`.",
+        "A test checks that the page is up to date. Each benchmark has one of four states:",
         "",
         "* *ready after fetch*: `neuroledger import brainscore KEY` downloads the files, verifies their published checksums",
         "  and pins them.",

@@ -1,4 +1,4 @@
-"""Build simulated motor imagery deterministically: ``python -m data.generate.motor_imagery [FOLDER]``.
+"""Build simulated motor imagery deterministically: ``python -m tools.generate.motor_imagery [FOLDER]``.
 
 Six subjects imagine moving a hand, 40 times each in two sessions; 12 electrodes, 64 Hz, windows of 2 s. The potential of
 every source is that of a current dipole in a homogeneous conducting sphere (Mosher, Leahy & Lewis 1999, IEEE Trans.
@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from data.generate import write
-from data.generate.pins import build_and_print
 from neuroledger.data import assembly
 from neuroledger.families.signals.signals import signals
+from tools.generate import write
+from tools.generate.pins import build_and_print
 
 Array = npt.NDArray[Any]
 

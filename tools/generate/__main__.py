@@ -1,4 +1,4 @@
-"""Build all reference data deterministically: ``python -m data.generate [FOLDER]``.
+"""Build all reference data deterministically: ``python -m tools.generate [FOLDER]``.
 
 Writes every simulated data set and every trained network to FOLDER (default ``data``), and prints size and SHA-256
 of each file in the form of the pins in ``specs/``. After a change, ``dvc add`` the files, ``dvc push``, and increase the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from data.generate import (
+from tools.generate import (
     independent_sets,
     motor_imagery,
     population,
@@ -18,7 +18,7 @@ from data.generate import (
     temporal_models,
     vision,
 )
-from data.generate.pins import build_and_print
+from tools.generate.pins import build_and_print
 
 
 def build(folder: Path) -> list[Path]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from data.generate.images import NAMES, Digits, on_canvas
-from data.generate.tuning import object_match
+from tools.generate.images import NAMES, Digits, on_canvas
+from tools.generate.tuning import object_match
 
 Floats = NDArray[np.float64]
 
@@ -131,8 +131,8 @@ def train(source: Digits, path: Path) -> float:
     from safetensors.torch import save_file
     from torch.nn.functional import cross_entropy
 
-    from data.generate.network import screen
     from neuroledger.families.alignment.networks.recurrent import Recurrent
+    from tools.generate.network import screen
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from data.brainscore.upstream import benchmarks
+from tools.brainscore.upstream import benchmarks
 
 Spec = dict[str, Any]
 Row = Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Build temporal data for inference deterministically: ``python -m data.generate.temporal [FOLDER]``.
+"""Build temporal data for inference deterministically: ``python -m tools.generate.temporal [FOLDER]``.
 
 Digits as spike trains, simulated heartbeats, and Mackey-Glass series with fourteen delays. Prints size and SHA-256 of
 each file in the form of the pins in ``specs/``.
@@ -14,8 +14,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from data.generate.pins import build_and_print
 from neuroledger.data import assembly
+from tools.generate.pins import build_and_print
 
 Floats = NDArray[np.float64]
 

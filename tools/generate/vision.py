@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from data.generate import (
+from neuroledger.data import assembly
+from tools.generate import (
     behaviour,
     gratings,
     images,
@@ -20,7 +21,6 @@ from data.generate import (
     tuning,
     write,
 )
-from neuroledger.data import assembly
 
 
 def build(folder: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from data.generate.images import CANVAS, DIGIT, Digits, on_canvas
+from tools.generate.images import CANVAS, DIGIT, Digits, on_canvas
 
 SEED: Final = 20_260_104
 EPOCHS: Final = 60

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from data.generate.images import CANVAS, Digits, on_canvas
+from tools.generate.images import CANVAS, Digits, on_canvas
 
 Floats = NDArray[np.float64]
 

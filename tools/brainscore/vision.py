@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.brainscore.upstream import Listed, assemblies, benchmarks, stimulus_sets
+from tools.brainscore.upstream import Listed, assemblies, benchmarks, stimulus_sets
 
 Spec = dict[str, Any]
 Row = Mapping[str, str]

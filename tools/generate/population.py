@@ -1,4 +1,4 @@
-"""Build a simulated population in an NWB file deterministically: ``python -m data.generate.population [FOLDER]``.
+"""Build a simulated population in an NWB file deterministically: ``python -m tools.generate.population [FOLDER]``.
 
 Three latent time courses drive the rates of forty Poisson neurons, so that neurons predict each other better than their
 mean rates do. Prints size and SHA-256 in the form of the pins in ``specs/``.
@@ -15,8 +15,8 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from data.generate import write
-from data.generate.pins import build_and_print
+from tools.generate import write
+from tools.generate.pins import build_and_print
 
 NAME: Final = "Population.simulated"
 SEED: Final = 20_261_123

@@ -1,4 +1,4 @@
-"""Build workloads of maximum independent sets deterministically: ``python -m data.generate.independent_sets [FOLDER]``.
+"""Build workloads of maximum independent sets deterministically: ``python -m tools.generate.independent_sets [FOLDER]``.
 
 The table of NeuroBench's QUBO task: sizes, densities and seeds as published, the best published cost of each graph, and
 the SHA-256 of its edges as drawn here. Prints size and SHA-256 of the file in the form of the pins in ``specs/``.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from data.generate.pins import build_and_print
 from neuroledger.families.efficiency.readers.independent_sets import COLUMNS
 from neuroledger.families.efficiency.system.qubo import DENSITIES, NODES, SEEDS, workload
+from tools.generate.pins import build_and_print
 
 
 def build(folder: Path) -> list[Path]:

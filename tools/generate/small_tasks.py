@@ -1,4 +1,4 @@
-"""Build small simulated tasks for inference deterministically: ``python -m data.generate.small_tasks [FOLDER]``.
+"""Build small simulated tasks for inference deterministically: ``python -m tools.generate.small_tasks [FOLDER]``.
 
 Detection of boxes in scenes, and decoding of the velocity of a hand from neurons. Prints size and SHA-256 of each file in
 the form of the pins in ``specs/``.
@@ -14,8 +14,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from data.generate.pins import build_and_print
 from neuroledger.data import assembly
+from tools.generate.pins import build_and_print
 
 SCENES: Final = 120
 SIDE: Final = 24

@@ -1,4 +1,4 @@
-"""Train the small networks for temporal data: ``python -m data.generate.temporal_models [FOLDER]``.
+"""Train the small networks for temporal data: ``python -m tools.generate.temporal_models [FOLDER]``.
 
 With one thread and seeded generators, the bytes are the same on every run with the same versions of torch and its
 libraries.

@@ -10,8 +10,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from data.generate.images import NAMES, Digits, on_canvas, png
-from data.generate.tuning import object_match
+from tools.generate.images import NAMES, Digits, on_canvas, png
+from tools.generate.tuning import object_match
 
 Floats = NDArray[np.float64]
 
