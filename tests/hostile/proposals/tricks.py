@@ -24,6 +24,7 @@ from tests.hostile.proposals.corpus import (
     proposal,
     rerecord,
     signature,
+    signed,
     stages,
     write,
 )
@@ -435,7 +436,7 @@ def the_record_of_a_competitor_under_another_name(lab: Lab) -> None:
 
 @proposal("needs a person", "review.code")
 def signers_that_the_proposal_brings(lab: Lab) -> None:
-    signature(lab)
+    signed(lab, "pixels4")
     write(lab, "allowed_signers", 'eve@example.org namespaces="neuroledger" ssh-ed25519 AAAA\n')
 
 
@@ -470,32 +471,32 @@ def a_validation_report_of_lists_without_end(lab: Lab) -> None:
 # Pages and the bibliography
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_that_shows_an_image_of_elsewhere(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n![x](https://example.org/who-reads-this.png)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_image_of_elsewhere_by_reference(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n![x][y]\n\n[y]: https://example.org/who-reads-this.png\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_a_link_to_data(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[x](data:text/html;base64,PHNjcmlwdD4=)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_settings_of_the_site(lab: Lab) -> None:
     write(lab, "docs/other.md", "---\ntemplate: evil.html\n---\n# Another\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_settings_without_marks(lab: Lab) -> None:
     write(lab, "docs/other.md", "template: evil.html\n\n# Another\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_formula_with_a_link_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n$\\href{javascript:alert(1)}{x}$\n")
 
