@@ -30,6 +30,9 @@ OTHER_MEANINGS = {
     ("errors.py", "onnx"): "an extra of the package",
     ("errors.py", "nir"): "an extra of the package",
     ("report/pareto.py", "synaptic_operations"): "the default axis",
+    ("data/clocks.py", "spikes"): "what a clock times",
+    ("data/gate/clocks.py", "spikes"): "what a clock times",
+    ("data/gate/clocks.py", "recording"): "a coordinate",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

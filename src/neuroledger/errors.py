@@ -93,6 +93,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.control-undecided": "The interval of a recorded control of the benchmark contains its bound.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or its result violates the conventions of assemblies and stimulus sets.",
+        "data.clocks": "The clocks of a recording do not belong together, or most of its windows hold no event.",
         "data.left-out": "The reader left out data or could not resolve an ambiguity.",
         "data.undeclared": "The data set has a part without declared expectations.",
         "data.missing": "Files of the data set are not on this machine.",

@@ -550,7 +550,7 @@ def test_a_child_that_a_file_took_over_cannot_advise_a_command() -> None:
         (sent("MemoryError", machine="LimitError"), 0, "@ failed (MemoryError: x)"),
         (sent("DataError", machine="StorageError"), 0, "x"),
         (sent("KeyError", machine="SystemExit"), 0, "@ failed (KeyError: x): a file is damaged or of another format"),
-        (b"{}", 0, "@ returned an invalid result (KeyError: 'imported'): the file is damaged; fetch it again"),
+        (b"{}", 0, "@ returned an invalid result (KeyError: 'imported'): the file is damaged"),
         (b"[]", 0, None), (b"no JSON", 0, None), (b'{"error": 3}', 0, None), (b'{"imported": [3], "buffers": []}', 0, None),
     ],
 )  # fmt: skip

@@ -355,7 +355,7 @@ def _opened(path: Path) -> Iterator[xr.DataArray]:
             yield array
     except (OSError, ValueError, RuntimeError) as error:
         raise AssemblyError(
-            f"{path.name} cannot be read as netCDF ({error}); fetch it again or rewrite it"
+            f"{path.name} cannot be read as netCDF ({error}): it is damaged or incomplete, rewrite it"
         ) from error
 
 

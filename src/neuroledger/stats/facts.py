@@ -1,34 +1,5 @@
-"""Facts on which a score depends, with how each is known: stated by a file, declared in a spec, or assumed."""
+"""Facts on which a score depends; they are defined with the data, whose readers state the first of them."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any, Literal
+from neuroledger.data.facts import Fact, Origin
 
 __all__ = ["Fact", "Origin"]
-
-Origin = Literal["stated", "declared", "assumed"]
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A value, such as a time step or a unit, and how it is known.
-
-    Attributes
-    ----------
-    value
-        A number, a text or a truth value.
-    origin
-        ``stated`` by the file that was read, ``declared`` in a spec or by the caller, or ``assumed``: a default that
-        nobody confirmed.
-    """
-
-    value: float | int | str | bool
-    origin: Origin
-
-    def __str__(self) -> str:
-        return f"{self.value} ({self.origin})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for a record."""
-        return {"value": self.value, "origin": self.origin}

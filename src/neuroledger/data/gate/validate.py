@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import xarray as xr
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import absent, folder_of
+from neuroledger.data.gate.clocks import count_empty, judge
 from neuroledger.data.gate.run_expectations import examine
 from neuroledger.data.gate.validation import (
     Contents,
@@ -160,6 +162,7 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
     stages = {"hash": "passed", "structure": "passed", "expectations": NOT_REACHED}
     folder = folder_of(catalog.root, "datasets", spec.id)
     data, problems = _read(catalog, spec, {name: folder / name for name in spec.files})
+    clocks = () if data is None or spec.access == "private" else data.clocks
     if data is None or problems:
         stages["structure"] = "failed"
         result: dict[str, Any] = {
@@ -190,6 +193,7 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
             "reader": {"name": reader, "version": get("reader", reader).version},
             "files": {name: {"sha256": pin.sha256, "size": pin.size} for name, pin in spec.files.items()},
             "stages": stages,
+            "clocks": clocks,
             **result,
         }
     )
@@ -244,6 +248,12 @@ def _read(
         except AssemblyError as error:
             what = str(error).removeprefix(f"{name}: ")
             findings.append(Finding("data.structure", "error", f"{where}, {name}", what, do))
+    if not findings:
+        data = replace(data, clocks=count_empty(data.assembly, data.clocks))
+        judged = list(judge(data.clocks, where))
+        if spec.access == "private":
+            judged = [replace(one, where=where, what="its clocks do not belong together") for one in judged]
+        findings += judged
     return data, findings
 
 

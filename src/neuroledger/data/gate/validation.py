@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.fetch import absent
 from neuroledger.errors import Finding
 from neuroledger.spec.base import sha256_of, spec_sha256
@@ -24,7 +25,7 @@ __all__ = [
 
 SCHEMA_VERSION: Final = 1
 # Raise it whenever a change of the gate can change its verdict on the same data.
-GATE_VERSION: Final = 1
+GATE_VERSION: Final = 2
 
 Outcome = Literal["passed", "failed", "not reached"]
 
@@ -93,7 +94,15 @@ class ValidationReport(BaseModel):
     """By part: stimuli, assembly, and further assemblies."""
     checks: tuple[CheckResult, ...]
     findings: tuple[Finding, ...]
+    clocks: tuple[RecordingClocks, ...] = ()
+    """The clocks of each recording and how its windows were cut; not written if the reader states none, or if the data are
+    private."""
     payload_sha256: str = ""
+
+    @model_serializer(mode="wrap")
+    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if name != "clocks" or value}
 
     @property
     def success(self) -> bool:

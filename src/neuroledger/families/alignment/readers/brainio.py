@@ -372,7 +372,9 @@ def read_assembly(path: Path, *, values: bool = True) -> tuple[xr.DataArray, dic
                 for name, group in file.groups.items()
             }
     except OSError as error:
-        raise AssemblyError(f"{path.name} cannot be read as netCDF ({error}); fetch it again") from error
+        raise AssemblyError(
+            f"{path.name} cannot be read as netCDF ({error}): it is damaged or incomplete"
+        ) from error
     return main, extras
 
 

@@ -161,7 +161,7 @@ def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -
                 if name in dataset and dataset[name].dims == ("presentation",)
             }
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read as netCDF ({error}); fetch it again") from error
+        raise DataError(f"{file} cannot be read as netCDF ({error}): it is damaged or incomplete") from error
     if "stimulus_id" not in columns:
         raise DataError(f"{file} has no coordinate `stimulus_id` of presentations")
     if len(columns) == 1:
