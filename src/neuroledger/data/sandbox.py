@@ -365,6 +365,7 @@ def _run_in_child(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         try:
+            _use_one_thread()
             _apply_limits(limits, libraries, scratch)
             _note_opened_files(limits.readable, note)
             count = len(sys.modules)
@@ -381,6 +382,13 @@ def _run_in_child(
             view = view[os.write(writing, view) :]
     finally:
         os._exit(0)
+
+
+def _use_one_thread() -> None:
+    """Let torch compute in this thread only: the threads of its pool do not exist in a fork, which would wait for them."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
 
 
 def _apply_limits(limits: Limits, libraries: Sequence[str], scratch: Path) -> None:

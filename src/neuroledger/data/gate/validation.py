@@ -19,7 +19,7 @@ from neuroledger.spec.registry import get
 from neuroledger.store.files import write_json
 
 __all__ = [
-    "CheckResult", "Contents", "ValidationReport", "identity", "is_valid", "read_report", "refusal",
+    "CheckResult", "Contents", "Repetitions", "ValidationReport", "identity", "is_valid", "read_report", "refusal",
     "remember_here", "report_path", "seal", "seen_here", "write_report",
 ]  # fmt: skip
 
@@ -67,6 +67,27 @@ class Contents(BaseModel):
         return {name: value for name, value in fields.items() if name != "sha256" or value}
 
 
+class Repetitions(BaseModel):
+    """How often stimuli were presented to a subject in a session, or to all; counts only, apart from the two names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    part: str
+    """assembly, or the name of a further one"""
+    subject: str = ""
+    session: str = ""
+    of: str = "stimulus"
+    """stimulus; label for windows, each of which has a stimulus of its own."""
+    presentations: int
+    stimuli: int
+    """Different stimuli, or labels."""
+    fewest: int
+    """Presentations of the stimulus that was presented least often."""
+    most: int
+    missing: int = 0
+    """Missing values in these presentations."""
+
+
 class ValidationReport(BaseModel):
     """The gate's report on one data set; the same inputs give the same report, byte for byte."""
 
@@ -92,6 +113,8 @@ class ValidationReport(BaseModel):
     stages: dict[str, Outcome]
     contents: dict[str, Contents]
     """By part: stimuli, assembly, and further assemblies."""
+    repetitions: tuple[Repetitions, ...] = ()
+    """Of each part: of all presentations, then by subject and session."""
     checks: tuple[CheckResult, ...]
     findings: tuple[Finding, ...]
     clocks: tuple[RecordingClocks, ...] = ()

@@ -17,7 +17,7 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.memory import row_blocks
-from neuroledger.errors import DataError, StorageError
+from neuroledger.errors import DataError, StorageError, UnlikeError
 from neuroledger.families.signals.clocks.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.beyond_ends import KEY, sum_left_out
 from neuroledger.families.signals.signals import DIMS
@@ -125,8 +125,10 @@ def join(recordings: Sequence[xr.DataArray | None]) -> xr.DataArray:
 
     Raises
     ------
+    UnlikeError
+        The channels, lengths or sampling rates of recordings differ.
     DataError
-        There are no windows, or the channels or sampling rates of recordings differ.
+        There are no windows.
     """
     parts = [part for part in recordings if part is not None]
     if not parts:
@@ -147,9 +149,14 @@ def _require_consistent(first: xr.DataArray, part: xr.DataArray) -> None:
             f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different facts: "
             f"{', '.join(sorted(map(str, set(part.coords) ^ set(first.coords))))}"
         )
-    same = part["channel_id"].values.tolist() == first["channel_id"].values.tolist()
-    if not same or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
-        raise DataError(
+    names, others = (side["channel_id"].values.tolist() for side in (part, first))
+    if names != others and sorted(names) == sorted(others):
+        raise UnlikeError(
+            f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have the same channels in another "
+            "order: declare `channels: shared`, which puts the channels of all recordings in one order"
+        )
+    if names != others or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
+        raise UnlikeError(
             f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different channels, lengths "
             "or rates: declare `drop`, `pick` and `resample` so that they agree"
         )
