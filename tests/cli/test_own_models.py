@@ -186,7 +186,7 @@ def test_the_command_line_evaluates_and_costs(here: Lab, capsys: pytest.CaptureF
 def test_a_packaged_checkpoint_is_pinned_and_can_be_scored(
     here: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here.root / "mynets.py").write_text(
+    (here.root / "keptnets.py").write_text(
         "from torch import nn\n\n\nclass Small(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.flat = nn.Flatten()\n        self.hidden = nn.Linear(16, 8)\n\n"
         "    def forward(self, x):\n        return self.hidden(self.flat(x))\n"
@@ -199,12 +199,12 @@ def test_a_packaged_checkpoint_is_pinned_and_can_be_scored(
         "state_dict": {f"module.{name}": value for name, value in module.state_dict().items()},
     }
     torch.save(wrapped, tmp_path / "last.ckpt")
-    arguments = ["package", "model", "mine", str(tmp_path / "last.ckpt"), "--module", "mynets:Small",
+    arguments = ["package", "model", "mine", str(tmp_path / "last.ckpt"), "--module", "keptnets:Small",
                  "--region-layer", "V4=hidden", "--readout", "hidden", "--logits", "output", "--preprocessing", '{"resize": 4, "colour": "grey", "mean": [0.0], "std": [1.0]}']  # fmt: skip # noqa: E501
     assert main(arguments) == 2
     assert "NEUROLEDGER_TRUSTED" in capsys.readouterr().err
     assert not (here.root / "specs" / "models" / "mine.yaml").exists()
-    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "mynets")
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "keptnets")
     assert main(arguments) == 0
     spec = open_catalog(here.root).model("mine")
     assert spec.weights["model.safetensors"].dvc and spec.regions == {"V4": "hidden"}
