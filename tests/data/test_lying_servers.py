@@ -173,13 +173,17 @@ def test_trailers_that_drip_do_not_cost_the_file(tmp_path: Path, monkeypatch: py
 
 def test_a_handshake_that_drips_ends_at_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = socket.create_server(("127.0.0.1", 0))
+    drip = drips(b"", b"\x16\x03\x03\x40\x00" + bytes(5000))
+
+    def answer(connection: socket.socket) -> None:
+        with suppress(OSError), connection:  # the other side ends the exchange
+            drip(connection, b"")
 
     def accept() -> None:
         with suppress(OSError):
             while True:
                 connection, _ = server.accept()
-                drip = drips(b"", b"\x16\x03\x03\x40\x00" + bytes(5000))
-                threading.Thread(target=drip, args=(connection, b""), daemon=True).start()
+                threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     with server:

@@ -63,7 +63,8 @@ def watch(root, log, allowed):
             if not (event != "socket.getaddrinfo" and isinstance(arguments[1], (str, bytes))):
                 said(f"{event} {arguments[1:]!r}")
         elif event == "exec" and str(getattr(arguments[0], "co_filename", "")).startswith(root + os.sep):
-            if not arguments[0].co_filename.startswith((root + "/probe/", root + "/docs/hooks.py")):
+            own = ("probe/", "docs/hooks.py", "docs/safe.py", "docs/theme/")  # the maintainers' own code
+            if not arguments[0].co_filename.startswith(tuple(f"{root}/{place}" for place in own)):
                 said(f"executed {arguments[0].co_filename}")
         elif event == "open" and isinstance(arguments[0], (str, bytes)):
             path = os.path.realpath(os.fsdecode(arguments[0]))
@@ -240,6 +241,7 @@ def prepare(root: Path) -> None:
     for file in (REPOSITORY / "docs").iterdir():
         if file.suffix in (".py", ".css", ".js"):
             shutil.copy(file, root / "docs" / file.name)
+    shutil.copytree(REPOSITORY / "docs" / "theme", root / "docs" / "theme")
     site = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
     site = {
         name: value
