@@ -116,9 +116,10 @@ parity: $(READY) .cache/parity/.ready .cache/parity-language/.ready
 mutants: $(READY)
 	python -m tests.mutants $(MUTANTS)
 
-# Test malicious proposals, failures of every file operation, damaged files and lost workers; `make test` runs a short part.
+# Test malicious proposals and what follows a clean review, failures of every file operation, damaged files and lost workers; `make test` runs a short part.
 hostile: $(READY)
 	python -m tests.hostile.proposals
+	python -m tests.hostile.proposals.chain
 	python -m tests.hostile.crash_points
 	python -m tests.hostile.arguments 150
 	python -m tests.hostile.fuzz --minutes 7.5
@@ -138,7 +139,7 @@ schemas: $(READY)
 	neuroledger check --write-schemas
 
 reference-data: $(READY)
-	python -m data.generate
+	python -m tools.generate
 
 # Install torch first, in the pinned version, so that no resolver selects another; it has no hash here, since its builds
 # differ between platforms. Then install exactly the files with hashes in requirements.txt, and then this package.

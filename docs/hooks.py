@@ -30,17 +30,22 @@ FENCE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"\$([^$\n]+)\$")
+COMMENT = re.compile(r"^<!--[^\n]*?-->\n", re.MULTILINE)
+HELD = re.compile("(<p>)?\ue000(\\d+)\ue001(</p>)?")
+made: list[str] = []
+"""The HTML that formulas and notebooks became, by the number of its place in the text; pages are converted without HTML."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are generated: the reference, each notebook, and the style sheet."""
     docs = Path(config.docs_dir)
-    made = {f"reference/{name}.md": text for name, text in reference()}
-    made |= {
+    texts = {f"reference/{name}.md": text for name, text in reference()}
+    texts |= {
         f"tutorials/{path.stem}.md": notebook(path) for path in sorted((docs / "tutorials").glob("*.ipynb"))
     }
-    made["assets/site.css"] = (docs / "site.css").read_text(encoding="utf-8")
-    for name, text in made.items():
+    for name in ("site.css", "place.js"):
+        texts[f"assets/{name}"] = (docs / name).read_text(encoding="utf-8")
+    for name, text in texts.items():
         files.append(File.generated(config, name, content=text))
     return files
 
@@ -57,30 +62,50 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Formulas become MathML; a link to a file outside the documents becomes the name of that file."""
+    """Formulas become MathML, marks of generated parts go, and a link out of the documents becomes a file's name."""
+    page.meta.clear()  # a page has no settings of its own
     held: list[str] = []
 
     def keep(found: re.Match[str]) -> str:
         held.append(found.group())
         return f"\x00{len(held) - 1}\x00"
 
-    text = FENCE.sub(keep, markdown)
-    here = Path(config.docs_dir, page.file.src_uri).parent
+    text = COMMENT.sub("", FENCE.sub(keep, markdown))
+    documents = Path(config.docs_dir).resolve()
+    here = Path(documents, page.file.src_uri).parent
 
     def linked(found: re.Match[str]) -> str:
         words, target = found.groups()
         path = target.split("#")[0]
-        inside = (here / path).resolve().is_relative_to(Path(config.docs_dir).resolve())
-        if re.match(r"\w+:|#", target) or inside:
+        leads_to = (here / path).resolve()
+        if re.match(r"\w+:|#", target) or leads_to.is_relative_to(documents):
             return found.group().replace(".ipynb)", ".md)")
-        place = (here / path).resolve().relative_to(Path(config.docs_dir).resolve().parent)
-        return f"{words} (`{place}`)"
+        if not leads_to.is_relative_to(documents.parent):
+            return words
+        return f"{words} (`{leads_to.relative_to(documents.parent)}`)"
 
     text = LINK.sub(linked, text)
     if FORMULA.search(text):
-        text = FORMULA.sub(lambda found: convert(found.group(1).strip(), display="block"), text)
-        text = INLINE.sub(lambda found: convert(found.group(1)), text)
+        text = FORMULA.sub(lambda found: _place(convert(found.group(1).strip(), display="block")), text)
+        text = INLINE.sub(lambda found: _place(convert(found.group(1))), text)
     return re.sub("\x00(\\d+)\x00", lambda found: held[int(found.group(1))], text)
+
+
+def _place(text: str) -> str:
+    """What stands for HTML in a page until it has been converted."""
+    made.append(text)
+    return f"\ue000{len(made) - 1}\ue001"
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """What formulas and notebooks became takes its place; `safe.py` reads it as it reads the rest."""
+
+    def filled(found: re.Match[str]) -> str:
+        before, number, after = found.groups(default="")
+        content = made[int(number)] if int(number) < len(made) else ""
+        return content if before and after else f"{before}{content}{after}"
+
+    return HELD.sub(filled, html)
 
 
 def notebook(path: Path) -> str:
@@ -96,14 +121,13 @@ def notebook(path: Path) -> str:
             data = output.get("data", {})
             if "image/png" in data:
                 alone = "".join(data["image/png"]).replace("\n", "")
-                parts.append(f'<img alt="figure of the code above" src="data:image/png;base64,{alone}">')
+                figure = f'<img alt="figure of the code above" src="data:image/png;base64,{alone}">'
+                parts.append(_place(f"<p>{figure}</p>"))
             elif "text/html" in data:
-                parts.append(
-                    f'<div class="output">{re.sub(chr(10) + "+", chr(10), "".join(data["text/html"]))}</div>'
-                )
+                parts.append(_place(f'<div class="output">{"".join(data["text/html"])}</div>'))
             else:
                 text = "".join(output.get("text", data.get("text/plain", "")))
-                parts.append(f'<pre class="output">{html.escape(text.rstrip())}</pre>')
+                parts.append(_place(f'<pre class="output">{html.escape(text.rstrip())}</pre>'))
     words = f"*This page is the notebook `docs/tutorials/{path.name}`, executed.*"
     return "\n\n".join([parts[0], words, *parts[1:]]) + "\n"
 
@@ -165,8 +189,7 @@ def _parameters(function: Any) -> dict[str, str]:
 
 def _plain(text: str) -> str:
     """Markdown of a docstring: roles of Sphinx and double backticks become code."""
-    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
-    return re.sub(r"(^|[^`\w])<(\w)", r"\1&lt;\2", text)
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
 
 
 def _cell(value: Any) -> str:

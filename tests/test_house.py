@@ -15,7 +15,7 @@ import neuroledger
 from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
-KERNEL_MODULES = 145
+KERNEL_MODULES = 149
 MODULES_IN_A_FOLDER = 25
 # Words that the kernel uses for something else than the component of the same name.
 OTHER_MEANINGS = {
@@ -30,6 +30,10 @@ OTHER_MEANINGS = {
     ("errors.py", "onnx"): "an extra of the package",
     ("errors.py", "nir"): "an extra of the package",
     ("report/pareto.py", "synaptic_operations"): "the default axis",
+    ("data/clocks.py", "spikes"): "what a clock times",
+    ("data/gate/clocks.py", "spikes"): "what a clock times",
+    ("data/gate/clocks.py", "recording"): "a coordinate",
+    ("data/gate/rows.py", "recording"): "a coordinate of signals, not the paradigm",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

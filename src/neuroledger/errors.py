@@ -8,7 +8,9 @@
     │   ├── UnknownError     the requested id or name does not exist
     │   └── CircleError      definitions refer to each other in a circle
     ├── DataError            data contradict their declaration
-    │   └── AssemblyError    an assembly or stimulus set violates the conventions
+    │   ├── AssemblyError    an assembly or stimulus set violates the conventions
+    │   ├── ImplausibleError amplitudes are implausible in the stated unit
+    │   └── UnlikeError      recordings of one data set differ in channels, lengths or rates
     ├── ModelError           a model cannot be built, or its output is invalid
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
@@ -37,10 +39,10 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 __all__ = [
-    "CODES", "EXTRAS", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "IntegrityError",
-    "LimitError",
+    "CODES", "EXTRAS", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "ImplausibleError",
+    "IntegrityError", "LimitError",
     "MetricError", "MissingError", "ModelError", "NeuroLedgerError", "PendingError", "RequestError", "SpecError",
-    "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UntrustedError", "about_pair",
+    "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UnlikeError", "UntrustedError", "about_pair",
     "absent_package", "causes_of", "error_named", "is_about_machine", "naming_extras", "package_missing", "require_package",
 ]  # fmt: skip
 
@@ -93,6 +95,9 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.control-undecided": "The interval of a recorded control of the benchmark contains its bound.",
         "data.hash": "A file is missing, or its bytes differ from the pinned SHA-256 or size.",
         "data.structure": "The reader fails, or its result violates the conventions of assemblies and stimulus sets.",
+        "data.clocks": "The clocks of a recording do not belong together, or most of its windows hold no event.",
+        "data.copies": "Rows or responses occur more than once: a copy is not a further measurement.",
+        "data.conflict": "Two rows have the same key, and other values.",
         "data.left-out": "The reader left out data or could not resolve an ambiguity.",
         "data.undeclared": "The data set has a part without declared expectations.",
         "data.missing": "Files of the data set are not on this machine.",
@@ -117,7 +122,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.not-reproduced": "Recomputing the record gave other numbers.",
         "review.version": "A change can alter scores, but the version of the spec is unchanged.",
         "review.spec": "A spec, one of its list files or the bibliography changed.",
-        "review.record": "A record changed; its numbers are self-reported, and were not checked.",
+        "review.record": "A record changed; the review did not recompute it.",
         "review.not-checkable": "A record changed whose data nobody can fetch, so its numbers cannot be checked.",
         "review.record-moved": "A record has different numbers for the same inputs.",
         "review.report": "A validation report changed; its content is self-reported.",
@@ -134,6 +139,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "review.link": "A link, a submodule or a repository inside the repository.",
         "review.nested": "A file that configures git or DVC from inside the repository.",
         "review.path": "A file name is invalid on some systems, or equal to another one there.",
+        "review.tree": "A folder in git has an entry twice, out of order or with a name that git does not write.",
+        "review.data-folder": "git holds a file in a data folder, which may hold only pointers and what describes the data.",
         "review.prepared": "The proposal contains prepared windows, which are computed from pinned files.",
         "review.size": "A file or the embedded remote is over its limit, or the proposal is too large to review.",
         "review.hidden-character": "A text contains control or invisible characters, or a file is not text.",
@@ -146,7 +153,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.signed": "The record was recomputed and signed by an allowed signer.",
         "record.signature": "The signature of a record is not that of an allowed signer over these numbers.",
         "record.calibration": "The file is not a calibration of the benchmark as declared, or contradicts its own counts.",
-        "review.signature": "The signature of a record changed.",
+        "review.signature": "A signature changed; it is refused if it is of another text than its records.",
         "machine.memory": "Memory or time ran out, or the process was killed.",
         "machine.worker": "A worker, a scheduler or its connection was lost.",
         "machine.crash": "The program failed unexpectedly; this says nothing about the pair. Please report it.",
@@ -267,6 +274,14 @@ class DataError(NeuroLedgerError):
 
 class AssemblyError(DataError):
     """An assembly or stimulus set violates the conventions."""
+
+
+class ImplausibleError(DataError):
+    """Amplitudes are implausible in the stated unit."""
+
+
+class UnlikeError(DataError):
+    """Recordings of one data set differ in their channels, their lengths or their rates."""
 
 
 class StorageError(PendingError, DataError):

@@ -248,7 +248,7 @@ def test_check_reports_problem_place_and_near_miss(
     assert change[0] in text
     path.write_text(text.replace(*change))
     code, out, _ = run("check")
-    assert code == 1
+    assert code == (0 if "first line" in what else 1), "the comment for editors is a note"
     assert f"specs/{kind}/{id}.yaml{where}" in out
     assert what in out
 

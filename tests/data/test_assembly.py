@@ -335,7 +335,9 @@ def test_a_file_of_several_variables_says_which_is_the_assembly_and_counters_are
     with pytest.raises(AssemblyError, match=f"^{words}$"):
         read(tmp_path / "none.nc")
     (tmp_path / "bad.nc").write_bytes(b"no netCDF")
-    with pytest.raises(AssemblyError, match=r"^bad\.nc cannot be read as netCDF \(.*\); fetch it again"):
+    with pytest.raises(
+        AssemblyError, match=r"^bad\.nc cannot be read as netCDF \(.*\): it is damaged or incomplete"
+    ):
         read(tmp_path / "bad.nc")
     with pytest.raises(AssemblyError, match=r"^gone\.nc cannot be read as netCDF"):
         read(tmp_path / "gone.nc")

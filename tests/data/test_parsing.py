@@ -14,6 +14,7 @@ from scipy.io import savemat
 
 from neuroledger.data import parsing as module
 from neuroledger.data.parsing import (
+    ADVICE,
     matlab,
     numpy_array,
     parsing,
@@ -21,7 +22,7 @@ from neuroledger.data.parsing import (
     table_rows,
     zip_member,
 )
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, RequestError, UnavailableError
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -41,7 +42,7 @@ def test_every_exception_of_a_parser_becomes_one_data_error(error: Exception, re
     for path in (Path("folder/x.bin"), "x.bin"):
         with pytest.raises(DataError) as caught, parsing(path, "a table"):
             raise error
-        assert str(caught.value) == f"x.bin cannot be read as a table ({reason}); fetch it again"
+        assert str(caught.value) == f"x.bin cannot be read as a table ({reason}): {ADVICE}"
 
 
 @pytest.mark.parametrize("error", [RequestError("ours"), DataError("ours"), ImportError("no package")])
@@ -91,7 +92,8 @@ def test_a_missing_variable_of_matlab_is_reported_with_the_existing_ones(tmp_pat
     with pytest.raises(DataError, match=r"^x\.mat has no variable 'c'; it has nothing$"):
         matlab(path, "c")
     with pytest.raises(
-        DataError, match=r"^x\.mat cannot be read as a MATLAB file up to version 7\.2 \(.*\); fetch it again$"
+        DataError,
+        match=r"^x\.mat cannot be read as a MATLAB file up to version 7\.2 \(.*\): it is damaged or incomplete",
     ):
         matlab(write(path, "not MATLAB"), "c")
 
@@ -187,3 +189,27 @@ def test_a_member_that_ends_too_early_is_refused(tmp_path: Path) -> None:
             zipfile.BadZipFile, match=r"^'x' does not have the size that the archive declares$"
         ):
             zip_member(archive, info)
+
+
+@pytest.mark.parametrize(
+    ("message", "package"),
+    [
+        (
+            "For reading EGI MFF data to work, the module mffpy is needed, but it could not be imported.",
+            "mffpy",
+        ),
+        (
+            "For reading ANT files to work, the module antio>=0.5.0 is needed, but it could not be imported.",
+            "antio",
+        ),
+    ],
+)
+def test_a_package_that_a_format_needs_is_named_and_the_file_is_not_blamed(
+    message: str, package: str
+) -> None:
+    with (
+        pytest.raises(UnavailableError, match=f"^x.bin needs the package {package}, ") as caught,
+        parsing("x.bin", "a recording"),
+    ):
+        raise RuntimeError(message)
+    assert caught.value.command == f"pip install {package}"

@@ -239,7 +239,7 @@ def test_others_bring_the_files_by_hand_through_their_own_folder(
         (
             lambda tree: (tree / "sub-01/eeg/sub-01_task-rest_eeg.vmrk").unlink(),
             {"label": "Group"},
-            r"cannot be opened without sub-01_task-rest_eeg\.vmrk",
+            r"sub-01_task-rest_eeg\.vhdr names sub-01_task-rest_eeg\.vmrk, which is not here: add it",
         ),
         (
             lambda tree: (tree / "participants.tsv").unlink(),

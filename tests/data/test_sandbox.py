@@ -29,12 +29,21 @@ import xarray as xr
 from neuroledger.data import sandbox
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate import expectations as gate
+from neuroledger.data.gate.validate import validate
 from neuroledger.data.hdf5 import opened, refuse_outside_storage
 from neuroledger.data.parsing import matlab, numpy_array, require_even_rows
 from neuroledger.data.sandbox import Limits, confined, confines, limits_for
 from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
-from neuroledger.errors import DataError, NeuroLedgerError, RequestError, UnavailableError, about_pair
+from neuroledger.errors import (
+    DataError,
+    LimitError,
+    NeuroLedgerError,
+    RequestError,
+    UnavailableError,
+    about_pair,
+)
 from neuroledger.spec import expectations as say
+from tests.engine.lab import Lab
 from tests.text_storage import STORAGES
 
 pytestmark = pytest.mark.skipif(not confines(), reason="readers are confined on Linux")
@@ -541,7 +550,7 @@ def test_a_child_that_a_file_took_over_cannot_advise_a_command() -> None:
         (sent("MemoryError", machine="LimitError"), 0, "@ failed (MemoryError: x)"),
         (sent("DataError", machine="StorageError"), 0, "x"),
         (sent("KeyError", machine="SystemExit"), 0, "@ failed (KeyError: x): a file is damaged or of another format"),
-        (b"{}", 0, "@ returned an invalid result (KeyError: 'imported'): the file is damaged; fetch it again"),
+        (b"{}", 0, "@ returned an invalid result (KeyError: 'imported'): the file is damaged"),
         (b"[]", 0, None), (b"no JSON", 0, None), (b'{"error": 3}', 0, None), (b'{"imported": [3], "buffers": []}', 0, None),
     ],
 )  # fmt: skip
@@ -662,3 +671,13 @@ def test_a_result_that_names_another_module_does_not_even_import_it() -> None:
 def test_a_file_that_is_not_there_is_no_obstacle_to_reading_the_others(tmp_path: Path) -> None:
     (tmp_path / "here").write_text("text")
     assert run((tmp_path / "here").read_text, tmp_path / "absent" / "gone", tmp_path / "here") == "text"
+
+
+def test_a_file_that_declares_more_than_any_memory_is_the_one_that_is_blamed(lab: Lab) -> None:
+    """HDF5 opens files unseen by Python; the archive that was opened before is not the culprit."""
+    path = lab.data / "responses.nc"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", (1_000_000, 1_000_000), "f8", chunks=(1000, 1000))
+    lab.dataset()
+    with pytest.raises(LimitError, match=r"reading responses\.nc failed \(MemoryError"):
+        validate(lab.open(), "lab")

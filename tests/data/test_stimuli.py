@@ -162,7 +162,9 @@ def test_members_are_files_of_plausible_size_and_may_repeat_where_that_is_meant(
     with pytest.raises(AssemblyError, match="occurs twice"):
         safe_members(twice, repeated=True)
     (tmp_path / "bad.zip").write_bytes(b"no zip")
-    with pytest.raises(AssemblyError, match=r"^bad\.zip is not a readable zip \(.*\); fetch it again$"):
+    with pytest.raises(
+        AssemblyError, match=r"^bad\.zip is not a readable zip \(.*\): it is damaged or incomplete$"
+    ):
         safe_members(tmp_path / "bad.zip")
 
 

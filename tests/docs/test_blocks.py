@@ -17,7 +17,8 @@ import pytest
 from neuroledger.cli import _parser, main
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
-from tests.docs.blocks import blocks_of
+from tests.docs import blocks
+from tests.docs.blocks import agreed_blocks_of, blocks_of, blocks_to_agree
 from tests.docs.stages import presupposed
 from tests.docs.test_documents import DOCUMENTS
 
@@ -39,6 +40,28 @@ COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )?neuroledger (.*)$")
 def test_every_document_is_tried() -> None:
     with_python = {name for name in DOCUMENTS if any(b.language == "python" for b in blocks_of(Path(name)))}
     assert with_python - ELSEWHERE == set(PYTHON)
+
+
+def test_every_block_that_tests_execute_was_agreed_to() -> None:
+    wanted = blocks_to_agree(DOCUMENTS)
+    new = [place for sha256, place in wanted.items() if sha256 not in blocks._agreed()]
+    old = blocks._agreed() - wanted.keys()
+    assert not new and not old, f"read {new}, then run `python -m tests.docs.blocks` ({len(old)} are gone)"
+
+
+def test_a_block_that_nobody_agreed_to_is_not_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = "# Page\n\n```python\nx = 1\n```\n\n```sh\nmake evil\n```\n"
+    (tmp_path / "page.md").write_text(page)
+    monkeypatch.setattr(blocks, "HERE", tmp_path)
+    assert agreed_blocks_of("page.md") == [] and not list(commands("page.md"))
+    assert not list(blocks.write_files("page.md", tmp_path))
+    (first, _) = blocks_to_agree(["page.md"])
+    monkeypatch.setattr(blocks, "_agreed", lambda: frozenset({first}))
+    assert [block.text for block in agreed_blocks_of("page.md")] == ["x = 1\n"]
+    (tmp_path / "page.md").write_text(page.replace("x = 1", "x = 2"))
+    assert agreed_blocks_of("page.md") == []
 
 
 PYTHON = [
@@ -101,7 +124,7 @@ def test_python_runs(
         request.getfixturevalue("few_of_core")
     # What a block registers belongs to a test, and is taken back as theirs is.
     names = {"__name__": "tests.documents", **presupposed(name)}
-    for block in blocks_of(repository / name):
+    for block in agreed_blocks_of(name):
         if block.language == "python" and not _sketch(block.text):
             code = compile(textwrap.dedent(block.text), f"{name}: {block.text.splitlines()[0]}", "exec")
             exec(code, names)
@@ -112,9 +135,9 @@ def _sketch(text: str) -> bool:
     return "# in a registered reader" in text
 
 
-def commands(path: Path) -> Iterator[str]:
-    """Each line of the shell blocks, continued lines joined, comments taken off."""
-    for block in blocks_of(path):
+def commands(name: str) -> Iterator[str]:
+    """Each line of the agreed shell blocks of a document, continued lines joined, comments taken off."""
+    for block in agreed_blocks_of(name):
         if block.language in {"bash", "sh"}:
             for line in block.text.replace("\\\n", " ").splitlines():
                 for part in re.sub(r"\s+#.*$|^#.*$", "", line).split("&&"):
@@ -125,7 +148,7 @@ def commands(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name not in ELSEWHERE])
 def test_commands_are_what_the_parser_takes(repository: Path, name: str) -> None:
     makefile = (repository / "Makefile").read_text(encoding="utf-8")
-    for command in commands(repository / name):
+    for command in commands(name):
         found = COMMAND.match(command)
         if found and "…" not in command:
             words = [os.path.expandvars(word) for word in shlex.split(found.group(1))]
@@ -142,10 +165,10 @@ def test_commands_are_what_the_parser_takes(repository: Path, name: str) -> None
             assert done.returncode == 0, f"{name}: {command}: {done.stderr}"
 
 
-def ready(repository: Path) -> Iterator[tuple[str, str]]:
+def ready() -> Iterator[tuple[str, str]]:
     """The commands that need nothing but the repository itself."""
     for name in DOCUMENTS:
-        for command in commands(repository / name) if name not in ELSEWHERE else ():
+        for command in commands(name) if name not in ELSEWHERE else ():
             found = COMMAND.match(command)
             if found and not PLACEHOLDER.search(command) and not FILES.search(command):
                 words = found.group(1).split()
@@ -154,7 +177,7 @@ def ready(repository: Path) -> Iterator[tuple[str, str]]:
                     yield name, found.group(1)
 
 
-READY = sorted(set(ready(Path(__file__).parents[2])))
+READY = sorted(set(ready()))
 
 
 def test_many_commands_are_ready() -> None:

@@ -56,7 +56,7 @@ def stranger(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Stra
         "GX_ANALYTICS_ENABLED": "false",
     }
     printed = ""
-    for command in write_files(repository / "docs" / "extending.md", folder):
+    for command in write_files("docs/extending.md", folder):
         done = subprocess.run(
             ["sh", "-e", "-c", command],
             cwd=folder,

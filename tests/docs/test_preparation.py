@@ -50,6 +50,7 @@ def wide() -> xr.DataArray:
         "stimulus_id": ("presentation", np.repeat([f"s{n}" for n in range(12)], 4)),
         "repetition": ("presentation", np.tile(np.arange(4), 12)),
         "trial": ("presentation", np.arange(48)),
+        "session": ("presentation", np.arange(48) % 2),
         "subject": ("neuroid", list("aaabbb")),
         "number": ("neuroid", [0, 1, 2] * 2),
         "voxel": ("neuroid", [0, 0, 1, 2, 2, 3]),

@@ -155,7 +155,7 @@ def test_the_first_line_names_the_schema(lab: Lab) -> None:
     for first in ("", "# yaml-language-server: $schema=../schema/metric.json\n"):
         path.write_text(first + whole.split("\n", 1)[1])
         (item,) = [item for item in found(lab, path.parent) if item.code == "spec.schema-line"]
-        assert (item.where, item.line) == ("specs/models/pixels4.yaml", 1)
+        assert (item.where, item.line, item.severity) == ("specs/models/pixels4.yaml", 1, "note")
         assert item.fix == "write: # yaml-language-server: $schema=../schema/model.json"
     deeper = lab.root / "specs" / "models" / "ours" / "pixels4.yaml"
     deeper.parent.mkdir()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
 
+from neuroledger.engine.diff_since import review
 from neuroledger.engine.git_trees import (
     FILE,
     LINK,
@@ -21,8 +23,8 @@ from neuroledger.engine.git_trees import (
     is_shallow,
     working,
 )
-from neuroledger.engine.git_trees import git as asked
-from neuroledger.errors import RequestError
+from neuroledger.errors import RequestError, SpecError
+from neuroledger.store.git import git as asked
 
 
 def git(root: Path, *words: str) -> str:
@@ -178,3 +180,60 @@ def test_git_environment_variables_are_ignored(
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
     assert set(committed(root, "HEAD").entries) == {"a.txt", "folder/run", "link"}
+
+
+def raw_object(root: Path, kind: str, content: bytes) -> str:
+    """Write an object as it is, without the checks of git, and return its id."""
+    whole = f"{kind} {len(content)}\0".encode() + content
+    id = hashlib.sha1(whole).hexdigest()
+    place = root / ".git" / "objects" / id[:2] / id[2:]
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(zlib.compress(whole))
+    return id
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([("100644", "a.py"), ("100644", "a.py")], "two entries are called 'a.py'"),
+        ([("100644", "a"), ("100644", "a.py"), ("40000", "a")], "two entries are called 'a'"),
+        ([("100644", "src/a.py")], "an entry 'src/a.py' of mode 100644"),
+        ([("100644", "b.py"), ("100644", "a.py")], "not sorted"),
+        ([("40000", "a"), ("100644", "a.py")], "not sorted"),
+        ([("100644", "..")], "an entry '..' of mode 100644"),
+        ([("040000", "a")], "an entry 'a' of mode 040000"),
+        ([("100777", "a")], "an entry 'a' of mode 100777"),
+    ],
+)
+def test_a_tree_that_git_does_not_write_is_refused(
+    root: Path, entries: list[tuple[str, str]], words: str
+) -> None:
+    file = raw_object(root, "blob", b"x = 1\n")
+    empty = raw_object(root, "tree", b"")
+    rows = (
+        f"{mode} {name}\0".encode() + bytes.fromhex(empty if mode.endswith("40000") else file)
+        for mode, name in entries
+    )
+    inner = raw_object(root, "tree", b"".join(rows))
+    outer = raw_object(root, "tree", b"40000 sub\0" + bytes.fromhex(inner))
+    commit = git(root, "commit-tree", outer, "-p", "HEAD", "-m", "raw")
+    with pytest.raises(SpecError, match=words) as caught:
+        committed(root, commit)
+    assert [(one.code, one.severity) for one in caught.value.findings] == [("review.tree", "error")]
+
+
+def test_the_trees_of_honest_commits_are_in_the_order_of_git(root: Path) -> None:
+    for name in ("a-b/x", "a.b", "a0", "a/x", "é/x", "Z"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"x")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "names")
+    assert {"a-b/x", "a.b", "a0", "a/x", "é/x", "Z"} <= committed(root, "HEAD").entries.keys()
+
+
+def test_a_proposal_with_a_malformed_tree_is_refused(root: Path) -> None:
+    git(root, "branch", "base")
+    file = bytes.fromhex(raw_object(root, "blob", b"x = 1\n"))
+    tree = raw_object(root, "tree", b"100644 a\0" + file + b"100644 a\0" + file)
+    git(root, "update-ref", "HEAD", git(root, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
+    assert review(root, "base").verdict == "refused"

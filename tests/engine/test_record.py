@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
@@ -25,13 +24,9 @@ from neuroledger.engine.record import (
     record_of,
     record_path,
     relative,
-    sign,
-    signature_path,
-    signer_in,
-    signer_of,
     write_record,
 )
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError
 from neuroledger.spec.base import sha256_of
 from tests.report.ledger import record
 
@@ -305,70 +300,6 @@ def test_a_missing_or_hanging_git_leaves_the_commit_unknown(
 
     monkeypatch.setattr(module.subprocess, "run", fails)
     assert module._git(tmp_path, "status") is None
-
-
-@pytest.fixture
-def signed(tmp_path: Path) -> tuple[Path, Path]:
-    """A repository with one record, and a key with which records can be signed."""
-    if shutil.which("ssh-keygen") is None:
-        pytest.skip("needs ssh-keygen")
-    key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    write_record(record_path(tmp_path, "lab.V4", "ant"), record("ant", "lab.V4", 0.5))
-    return tmp_path, key
-
-
-def test_a_signature_covers_benchmark_model_and_payload(signed: tuple[Path, Path]) -> None:
-    root, key = signed
-    content, path = record("ant", "lab.V4", 0.5), record_path(root, "lab.V4", "ant")
-    assert signer_in(root, content) == ""
-    target = sign(path, content, key)
-    assert target == signature_path(path) == path.with_name("ant.json.sig")
-    assert target.read_text().startswith("-----BEGIN SSH SIGNATURE-----")
-    assert signer_in(root, content) == "", "nobody is allowed to sign"
-    allowed = root / "allowed_signers"
-    public = key.with_suffix(".pub").read_text()
-    allowed.write_text(f"ann@lab.org {public}")
-    assert signer_in(root, content) == signer_of(path, content, allowed) == "ann@lab.org"
-    assert module._message(content) == b"lab.V4\nant\n" + content.payload().encode() + b"\n"
-    for other in (
-        record("ant", "lab.V4", 0.6),
-        content.model_copy(update={"model": "bee"}),
-        content.model_copy(update={"benchmark": "lab.IT"}),
-    ):
-        assert signer_of(path, other, allowed) is None
-    later = content.model_copy(update={"timing": {"wall_s": 5.0}, "payload_sha256": "0" * 64})
-    assert signer_of(path, later, allowed) == "ann@lab.org", "timing is not signed"
-    target.unlink()
-    assert signer_of(path, content, allowed) is None and signer_in(root, content) == ""
-
-
-def test_files_and_programs_that_signing_needs_are_named(
-    signed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, key = signed
-    content, path = record("ant", "lab.V4", 0.5), record_path(root, "lab.V4", "ant")
-    words = r"nokey is not a file; pass an SSH key, for example one created with `ssh-keygen -t ed25519`$"
-    with pytest.raises(RequestError, match=words):
-        sign(path, content, root / "nokey")
-    words = r"nosigners is not a file; pass a file of allowed signers \(see `man ssh-keygen`\)$"
-    with pytest.raises(RequestError, match=words):
-        signer_of(path, content, root / "nosigners")
-    (root / "text").write_text("not a key")
-    with pytest.raises(RequestError, match=r"^ssh-keygen could not sign: .+"):
-        sign(path, content, root / "text")
-    assert not signature_path(path).exists()
-
-    def fails(*given: Any, **options: Any) -> Any:
-        raise subprocess.TimeoutExpired("ssh-keygen", options["timeout"])
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module.subprocess, "run", fails)
-        with pytest.raises(RequestError, match=r"^ssh-keygen cannot be run: .*timed out after 60 seconds"):
-            sign(path, content, key)
-    monkeypatch.setattr(module.shutil, "which", lambda name: None)
-    with pytest.raises(RequestError, match=r"^ssh-keygen is not installed; it is part of OpenSSH$"):
-        sign(path, content, key)
 
 
 def test_invalid_files_among_records_are_logged_and_left_out(

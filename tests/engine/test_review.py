@@ -103,7 +103,8 @@ def test_code_is_reported_in_every_folder(committed: Lab, path: str) -> None:
     file = committed.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("x")
-    assert seen(committed)[0][path].code == "review.code"
+    code = "review.data-folder" if path.startswith("data/") else "review.code"
+    assert seen(committed)[0][path].code == code
 
 
 def test_an_attribution_may_change_and_may_not_disappear(committed: Lab) -> None:

@@ -23,7 +23,6 @@ from neuroledger.engine.record import (
     read_record,
     record_of,
     record_path,
-    signature_path,
     write_record,
 )
 from neuroledger.engine.run import run
@@ -247,7 +246,7 @@ def test_a_record_that_is_not_reproduced_is_not_signed(lab: Lab, scored: Path, t
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
     forge(scored, FORGERIES["value"])
     assert main(["--root", str(lab.root), "sign", str(scored), "--key", str(tmp_path / "key")]) == 1
-    assert not signature_path(scored).exists()
+    assert not list((lab.root / "results").rglob("*.sig*"))
 
 
 def test_a_forged_validation_report_is_refused(lab: Lab) -> None:

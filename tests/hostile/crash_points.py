@@ -1,4 +1,4 @@
-"""Let every file operation of every writer fail once: by process death, a full disk, a denial, an I/O error, an interrupt.
+"""Let every file operation of every writer and verb fail once: death, a full disk, a denial, an I/O error, an interrupt.
 
 After each failure, every file must have its old or its new bytes; the next run, in another process, must succeed; and no
 additional file may remain. ``python -m tests.hostile.crash_points`` tries all crash points and prints their number.
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.hostile import writers
+from tests.hostile import verbs, writers
 from tests.hostile.writers import Writer
 
 __all__ = ["FAILURES", "Point", "enumerate_points", "operations_of", "try_point"]
@@ -176,7 +176,7 @@ def _in_another_process(work: Callable[[], object]) -> int:
 def _files(root: Path, writer: Writer) -> dict[str, bytes]:
     """The content of every file of the writer, by its relative path."""
     return {
-        str(path.relative_to(root)): path.read_bytes()
+        str(path.relative_to(root)): writer.content(path)
         for path in sorted(root.rglob("*"))
         if path.is_file() and not writer.ignored(path.relative_to(root))
     }
@@ -227,7 +227,8 @@ def try_point(
         _in_another_process(run)
         files = _files(folder, writer)
         for name in sorted(old.keys() | new.keys()):
-            fine = (old.get(name), new.get(name), *((None,) if writer.worthless else ()))
+            lost = writer.worthless or ".cache" in Path(name).parts  # what a cache lacks is computed again
+            fine = (old.get(name), new.get(name), *((None,) if lost else ()))
             if files.get(name) not in fine:
                 return f"{name} has neither the old nor the new bytes"
         if _in_another_process(lambda: writer.run(folder)) != 0:
@@ -242,6 +243,11 @@ def try_point(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def everything() -> list[Writer]:
+    """All writers, and all verbs that write."""
+    return [*writers.all_writers(), *verbs.all_verbs()]
+
+
 def enumerate_points(
     only: tuple[str, ...] = (), *, sample: int | None = None, seed: int = 0
 ) -> tuple[Counter[str], list[tuple[Point, str]]]:
@@ -252,9 +258,11 @@ def enumerate_points(
     tested: Counter[str] = Counter()
     wrong: list[tuple[Point, str]] = []
     rng = random.Random(seed)
-    for writer in writers.all_writers():
+    for writer in everything():
         if only and writer.name not in only:
             continue
+        if writer in verbs.all_verbs():
+            verbs.warm()
         with tempfile.TemporaryDirectory(prefix="crash-points-") as place:
             folder = Path(place).resolve()
             before, old, new = _prepared(writer, folder)
@@ -273,6 +281,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("writers", nargs="*", help="only these")
     parser.add_argument("--sample", type=int, help="this many points of each writer")
+    parser.add_argument(
+        "--of-verbs", type=int, default=100, help="this many points of each verb, which take seconds each"
+    )
     options = parser.parse_args()
     started = time.perf_counter()
     if os.access("/dev/shm", os.W_OK):
@@ -280,9 +291,11 @@ def main() -> int:
     logging.disable(logging.WARNING)  # warnings about damaged entries are expected
     tested: Counter[str] = Counter()
     wrong: list[tuple[Point, str]] = []
-    names = options.writers or [writer.name for writer in writers.all_writers()]
+    names = options.writers or [writer.name for writer in everything()]
     with multiprocessing.get_context("fork").Pool((os.cpu_count() or 1) + 1) as pool:
-        parts = [pool.apply_async(enumerate_points, ((name,),), {"sample": options.sample}) for name in names]
+        of_verbs = {verb.name: options.of_verbs for verb in verbs.all_verbs()}
+        samples = {name: options.sample or of_verbs.get(name) for name in names}
+        parts = [pool.apply_async(enumerate_points, ((name,),), {"sample": samples[name]}) for name in names]
         for name, part in zip(names, parts, strict=True):
             counted, found = part.get()
             tested += counted

@@ -1,9 +1,10 @@
-"""Tests of a seeded sample of the crash points of every writer; ``make hostile`` runs all of them."""
+"""Tests of a seeded sample of the crash points of every writer and verb; ``make hostile`` runs all of them."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.hostile import verbs
 from tests.hostile.crash_points import FAILURES, Point, enumerate_points, operations_of, try_point
 from tests.hostile.writers import Writer, all_writers
 
@@ -12,6 +13,24 @@ from tests.hostile.writers import Writer, all_writers
 def test_a_failed_file_operation_leaves_the_old_or_the_new_content(writer: str) -> None:
     tested, problems = enumerate_points((writer,), sample=4, seed=20261122)
     assert tested[writer] == 4
+    assert problems == []
+
+
+IN_PART = {"verb run": 2, "verb sign": 2}
+"""Points of the verbs that every run of the tests tries; those of the others take minutes."""
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        pytest.param(verb.name, marks=[] if verb.name in IN_PART else [pytest.mark.slow])
+        for verb in verbs.all_verbs()
+    ],
+)
+def test_a_failed_file_operation_of_a_verb_leaves_a_repository_that_the_next_call_mends(verb: str) -> None:
+    count = IN_PART.get(verb, 4)
+    tested, problems = enumerate_points((verb,), sample=count, seed=20261129)
+    assert tested[verb] == count
     assert problems == []
 
 

@@ -17,11 +17,11 @@ from neuroledger.engine.git_trees import committed
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
-from tests.hostile.proposals import guises, tricks
+from tests.hostile.proposals import guises, honest, tricks
 from tests.hostile.proposals.__main__ import run_proposal
 from tests.hostile.proposals.corpus import PROPOSALS, Proposal, base, commit, git
 
-assert tricks.SPEC and guises.BIBLIOGRAPHY  # importing them adds their proposals
+assert tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST  # importing them adds their proposals
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ from neuroledger.store.hashes import hashed
 from neuroledger.store.store import Store, Written
 from tests.engine.lab import build
 
-__all__ = ["Writer", "all_writers"]
+__all__ = ["OWN", "Writer", "all_writers"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWN = (".lock", ".sqlite", ".sqlite-journal")
@@ -53,6 +53,8 @@ class Writer:
     skips: tuple[str, ...] = ()
     worthless: bool = False
     """Whether the initial content is damaged, so that it may be removed before the new content is written."""
+    content: Callable[[Path], bytes] = Path.read_bytes
+    """The content of a file that two runs must share; by default all of it."""
 
     def ignored(self, path: Path) -> bool:
         """Whether the bytes of a file are not compared."""

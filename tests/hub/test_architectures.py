@@ -46,10 +46,6 @@ CASES = {
         {"name": "torchvision", "architecture": "lraspp_mobilenet_v3_large", "preprocessing": SMALL},
         {"backbone.0": (16, 16, 16)},
     ),
-    "torchvision by import path": Case(
-        {"name": "torch", "module": "torchvision.models.squeezenet:SqueezeNet", "preprocessing": SMALL},
-        {"features.3": (128, 6, 6)},
-    ),
     "timm resnet": Case(
         {"name": "timm", "architecture": "resnet10t", "preprocessing": SMALL},
         {"layer2": (128, 4, 4), "global_pool": (512,), "fc": (1000,)},

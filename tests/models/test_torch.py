@@ -321,17 +321,9 @@ def test_a_class_by_import_path_with_weights_and_their_identity(tmp_path: Path) 
         flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("os:system", "outside the trusted packages"),
-        ("torch.hub:load", "outside the trusted packages"),
-        ("torch.nn:Conv2", "defines no class 'Conv2'"),
-        ("torch.nnn:Conv2d", "outside the trusted packages"),
-    ],
-)
-def test_only_modules_of_trusted_packages_are_built(path: str, words: str) -> None:
-    with pytest.raises(ModelError, match=words):
+@pytest.mark.parametrize("path", ["os:system", "torch.hub:load", "torch.nn:Conv2", "torch.nnn:Conv2d"])
+def test_only_listed_modules_are_built(path: str) -> None:
+    with pytest.raises(ModelError, match=f"'{path}' is not on the list of torch modules"):
         torch_module(id="x", module=path)
 
 

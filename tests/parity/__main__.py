@@ -24,9 +24,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from data.brainscore import __main__ as generator
-from data.brainscore import language, pages, vision
-from data.brainscore.upstream import assemblies, benchmarks, stimulus_sets
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.families.signals.models.language_readers import TextReader
 from neuroledger.models import readout
@@ -34,6 +31,9 @@ from neuroledger.models.model import Record
 from neuroledger.spec.channels import STIMULI
 from tests.parity import exports
 from tests.parity.stored_reader import features_of, time_of, word_of
+from tools.brainscore import __main__ as generator
+from tools.brainscore import language, pages, vision
+from tools.brainscore.upstream import assemblies, benchmarks, stimulus_sets
 
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from data.brainscore import __main__ as generator
-from data.brainscore import language, pages, upstream, vision
 from neuroledger.cli import main
 from neuroledger.engine.plan import plan
 from neuroledger.engine.session import Request
 from neuroledger.spec.catalog import open_catalog
+from tools.brainscore import __main__ as generator
+from tools.brainscore import language, pages, upstream, vision
 
 
 def test_generating_again_gives_the_committed_bytes(repository: Path) -> None:
     for name, text in generator.texts().items():
         assert (repository / name).read_text(encoding="utf-8") == text, (
-            f"{name}: run python -m data.brainscore"
+            f"{name}: run python -m tools.brainscore"
         )
 
 

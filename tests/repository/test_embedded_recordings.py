@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from data.generate import edge_images
 from neuroledger.data.load import load_dataset
+from tools.generate import edge_images
 
 # Licences that allow copies for everybody. GPL data are aggregated with the MIT code, unmodified and with their licence.
 REDISTRIBUTABLE = {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from neuroledger.engine.diff_since import BESIDE_DATA
 from neuroledger.spec.catalog import open_catalog
 
 LARGEST = 50_000_000
@@ -40,6 +41,14 @@ def _pins(repository: Path) -> dict[str, object]:
         files = spec.files if kind == "datasets" else spec.weights
         pins |= {f"{folder}/{name}": pin for name, pin in files.items() if pin.dvc}
     return pins
+
+
+def test_data_folders_hold_data_only(repository):
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "data"], cwd=repository, capture_output=True, text=True, check=True
+    )
+    names = {Path(path).name for path in listed.stdout.split("\0") if path and not path.endswith(".dvc")}
+    assert names <= BESIDE_DATA
 
 
 def test_every_object_is_what_its_name_says(repository):

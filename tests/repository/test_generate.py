@@ -21,7 +21,7 @@ def _tree(folder: Path) -> dict[str, bytes]:
 
 def _generate(repository: Path, folder: Path) -> dict[str, bytes]:
     subprocess.run(
-        [sys.executable, "-m", "data.generate", str(folder)],
+        [sys.executable, "-m", "tools.generate", str(folder)],
         cwd=repository,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=True,

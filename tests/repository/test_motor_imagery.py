@@ -9,9 +9,9 @@ import yaml
 from scipy.special import eval_legendre
 
 import neuroledger as nl
-from data.generate.motor_imagery import CONDUCTIVITY, ELECTRODES, RADIUS, build, on_sphere, potential
 from neuroledger.data import assembly
 from neuroledger.spec.catalog import open_catalog
+from tools.generate.motor_imagery import CONDUCTIVITY, ELECTRODES, RADIUS, build, on_sphere, potential
 
 PLACES = np.stack([on_sphere(*angles, RADIUS) for angles in ELECTRODES.values()])
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 import neuroledger as nl
-from data.generate import population
 from neuroledger.data.load import load_dataset
 from neuroledger.families.decoding.metrics.decoding_measures import Rows, bits_per_spike
 from neuroledger.spec.catalog import open_catalog
+from tools.generate import population
 
 pytest.importorskip("pynwb")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from data.generate import network, temporal_models
-from data.generate.images import Digits
 from neuroledger.data import assembly
+from tools.generate import network, temporal_models
+from tools.generate.images import Digits
 
 pytest.importorskip("torch")
 

@@ -80,8 +80,18 @@ def test_a_long_list_of_known_values_is_omitted() -> None:
     assert said(13) == "there is no check 'x'"
 
 
-def test_names_of_pinned_files_are_plain_relative_and_not_those_of_dvc() -> None:
-    for name in ("a.nc", "sub-01/eeg/a_b+c-1.fif", "_a"):
+def test_names_of_pinned_files_are_plain_relative_and_obeyed_by_nothing() -> None:
+    honest = (
+        "a.nc",
+        "sub-01/eeg/a_b+c-1.fif",
+        "_a",
+        "meg.ds/cleanup_bids.sh",
+        "processing.cfg",
+        "com.csv",
+        "net.whl",
+        "README",
+    )
+    for name in honest:
         assert base.is_file_name(name)
     for name in (
         "",
@@ -94,6 +104,19 @@ def test_names_of_pinned_files_are_plain_relative_and_not_those_of_dvc() -> None
         "x/DVC.lock",
         "a.nc.dvc",
         "dvc.yaml/a",
+        "__init__.py",
+        "x/ConfTest.PY",
+        "a.cpython-311-x86_64-linux-gnu.so",
+        "libx.so.1",
+        "a.pyd",
+        "Makefile",
+        "pyproject.toml",
+        "setup.cfg",
+        "pytest.ini",
+        "HEAD",
+        "git.bat",
+        "con.csv",
+        "a.",
     ):
         assert not base.is_file_name(name)
 

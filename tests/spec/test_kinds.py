@@ -166,3 +166,32 @@ def test_the_headline_is_first_and_a_bare_id_of_a_suite_weighs_one() -> None:
     assert suite.benchmarks == () and suite.family == "suite" and suite.hierarchy == {"a": "c", "b": "c"}
     model = made("models", builder=None, unavailable="nobody has it")
     assert model.builder is None and model.weights == {} and not model.simulated and model.control is None
+
+
+@pytest.mark.parametrize(
+    ("id", "file"),
+    [("models", "a.nc"), ("Models", "a.nc"), ("nul", "a.nc"), ("lab", "a.py"), ("lab", "a.pth")],
+)
+def test_a_data_set_has_a_folder_of_its_own_in_which_nothing_is_obeyed(id: str, file: str) -> None:
+    def made(id: str, file: str) -> Any:
+        pin = {"dvc": True, "size": 1, "sha256": "0" * 64}
+        plain = {"id": id, "version": 1, "title": "Data", "license": "CC0-1.0", "files": {file: pin}}
+        return KINDS["datasets"].model_validate(plain | {"reader": {"name": "netcdf"}})
+
+    assert made("models2", "sub/a.nc").id == "models2"
+    with pytest.raises(ValidationError):
+        made(id, file)
+
+
+def test_a_checkpoint_of_torch_may_be_weights() -> None:
+    pin = {"dvc": True, "size": 1, "sha256": "0" * 64}
+    plain = {
+        "id": "net",
+        "version": 1,
+        "title": "A network",
+        "builder": {"name": "x"},
+        "weights": {"a.pth": pin},
+    }
+    assert "a.pth" in KINDS["models"].model_validate(plain).weights
+    with pytest.raises(ValidationError, match="obeys"):
+        KINDS["models"].model_validate(plain | {"weights": {"a.so": pin}})

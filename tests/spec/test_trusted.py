@@ -1,4 +1,4 @@
-"""A spec names classes of the kind expected, of trusted packages, and nothing else; deciding so imports nothing."""
+"""A spec names classes on closed lists, decorated functions and packages that the owner trusts, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
+import torch
 from pydantic import TypeAdapter, ValidationError
 
 from neuroledger.engine.check import check
@@ -18,7 +20,17 @@ from neuroledger.families.decoding.models.classical_decoders import sklearn_deco
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.spec import registry
 from neuroledger.spec import trusted as module
-from neuroledger.spec.trusted import REACHING, SKLEARN, TORCH, Arguments, owner_trusts, trusted
+from neuroledger.spec.trusted import (
+    REACHING,
+    SKLEARN,
+    TORCH,
+    Arguments,
+    ImportPath,
+    factory,
+    owner_trusts,
+    require_typed,
+    trusted,
+)
 from tests.engine.lab import Lab
 
 OWN = "neuroledger.families.decoding.models"
@@ -26,17 +38,20 @@ OWN = "neuroledger.families.decoding.models"
 
 @pytest.mark.parametrize(
     "path",
-    ["torch.nn:Conv2d", "torch.nn.Linear", f"{OWN}.time_depth_networks.pose_network"],
-)
+    [
+        "torch.nn:Conv2d", "torch.nn.Linear", f"{OWN}.time_depth_networks.pose_network",
+        f"{OWN}.convolutional_decoders:eegnet", "neuroledger.families.alignment.networks.recurrent:Recurrent",
+    ],
+)  # fmt: skip
 def test_modules_of_torch_and_of_the_project_may_be_named(path: str) -> None:
     assert TORCH.refusal(path) is None and callable(TORCH.resolve(path))
 
 
-@pytest.mark.parametrize(
-    "path", ["sklearn.svm.SVC", "sklearn.pipeline.Pipeline", "sklearn.linear_model.RidgeCV"]
-)
-def test_estimators_of_scikit_learn_may_be_named(path: str) -> None:
-    assert SKLEARN.refusal(path) is None and isinstance(SKLEARN.resolve(path), type)
+@pytest.mark.parametrize("kind", [TORCH, SKLEARN], ids=lambda kind: kind.kind)
+def test_every_class_on_a_list_exists_and_reaches_no_file(kind: ImportPath) -> None:
+    for path in sorted(kind.classes):
+        taken = inspect.signature(kind.resolve(path)).parameters
+        assert not {*taken} & {*REACHING, "estimator", "base_estimator", "estimators", "input", "path"}, path
 
 
 REFUSED_MODULES = (
@@ -45,14 +60,24 @@ REFUSED_MODULES = (
     "torch.nn:__getattr__", "torch.utils.cpp_extension.load_inline", "torch.jit:load", "torch.package:PackageImporter",
     "neuroledger.store.files.write_json", "neuroledger.models.torch_module.subprocess", "sklearn.svm.SVC", "pickle:loads",
     "torch.nn.modules:Module.register_module", "torch.nn", ".torch.nn:Linear", "torch..nn:Linear", "torch.nn:Lin ear",
-    "torch.nn.utils.rnn.pad_sequence", "transformers_evil.x:Net", "neuroledgerx.y:Net",
+    "torch.nn.utils.rnn.pad_sequence", "transformers_evil.x:Net", "neuroledgerx.y:Net", "torch.nn:Module",
+    "torchvision.models.squeezenet:SqueezeNet", "timm.models.resnet:ResNet", "transformers:ViTModel",
+    "neuroledger.families.efficiency.graphs.onnx_graph:from_onnx",
+    "neuroledger.families.efficiency.graphs.nir_graph:from_nir",
+    "neuroledger.models.hub:_from_timm", "neuroledger.models.torch_module:build", "neuroledger.__main__:main",
+    "neuroledger.families.efficiency.models.sound_network:_build", "neuroledger.families.efficiency.models.ann:network",
+    "neuroledger.families.alignment.networks.leaky_areas:LeakyAreas",
+    "neuroledger.families.decoding.models.time_depth_networks:_encoder",
+    "neuroledger.families.decoding.models.time_depth_networks.factory",
 )  # fmt: skip
 REFUSED_ESTIMATORS = (
     "os.system", "subprocess.check_output", "builtins.eval", "sklearn.utils.resample", "sklearn.utils.Bunch",
     "sklearn.base.os.system", "sklearn.base.clone", "sklearn.datasets.fetch_openml", "sklearn.datasets.load_files",
     "sklearn.datasets.load_svmlight_file", "sklearn.externals._packaging.version.parse", "joblib.load", "torch.nn.Linear",
     "sklearn.utils._testing.raises", "sklearn.utils.fixes.parse_version", "numpy.load", "sklearn.svm", "sklearn.nothing.X",
-    "sklearn.pipeline.make_pipeline", "sklearn.__check_build.raise_build_error", "scipy.io.loadmat", "shutil.rmtree",
+    "sklearn.pipeline.Pipeline", "sklearn.feature_extraction.text.CountVectorizer", "sklearn.model_selection.GridSearchCV",
+    f"{OWN}.time_depth_networks.pose_network", "sklearn.pipeline.make_pipeline",
+    "sklearn.__check_build.raise_build_error", "scipy.io.loadmat", "shutil.rmtree",
 )  # fmt: skip
 
 
@@ -90,26 +115,14 @@ def test_the_decision_imports_neither_the_package_nor_what_it_names(tmp_path: Pa
     assert not canary.exists()
 
 
-def test_a_module_that_answers_every_name_gives_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    canary = tmp_path / "canary"
-    (tmp_path / "generous.py").write_text(
-        f"def __getattr__(name):\n    open({str(canary)!r}, 'w')\n    import torch\n    return torch.nn.Linear\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "generous")
-    with pytest.raises(ModelError, match="defines no class 'Anything'"):
-        TORCH.resolve("generous:Anything")
-    assert not canary.exists()
-
-
 ATTACKS = {
     "system": {"name": "sklearn_decoder", "path": "os.system", "parameters": {"command": "touch CANARY"}},
     "shell": {"name": "torch_decoder", "path": "subprocess.check_output", "parameters": {"args": "touch x", "shell": True}},
     "eval": {"name": "sklearn_decoder", "path": "builtins.eval", "parameters": {"source": "open('CANARY', 'w')"}},
     "hub": {"name": "torch", "module": "torch.hub:load", "arguments": {"repo_or_dir": "x"}},
-    "memory": {"name": "sklearn_decoder", "path": "sklearn.pipeline.Pipeline", "parameters": {"steps": [], "memory": "x"}},
+    "memory": {"name": "sklearn_decoder", "path": "sklearn.svm.SVC", "parameters": {"memory": "x"}},
+    "onnx": {"name": "torch", "module": "neuroledger.families.efficiency.graphs.onnx_graph:from_onnx",
+             "arguments": {"source": "/tmp/any.onnx"}},
     "nested": {"name": "sklearn_decoder", "path": "sklearn.svm.SVC", "parameters": {"estimators": [{"memory": "x"}]}},
 }  # fmt: skip
 
@@ -208,74 +221,89 @@ def test_every_import_path_and_every_argument_of_somebody_elses_class_asks_the_g
                     assert "JsonValue" not in str(each.annotation), words
 
 
-PACKAGE = {
-    "__init__.py": "from .nets import Net as Public\nfrom .star import *\n",
-    "nets.py": (
-        "import torch.nn as tn\nimport torch\nfrom torch import nn\nfrom torch.nn import Module as M\n"
-        "class Net(tn.Module): ...\nclass Whole(torch.nn.Module): ...\nclass Half(nn.Linear): ...\nclass Direct(M): ...\n"
-        "class Text('M'): ...\nclass Plain: ...\nclass Deeper(Net): ...\nclass Mixed(Plain, Net): ...\n"
-        "class Lost(nowhere.Module): ...\nclass Called(make()): ...\nclass Sub(tn.modules.conv.Conv2d): ...\n"
-        "if True:\n    class Inner(Net): ...\nelse:\n    class Other(Net): ...\n"
-        "try:\n    class Tried(Net): ...\nexcept ImportError:\n    pass\nelse:\n    class Elsed(Net): ...\n"
-        "finally:\n    class Last(Net): ...\ndef build() -> Net: ...\nvalue = Net\n"
-    ),
-    "star.py": "from .nets import Deeper as Star\nfrom shutil import rmtree\nfrom torch.nn import Conv2d\n",
-    "deep/__init__.py": "from ..nets import Net as Up\nfrom . import side\nfrom .side import Side\n",
-    "deep/side.py": "from ...own_nets.nets import Net\nclass Side(Net): ...\n",
-    "loop.py": "from .loop import Loop\n",
-    "broken.py": "class Net(\n",
-    "latin.py": "",
-}
+def test_the_functions_that_specs_may_call_are_these() -> None:
+    """A further one is a decision: its arguments come from strangers."""
+    registry.discover("builder")
+    for path in ("neuroledger.families.alignment.networks.recurrent:Recurrent",):
+        assert TORCH.refusal(path) is None
+    own = {path.rpartition(".")[2] for path in module._FACTORIES if path.startswith("neuroledger.")}
+    assert own == {
+        "Recurrent",
+        "eegnet",
+        "pose_network",
+        "residual_mlp",
+        "shallow_fbcsp_net",
+        "typing_network",
+    }
 
 
-@pytest.fixture
-def own_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A package that the owner trusts; none of it may be run."""
-    for name, text in PACKAGE.items():
-        path = tmp_path / "own_nets" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    (tmp_path / "own_nets" / "latin.py").write_bytes(b"# \xe9\nclass Net: ...\n")
+@pytest.mark.parametrize("hint", ["str", "Any", "Path", "tuple[str, ...]", "dict", "int | str", "list[Path]"])
+def test_a_function_that_takes_a_text_or_a_path_cannot_be_called_by_specs(hint: str) -> None:
+    def build(source: Any) -> None: ...
+
+    build.__annotations__ = {"source": hint, "return": "Nowhere"}
+    with pytest.raises(
+        TypeError, match="the parameter 'source' must be a number, a choice or a tuple of these"
+    ):
+        factory(build)
+    with pytest.raises(TypeError, match="source"):
+        factory(lambda source: source)
+
+
+def test_a_function_of_numbers_and_choices_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FACTORIES", {})
+
+    def build(
+        width: int,
+        *,
+        turns: tuple[int, ...] = (),
+        rate: Annotated[float, "share"] | None = None,
+        kind: Literal["a", "b"] = "a",
+        deep: bool = False,
+    ) -> Nowhere: ...  # type: ignore[name-defined]  # noqa: F821
+
+    (path,) = factory(build) and module._FACTORIES  # type: ignore[misc]
+    require_typed(path, {"width": 3, "turns": [1, 2], "rate": 0.5, "kind": "b", "deep": True})
+    require_typed(path, None)
+    for wrong in ({"width": "/etc/passwd"}, {"kind": "c"}, {"turns": ["x"]}, {"more": 1}):
+        with pytest.raises(ValueError, match=f"does not take these arguments: {next(iter(wrong))}"):
+            require_typed(path, wrong)
+    require_typed("torch.nn:Linear", {"anything": "x"})
+
+
+def test_arguments_of_a_function_are_checked_with_the_line_of_the_builder(lab: Lab) -> None:
+    lab.dataset()
+    path = f"{OWN}.time_depth_networks.pose_network"
+    lab.spec(
+        "models", "posed", builder={"name": "torch_decoder", "path": path, "parameters": {"joints": "/etc"}}
+    )
+    (found,) = [one for one in check(lab.open())[0] if one.severity == "error"]
+    assert found.where.endswith("models/posed.yaml") and found.line > 1
+    assert "does not take these arguments: joints: expected a whole number" in found.what
+
+
+OWN_NETS = """
+import torch
+from shutil import rmtree
+class Net(torch.nn.Module): ...
+class Plain: ...
+def build() -> Net: ...
+"""
+
+
+@pytest.mark.parametrize("name", ["Plain", "rmtree", "build", "torch"])
+def test_a_package_that_the_owner_trusts_gives_classes_of_the_kind_only(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_nets.py").write_text(OWN_NETS)
     monkeypatch.syspath_prepend(str(tmp_path))
+    assert TORCH.refusal("own_nets.Net") is not None
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "own_nets")
-    for cached in (module._source, module._find_definition):
-        cached.cache_clear()
-    return "own_nets"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["Public", "Star", "nets:Net", "nets.Whole", "nets.Half", "nets.Direct", "nets.Deeper", "nets.Mixed", "nets.Text",
-     "nets.Sub", "nets.Inner", "nets.Other", "nets.Tried", "nets.Elsed", "nets.Last", "deep.Up", "deep.Side",
-     "deep.side.Side", "star.Star"],
-)  # fmt: skip
-def test_a_class_is_followed_to_its_base_through_imports_and_branches(own_nets: str, name: str) -> None:
-    assert TORCH.refusal(f"{own_nets}.{name}") is None
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("nets.Plain", "is not a torch module: its class is not derived from torch.nn.modules.module.Module"),
-        ("nets.Lost", "its class is not derived from"),
-        ("nets.Called", "its class is not derived from"),
-        ("nets.build", "is a function, not a torch module"),
-        ("nets.value", "own_nets.nets defines no class 'value'"),
-        ("loop.Loop", "own_nets.loop defines no class 'Loop'"),
-        ("broken.Net", "own_nets.broken defines no class 'Net'"),
-        ("latin.Net", "own_nets.latin defines no class 'Net'"),
-        ("gone.Net", "own_nets.gone defines no class 'Net'"),
-        ("nets.deeper.Net", "own_nets.nets.deeper defines no class 'Net'"),
-        (
-            "star.rmtree",
-            "is defined in shutil, which is not trusted; the owner of a machine trusts further packages with",
-        ),
-    ],
-)
-def test_paths_that_cannot_be_resolved_are_refused(own_nets: str, name: str, words: str) -> None:
-    said = TORCH.refusal(f"{own_nets}.{name}")
-    assert said is not None and words in said and said.startswith(f"'{own_nets}.{name}' ")
-    assert SKLEARN.refusal(f"{own_nets}.nets.Net") is not None
+    assert issubclass(TORCH.resolve("own_nets:Net"), torch.nn.Module)
+    with pytest.raises(UntrustedError, match=f"'own_nets.{name}' is not a torch module"):
+        TORCH.resolve(f"own_nets.{name}")
+    with pytest.raises(UntrustedError, match="is not a scikit-learn estimator"):
+        SKLEARN.resolve("own_nets.Net")
 
 
 @pytest.mark.parametrize("path", ["Net", "a b.Net", "1a.Net", ".Net", "own_nets.", ""])
@@ -286,9 +314,9 @@ def test_an_invalid_path_is_refused_with_the_correct_form(path: str) -> None:
 def test_a_package_that_is_trusted_and_not_installed_is_reported_when_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert TORCH.refusal("own_nets_x.Net").startswith(  # type: ignore[union-attr]
-        "'own_nets_x.Net' is outside the trusted packages (torch.nn, torchvision.models, timm.models, timm.layers, "
-        "transformers, neuroledger); "
+    assert TORCH.refusal("own_nets_x.Net") == (
+        "'own_nets_x.Net' is not on the list of torch modules that specs may name; the owner of a machine trusts further "
+        "packages with NEUROLEDGER_TRUSTED (docs/models.md)"
     )
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "not_installed_nets")
     assert TORCH.refusal("not_installed_nets.deep.Net") is None
@@ -300,7 +328,7 @@ def test_a_package_that_is_trusted_and_not_installed_is_reported_when_it_is_used
             UnavailableError, match=r"needs the package 'not_installed_nets', which is not installed$"
         ):
             call()
-    with pytest.raises(UntrustedError, match=r"^model 'm': 'os\.system' is outside the trusted packages"):
+    with pytest.raises(UntrustedError, match=r"^model 'm': 'os\.system' is not on the list"):
         trusted("os.system", TORCH, "m")
 
 

@@ -16,6 +16,7 @@ import xarray as xr
 
 from neuroledger.data import assembly as assemblies
 from neuroledger.data.arrays import Array
+from neuroledger.data.gate.rows import require_measurements
 from neuroledger.data.hdf5 import array, cell, opened, text
 from neuroledger.data.package import IMAGES, from_long_table
 from neuroledger.data.parsing import matlab, numpy_array, parsing
@@ -64,8 +65,9 @@ NEUROID = (
 )
 VALUE = ("value", "response", "rate", "firing_rate", "spikes", "spike_count", "count", "beta", "dff")
 REPETITION = ("repetition", "rep", "repeat", "presentation")
+SESSION = ("session", "session_id", "recording_session", "sess")
 COORDINATES = (
-    *REPETITION, "trial", "trial_id", "trial_number", "session", "run", "block", "subject", "participant", "category",
+    *REPETITION, *SESSION, "trial", "trial_id", "trial_number", "run", "block", "subject", "participant", "category",
     "object_name", "label", "split", "time", "onset", "rt", "reaction_time", "index", "unnamed: 0", "condition",
 )  # fmt: skip
 TIME = ("time", "time_bin", "time_bins", "timebin", "bin", "bins", "t", "frame", "sample")
@@ -572,6 +574,20 @@ def first_number(values: Array, count: int) -> int | None:
     return 0 if low == 0 and high < count else 1 if low >= 1 and high == count else None
 
 
+def require_own_rows(table: pd.DataFrame, columns: Columns, source: str) -> None:
+    """Return if every row of a table is a measurement of its own, as far as its columns tell.
+
+    Raises
+    ------
+    DataError
+        Rows occur more than once, or have the same key and different values; the message begins with ``source``.
+    """
+    measured = {"long": (columns.value,), "wide": columns.wide, "choices": (columns.choice,)}[columns.kind]
+    names = [str(name) for name in measured]
+    keys = {str(name): table[name].to_numpy() for name in table if str(name) not in names}
+    require_measurements(keys, table[names].to_numpy(), source)
+
+
 def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]) -> xr.DataArray:
     """Return the assembly of a long or wide table whose rows are presentations of ``stimuli``.
 
@@ -583,6 +599,8 @@ def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
     frame = table.drop(columns=columns.stimulus).assign(stimulus_id=list(stimuli))
     if (repetition := _find_column(frame, REPETITION)) is not None:
         frame = frame.rename(columns={repetition: "repetition"})
+    if (session := _find_column(frame, SESSION)) is not None:
+        frame = frame.rename(columns={session: "session"})
     if columns.kind == "long":
         frame = frame.rename(columns={columns.neuroid: "neuroid_id", columns.value: "value"})
         frame["neuroid_id"] = frame["neuroid_id"].astype(str)
@@ -590,7 +608,7 @@ def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
             # The same name in two subjects is two neuroids.
             frame["neuroid_id"] = frame[columns.subject].astype(str) + "." + frame["neuroid_id"]
         if "repetition" not in frame:
-            frame["repetition"] = frame.groupby(["stimulus_id", "neuroid_id"]).cumcount()
+            frame["repetition"] = _count_repetitions(frame)
         constant = frame.groupby("neuroid_id").nunique().eq(1).all()
         of_neuroids = {str(name) for name in constant.index[constant]}
         return from_long_table(
@@ -604,6 +622,10 @@ def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
     if "repetition" not in frame:
         frame["repetition"] = frame.groupby("stimulus_id").cumcount()
     frame = frame.drop(columns=_trial_columns(frame, set(columns.wide)))
+    twice = frame.duplicated(["stimulus_id", "repetition"]).any()
+    if twice and "session" in frame and not frame.duplicated(["stimulus_id", "session", "repetition"]).any():
+        # Repetitions that are counted anew in each session.
+        frame["repetition"] = frame.groupby("stimulus_id").cumcount()
     if frame.duplicated(["stimulus_id", "repetition"]).any():
         row = frame[frame.duplicated(["stimulus_id", "repetition"])].iloc[0]
         raise AssemblyError(
@@ -617,9 +639,27 @@ def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
     return values.assign_coords(coords)
 
 
+def _count_repetitions(frame: pd.DataFrame) -> pd.Series:
+    """Return the repetition of each row of a long table: of its stimulus and neuroid, with sessions one after another.
+
+    Neuroids that were recorded together in a session so have the same repetition, also if one of them lacks a trial of
+    another session.
+    """
+    if "session" not in frame or frame["session"].nunique() < 2:
+        return frame.groupby(["stimulus_id", "neuroid_id"]).cumcount()
+    within = frame.groupby(["stimulus_id", "neuroid_id", "session"]).cumcount()
+    presentations = pd.DataFrame(
+        {"stimulus_id": frame["stimulus_id"], "session": frame["session"], "within": within}
+    )
+    distinct = presentations.drop_duplicates().sort_values(["stimulus_id", "session", "within"])
+    distinct["repetition"] = distinct.groupby("stimulus_id").cumcount()
+    numbered = presentations.merge(distinct, how="left", on=["stimulus_id", "session", "within"])
+    return pd.Series(numbered["repetition"].to_numpy(), index=frame.index)
+
+
 def _trial_columns(frame: pd.DataFrame, keep: set[str]) -> list[str]:
-    """Return the columns that differ between presentations of one stimulus, such as the trial number."""
-    rest = [str(name) for name in frame if name not in keep | {"stimulus_id", "repetition"}]
+    """Return the columns that differ between presentations of one stimulus, such as the trial number; not the session."""
+    rest = [str(name) for name in frame if name not in keep | {"stimulus_id", "repetition", "session"}]
     return [name for name in rest if (frame.groupby("stimulus_id")[name].nunique(dropna=False) > 1).any()]
 
 

@@ -18,6 +18,7 @@ from neuroledger.cli import ANSWERS
 from neuroledger.cli.lab_files import (
     BINS,
     REPETITION,
+    SESSION,
     FileContent,
     FolderContent,
     assembly_of,
@@ -30,6 +31,7 @@ from neuroledger.cli.lab_files import (
     names_stimuli,
     natural,
     reader_of,
+    require_own_rows,
     spike_counts,
     stimuli_of,
     survey,
@@ -47,6 +49,7 @@ from neuroledger.engine.record import Record
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, RequestError, SpecError, require_package
+from neuroledger.families.alignment.session_effects import session_effects
 from neuroledger.report.site import build_site
 from neuroledger.spec.base import sha256_of as identity_of
 from neuroledger.spec.catalog import Catalog, open_catalog
@@ -59,6 +62,7 @@ REFERENCES = ("gabor", "pixels16", "small_cnn.random")
 DECODERS = ("dummy", "shrinkage_lda", "covariance_logistic")
 STAMP = "Made by `neuroledger start` from files with SHA-256 "
 FEWEST_STIMULI, FEWEST_TEST = 8, 5
+STANDARDISE = "{step: standardise, over: presentation, by: session}"
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,7 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
         columns = columns_of(file.table, ids, coordinates)
         if columns is None:
             raise DataError(f"{name} has no column that names the images")
+        require_own_rows(file.table, columns, name)
         values = file.table[columns.stimulus].to_numpy()
         ordered, first = _numbered(values, ids, content, answers, draft)
         answers.require(draft.notes)
@@ -299,7 +304,7 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
                 *columns.wide,
             }
             dropped -= {*map(str, draft.assembly.coords)}
-            dropped = {column for column in dropped if column.lower() not in REPETITION}
+            dropped = {column for column in dropped if column.lower() not in (*REPETITION, *SESSION)}
             if dropped:
                 draft.notes.append(
                     f"columns that differ between presentations of one image are left out: {', '.join(sorted(dropped))}"
@@ -326,9 +331,32 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
         draft.notes.insert(
             0, f"{len(draft.stimuli)} images, {size['neuroid']} neuroids, {times} presentations of each image"
         )
+        draft.notes += _notes_on_sessions(draft.assembly)
     elif draft.trials is not None:
         _divide(draft)
     return draft
+
+
+def _mixes_sessions(assembly: xr.DataArray) -> bool:
+    """Return whether presentations of one stimulus are from several sessions."""
+    if "session" not in assembly.coords or assembly["session"].dims != ("presentation",):
+        return False
+    sessions = pd.Series(assembly["session"].values).groupby(assembly["stimulus_id"].values).nunique()
+    return bool((sessions > 1).any())
+
+
+def _notes_on_sessions(assembly: xr.DataArray) -> list[str]:
+    """Return what the sessions of repeated presentations do to the responses, and which step removes it."""
+    if not _mixes_sessions(assembly):
+        return []
+    effects = session_effects(assembly)
+    if effects is None or not effects.differ:
+        return ["repetitions of an image are from several sessions, which do not differ by more than chance"]
+    return [
+        f"responses differ between the {effects.sessions} sessions by more than chance: the mean of {effects.means} and the "
+        f"spread of {effects.spreads} of {effects.neuroids} neuroids. To remove this, write `{STANDARDISE}` as the first "
+        "step under `prepare` of each benchmark, if sessions do not differ in what was shown"
+    ]
 
 
 def _describe_file(file: FileContent) -> str:
@@ -425,14 +453,13 @@ def _array(
     else:
         values = arrays[variable]
     images, names, areas = names_in(arrays, ids, values.shape) if variable else ([], [], [])
-    row_ids = (
-        stimuli_of(images[0][1], ids, None, name)
-        if len(images) == 1 and "trials" not in answers.given
-        else None
-    )
-    if row_ids is not None:
-        draft.notes.append(f"{images[0][0]} names the image of each row")
-    trials = None if row_ids else _trials(content, name, variable, values.shape, ids, answers, draft)
+    stated = answers.given.get("dims", "").split(",")
+    row_ids = None
+    if variable and "trial" not in stated and ("trials" not in answers.given or "stimulus" in stated):
+        row_ids = _row_order(content, images, name, values.shape, ids, answers, draft)
+    trials = None
+    if not row_ids and "stimulus" not in stated:
+        trials = _trials(content, name, variable, values.shape, ids, answers, draft)
     options = (
         [("trial", "neuroid")]
         if not variable
@@ -476,6 +503,50 @@ def _array(
     return assembly_of(values, dims, ordered, trials=trials, bins=bins, neuroids=neuroids, regions=regions)
 
 
+def _row_order(
+    content: FolderContent,
+    images: Sequence[tuple[str, np.ndarray[Any, Any]]],
+    name: str,
+    shape: Sequence[int],
+    ids: Sequence[str],
+    answers: _Answers,
+    draft: _Draft,
+) -> list[str] | None:
+    """Return the image of each row of an array, from a list that names every image at most once; None without one.
+
+    Such a list is an order of images, whether it is a column of a table or one of ``images``, vectors beside the array. A
+    list as long as no axis is left unused, and a note says so.
+    """
+    lists = {key: stimuli_of(values, ids, None, name) for key, values in images}
+    for file in content.files:
+        path = file.path.relative_to(content.folder).as_posix()
+        columns = None if file.table is None else columns_of(file.table, ids)
+        if file.table is None or columns is None or columns.kind != "stimuli":
+            continue
+        values = file.table[columns.stimulus].to_numpy()
+        if values.dtype.kind in "iuf" or not names_stimuli(values, ids):
+            continue
+        named = stimuli_of(values, ids, None, path)
+        if len(named) not in shape and len(named) != len(ids):
+            size = " × ".join(map(str, shape))
+            draft.notes.append(
+                f"{path} names an image in each of {len(named)} rows, and no axis of {name} ({size}) has this length: it is "
+                "not used"
+            )
+        elif len(named) in shape and len(set(named)) == len(named):
+            lists[f"{path}:{columns.stimulus}"] = named
+    chosen = answers.given.get("trials", "")
+    keys = [key for key in lists if not chosen or chosen in (key, key.partition(":")[0])]
+    if not keys:
+        return None
+    same = all(lists[key] == lists[keys[0]] for key in keys)
+    key = keys[0] if same else answers.get("trials", "which of these names the images in their order", keys)
+    if not key:
+        return None
+    draft.notes.append(f"{key} names the image of each row: {_ends(lists[key])}")
+    return lists[key]
+
+
 def _trials(
     content: FolderContent,
     name: str,
@@ -506,8 +577,11 @@ def _trials(
         raise RequestError(
             f"--trials {chosen!r} does not name a stimulus for each trial; possible values: {', '.join(fits) or 'none'}"
         )
+    stated = "trial" in answers.given.get("dims", "").split(",")
     if not keys or (
-        len(ids) in shape and not chosen and all(sorted(map(str, fits[k])) == sorted(ids) for k in keys)
+        len(ids) in shape
+        and not (chosen or stated)
+        and all(sorted(map(str, fits[k])) == sorted(ids) for k in keys)
     ):
         return None
     key = (
@@ -599,11 +673,13 @@ def _benchmarks(id: str, draft: _Draft, degrees: float | None) -> dict[str, dict
     train = next((share for share in (0.9, 0.8, 0.7) if stimuli * (1 - share) >= FEWEST_TEST), 0.5)
     repeated = (pd.Series(assembly["stimulus_id"].values).value_counts() > 1).all()
     benchmarks: dict[str, dict[str, Any]] = {}
+    # Presentations are averaged if they differ in nothing except their repetition.
+    prepare = {"prepare": [{"step": "drop", "coords": ["session"]}]} if _mixes_sessions(assembly) else {}
     for region in dict.fromkeys(map(str, assembly["region"].values)):
         count = int((assembly["region"].values.astype(str) == region).sum())
         common = {
             "parent": region, "dataset": id, "select": {"region": region},
-            "paradigm": {"name": "recording", "region": region, **size},
+            "paradigm": {"name": "recording", "region": region, **size, **prepare},
         }  # fmt: skip
         controls = {"controls": {"negative": ["noise"]}}
         place = re.sub(r"[^A-Za-z0-9._-]+", "-", region)

@@ -16,6 +16,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.memory import mapped, require_memory, row_blocks
 from neuroledger.data.normalise_input import as_text, in_numpy
+from neuroledger.data.parsing import note_opened
 from neuroledger.data.threads import exclusive
 from neuroledger.errors import AssemblyError, StorageError
 from neuroledger.store.files import replacing
@@ -334,6 +335,7 @@ def read_blocks(path: Path, dim: str, whole: int) -> Iterator[xr.DataArray]:
 @contextmanager
 def _opened(path: Path) -> Iterator[xr.DataArray]:
     """The assembly of an open netCDF file, whose values are not loaded yet."""
+    note_opened(path)
     try:
         with xr.open_dataset(path, engine="netcdf4", decode_times=False, cache=False) as dataset:
             variables = [str(name) for name in dataset.data_vars]
@@ -353,7 +355,7 @@ def _opened(path: Path) -> Iterator[xr.DataArray]:
             yield array
     except (OSError, ValueError, RuntimeError) as error:
         raise AssemblyError(
-            f"{path.name} cannot be read as netCDF ({error}); fetch it again or rewrite it"
+            f"{path.name} cannot be read as netCDF ({error}): it is damaged or incomplete, rewrite it"
         ) from error
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import xarray as xr
 
+from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.display import card
 
@@ -36,6 +37,8 @@ class Dataset:
         What a reader left out or could not decide; every score of decoded data repeats these notes.
     content
         SHA-256 of the assembly as the reader returned it, before any selection (`assembly.content_sha256`); signals only.
+    clocks
+        The clocks of each recording and the windows left out, as the reader states them; the gate judges them.
     """
 
     stimuli: StimulusSet | None
@@ -47,6 +50,7 @@ class Dataset:
     metadata: dict[str, xr.DataArray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     content: str = ""
+    clocks: tuple[RecordingClocks, ...] = ()
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [(f"note {i}", note) for i, note in enumerate(self.notes, 1)]

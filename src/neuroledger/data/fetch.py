@@ -25,6 +25,7 @@ import yaml
 from filelock import FileLock
 from filelock import Timeout as Locked
 
+from neuroledger.data.exchange import Exchange
 from neuroledger.data.integrity import compare, remembering, sha256_of_file, verify_file
 from neuroledger.data.packaged import packaged_file, packaged_problem
 from neuroledger.data.s3 import address_of, credentials, region_of, signed
@@ -32,6 +33,7 @@ from neuroledger.errors import (
     DataError,
     Finding,
     IntegrityError,
+    NeuroLedgerError,
     StorageError,
     UnavailableError,
     require_package,
@@ -126,7 +128,8 @@ def fetch_files(
 ) -> list[Path]:
     """Fetch every pinned file into ``folder`` and return the paths that were fetched; verified files are left alone.
 
-    Files of packages are verified where they are installed, and not copied.
+    Files of packages are verified where they are installed, and not copied. A file that cannot be fetched does not stop
+    the others: when all have been tried, one error names every file that is missing.
 
     A file is written next to its final path, verified, and renamed, so that an existing file is replaced by the pinned
     bytes or not at all.
@@ -140,25 +143,53 @@ def fetch_files(
         pinned, and the message gives the command.
     """
     memory = root / ".cache"
-    mirror = _Mirror(mirror_folder())
+    sources = _Sources(_Mirror(mirror_folder()))
     fetched: list[Path] = []
+    failed: dict[str, NeuroLedgerError] = {}
     with remembering(memory):
         for name, pin in sorted(files.items()):
-            path = folder / name
-            if pin.package is not None:
-                packaged_file(name, pin, memory=memory)
-                continue
-            if _is_verified(path, pin, memory, force):
-                continue
-            with _disk_errors(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if not _copy_from_mirror(mirror, path, pin, name, progress or _silent):
-                    with _locked(root, pin, name):
-                        if not _is_verified(path, pin, memory, force):  # another process may have fetched it
-                            _fetch(root, path, name, pin, progress or _silent, force, mirror)
-            verify_file(path, pin, memory=memory)
-            fetched.append(path)
+            try:
+                if pin.package is not None:
+                    packaged_file(name, pin, memory=memory)
+                elif _fetch_one(root, folder / name, name, pin, sources, progress or _silent, force):
+                    fetched.append(folder / name)
+            except NeuroLedgerError as error:
+                if type(error) is StorageError:  # of this disk, which the other files need too
+                    raise
+                failed[name] = error
+    if failed:
+        raise _one_error(failed, len(files))
     return fetched
+
+
+def _fetch_one(
+    root: Path, path: Path, name: str, pin: SourceFile, sources: _Sources, progress: Progress, force: bool
+) -> bool:
+    """Fetch a file unless its pinned bytes are there; return whether it was fetched."""
+    memory = root / ".cache"
+    if _is_verified(path, pin, memory, force):
+        return False
+    with _disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not _copy_from_mirror(sources.mirror, path, pin, name, progress):
+            with _locked(root, pin, name):
+                if not _is_verified(path, pin, memory, force):  # another process may have fetched it
+                    _fetch(root, path, name, pin, progress, force, sources)
+    verify_file(path, pin, memory=memory)
+    return True
+
+
+def _one_error(failed: Mapping[str, NeuroLedgerError], count: int) -> NeuroLedgerError:
+    """The error of one file as it is, or an error that lists those of several."""
+    first, *more = failed.values()
+    if not more:
+        return first
+    lines = [f"{len(failed)} of {count} files could not be fetched:"]
+    lines += [f"{name}: {error}" for name, error in failed.items()]
+    for kind in (IntegrityError, UnavailableError):
+        if any(isinstance(error, kind) for error in failed.values()):
+            return kind("\n".join(lines))
+    return DataError("\n".join(lines))
 
 
 def _is_verified(path: Path, pin: SourceFile, memory: Path, force: bool) -> bool:
@@ -213,9 +244,10 @@ def _silent(name: str, received: int, total: int) -> None:
 
 
 def _fetch(
-    root: Path, path: Path, name: str, pin: SourceFile, progress: Progress, force: bool, mirror: _Mirror
+    root: Path, path: Path, name: str, pin: SourceFile, progress: Progress, force: bool, sources: _Sources
 ) -> None:
-    tried = [] if mirror.folder is None else [f"no file with these bytes in the mirror {mirror.folder}"]
+    mirror = sources.mirror.folder
+    tried = [] if mirror is None else [f"no file with these bytes in the mirror {mirror}"]
     if pin.dvc:
         try:
             _pull(root, path, force)
@@ -224,7 +256,7 @@ def _fetch(
             if source is None:
                 raise
             from_source = pin.model_copy(update={"url": source, "dvc": False})
-            _fetch_url(root, from_source, name, progress, tried).replace(path)
+            _fetch_url(root, from_source, name, progress, tried, sources).replace(path)
         return
     if pin.by_hand:
         reason = f" ({'; '.join(tried)})" if tried else ""
@@ -232,25 +264,38 @@ def _fetch(
             f"{name} has no address{reason}: follow the data set's access_steps to get it, then set "
             "NEUROLEDGER_MIRROR to the folder that contains it and fetch again"
         )
-    _fetch_url(root, pin, name, progress, tried).replace(path)
+    _fetch_url(root, pin, name, progress, tried, sources).replace(path)
 
 
-def _fetch_url(root: Path, pin: Pin, name: str, progress: Progress, tried: list[str]) -> Path:
+def _fetch_url(
+    root: Path, pin: Pin, name: str, progress: Progress, tried: list[str], sources: _Sources | None = None
+) -> Path:
     """Download the file from its URL into the download folder, and verify it."""
+    url = _resolve_url(pin)
+    host = "/".join(url.split("/")[:3])  # of any address, also of one that cannot be parsed
+    silent = set[str]() if sources is None else sources.silent
     try:
-        return _download(root, _resolve_url(pin), pin, name, progress)
+        return _download(root, url, pin, name, progress, attempts=1 if host in silent else ATTEMPTS)
+    except _TransientError as error:
+        silent.add(host)
+        raise _unavailable(name, error, tried) from error
     except _RefusedError as error:
-        tried.append(str(error))
-        fix = "connect to the network"
-        if isinstance(error, _ForbiddenError):
-            fix = (
-                "access to it is restricted: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to "
-                "credentials that may read it"
-            )
-        raise UnavailableError(
-            f"{name} could not be fetched ({'; '.join(tried)}); {fix}, or point NEUROLEDGER_MIRROR "
-            "to a folder that contains the file"
-        ) from error
+        raise _unavailable(name, error, tried) from error
+
+
+def _unavailable(name: str, error: _RefusedError, tried: list[str]) -> UnavailableError:
+    """The error of a file that no source returned: what was tried, and what to do."""
+    tried.append(str(error))
+    fix = "connect to the network"
+    if isinstance(error, _ForbiddenError):
+        fix = (
+            "access to it is restricted: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to "
+            "credentials that may read it"
+        )
+    return UnavailableError(
+        f"{name} could not be fetched ({'; '.join(tried)}); {fix}, or point NEUROLEDGER_MIRROR "
+        "to a folder that contains the file"
+    )
 
 
 def fetch_stated(
@@ -329,6 +374,15 @@ class _Mirror:
             candidate = candidates.pop()
             self._by_sha256.setdefault(sha256_of_file(candidate), candidate)
         return self._by_sha256.get(pin.sha256)
+
+
+class _Sources:
+    """Where the files of a set are searched: the mirror, and hosts, of which some did not answer."""
+
+    def __init__(self, mirror: _Mirror) -> None:
+        self.mirror = mirror
+        self.silent: set[str] = set()
+        """Hosts that failed for a file after every attempt; they are asked once for each further file."""
 
 
 def _copy_from_mirror(mirror: _Mirror, path: Path, pin: SourceFile, name: str, progress: Progress) -> bool:
@@ -486,7 +540,9 @@ class _TransientError(_RefusedError):
         self.wait = wait
 
 
-def _download(root: Path, url: str, pin: Pin, name: str, progress: Progress) -> Path:
+def _download(
+    root: Path, url: str, pin: Pin, name: str, progress: Progress, *, attempts: int = ATTEMPTS
+) -> Path:
     """Download to .cache/downloads, resume an earlier attempt, and verify the file before returning its path."""
     key = pin.sha256 or pin.sha1 or hashlib.sha256(url.encode()).hexdigest()
     partial = root / ".cache" / "downloads" / f"{key}.part"
@@ -501,7 +557,7 @@ def _download(root: Path, url: str, pin: Pin, name: str, progress: Progress) -> 
         except _TransientError as error:
             failures = 1 if transfer.received > before else failures + 1
             wait = min(max(2.0**failures, error.wait), LONGEST_WAIT_S)
-            if failures == ATTEMPTS or time.monotonic() + wait > transfer.deadline:
+            if failures >= attempts or time.monotonic() + wait > transfer.deadline:
                 raise
             time.sleep(wait)
     try:
@@ -548,42 +604,50 @@ def _continue(transfer: _Transfer) -> None:
         received = 0
     if received == transfer.size and partial.exists():
         return
-    try:
-        response, address = _request(url, received, transfer.pin)
+    # Until the headers have arrived, the size may be unknown; no server needs longer for them.
+    with Exchange(min(transfer.deadline, time.monotonic() + GRACE_S)) as exchange:
         try:
-            received = _check_response(response, address, received, transfer)
-            with partial.open("ab" if received else "wb") as file:
-                # `read1` returns what has arrived: waiting for a full block would delay the check of the deadline.
-                while block := response.read1(BLOCK):
-                    file.write(block)
-                    received += len(block)
-                    if received > transfer.limit:
-                        raise IntegrityError(
-                            f"{address} sends more than the {transfer.limit:,} bytes that are {transfer.known}"
-                        )
-                    transfer.progress(transfer.name, received, transfer.size or received)
-                    if time.monotonic() > transfer.deadline:
-                        seconds = transfer.deadline - transfer.started
-                        raise _RefusedError(
-                            f"{address}: {received:,} of {transfer.limit:,} bytes in {seconds:.0f} s"
-                        )
-        finally:
-            response.close()
-    except (urllib3.exceptions.LocationValueError, UnicodeError) as error:
-        raise _RefusedError(f"{url}: not an address ({error})") from error
-    except (
-        urllib3.exceptions.HTTPError,
-        http.client.HTTPException,
-        ConnectionError,
-        TimeoutError,
-        ValueError,
-    ) as error:
-        raise _TransientError(f"{url}: {_reason(error)}") from error
+            response, address = _request(url, received, transfer.pin, exchange)
+            try:
+                received = _check_response(response, address, received, transfer)
+                exchange.lasts(transfer.deadline)
+                _receive(response, address, transfer, received)
+            finally:
+                response.close()
+        except (urllib3.exceptions.LocationValueError, UnicodeError) as error:
+            raise _RefusedError(f"{url}: not an address ({error})") from error
+        except (
+            urllib3.exceptions.HTTPError,
+            http.client.HTTPException,
+            ConnectionError,
+            TimeoutError,
+            ValueError,
+        ) as error:
+            if not exchange.expired:
+                raise _TransientError(f"{url}: {_reason(error)}") from error
+        received = transfer.received
+        if exchange.expired and received != transfer.size:
+            seconds = time.monotonic() - transfer.started
+            raise _RefusedError(f"{url}: {received:,} of {transfer.limit:,} bytes in {seconds:.0f} s")
     if transfer.size is not None and received < transfer.size:
         raise _TransientError(f"{url}: the connection ended after {received:,} of {transfer.size:,} bytes")
 
 
-def _request(url: str, start: int, pin: Pin) -> tuple[Any, str]:
+def _receive(response: Any, address: str, transfer: _Transfer, received: int) -> None:
+    """Append the body of a response to the partial file, of which the first ``received`` bytes are kept."""
+    with transfer.partial.open("ab" if received else "wb") as file:
+        # `read1` returns what has arrived, so that the progress is shown as it is.
+        while block := response.read1(BLOCK):
+            file.write(block)
+            received += len(block)
+            if received > transfer.limit:
+                raise IntegrityError(
+                    f"{address} sends more than the {transfer.limit:,} bytes that are {transfer.known}"
+                )
+            transfer.progress(transfer.name, received, transfer.size or received)
+
+
+def _request(url: str, start: int, pin: Pin, exchange: Exchange) -> tuple[Any, str]:
     """Request the bytes from ``start`` on, follow redirects, and return the response and its address.
 
     A request to S3 is signed if there are credentials, and repeated unsigned if these may not read the object.
@@ -599,7 +663,7 @@ def _request(url: str, start: int, pin: Pin) -> tuple[Any, str]:
             )
         proxy = urllib.request.getproxies().get(parts.scheme)
         use_proxy = proxy is not None and not urllib.request.proxy_bypass(parts.hostname)
-        pool = urllib3.ProxyManager(str(proxy)) if use_proxy else urllib3.PoolManager()
+        pool = exchange.pool(str(proxy) if use_proxy else None)
         region = region_of(address, stated_region)
         sign = own is not None and region is not None
         response = pool.request(

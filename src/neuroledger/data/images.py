@@ -37,7 +37,7 @@ def decode(data: bytes, name: str) -> Image:
             f"image of {name!r} has {len(data):,} bytes, the limit is {MAX_BYTES:,}: store it smaller"
         )
     if not data:
-        raise DataError(f"image of {name!r} is an empty file: fetch it again")
+        raise DataError(f"image of {name!r} is an empty file: it is damaged or incomplete")
     try:
         with PIL.Image.open(io.BytesIO(data), formats=FORMATS) as opened:
             _check_header(opened, name)
@@ -45,14 +45,18 @@ def decode(data: bytes, name: str) -> Image:
             upright = ImageOps.exif_transpose(opened)
     except UnidentifiedImageError as error:
         if data.startswith(_SIGNATURES):
-            raise DataError(f"image of {name!r} is truncated or damaged: fetch it again") from error
+            raise DataError(
+                f"image of {name!r} is truncated or damaged: it is damaged or incomplete"
+            ) from error
         raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
     except DataError:
         raise
     except Exception as error:  # decoders raise nearly every kind of exception on damaged files
-        raise DataError(f"image of {name!r} is truncated or damaged ({error}): fetch it again") from error
+        raise DataError(
+            f"image of {name!r} is truncated or damaged ({error}): it is damaged or incomplete"
+        ) from error
     return _to_rgb(upright, name)
 
 

@@ -17,6 +17,7 @@ import xarray as xr
 from neuroledger.data.assembly import check, write
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import folder_of
+from neuroledger.data.gate.rows import require_measurements
 from neuroledger.data.integrity import sha256_of_file
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
@@ -149,6 +150,8 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
     ------
     AssemblyError
         A column is missing, or a presentation of a neuroid has two values.
+    DataError
+        Rows occur more than once, or have the same key and different values.
     """
     needed = {"stimulus_id", "neuroid_id", "value"}
     if not needed <= set(frame.columns):
@@ -162,6 +165,8 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
         if c != "repetition" and (frame.groupby("neuroid_id")[c].nunique(dropna=False) == 1).all()
     ]
     per_presentation = ["stimulus_id", *(c for c in others if c not in per_neuroid)]
+    keys = {c: frame[c].to_numpy() for c in (*others, "stimulus_id", "neuroid_id")}
+    require_measurements(keys, frame["value"].to_numpy(), "the table")
     twice = frame.duplicated([*per_presentation, "neuroid_id"])
     if twice.any():
         row = frame[twice].iloc[0]

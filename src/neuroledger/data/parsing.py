@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -14,30 +15,46 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.errors import DataError, NeuroLedgerError
+from neuroledger.errors import DataError, NeuroLedgerError, UnavailableError
 
-__all__ = ["matlab", "numpy_array", "parsing", "require_even_rows", "table_rows", "zip_member"]
+__all__ = ["matlab", "note_opened", "numpy_array", "parsing", "require_even_rows", "table_rows", "zip_member"]
 
 
+ADVICE: Final = "it is damaged or incomplete, or of another form"
+# How MNE and other libraries say that a package they need for a format is not installed.
+NEEDED: Final = re.compile(r"the module ([\w.]+)\S* is needed")
 MAX_MEMBER_BYTES: Final = 1 << 28
+
+
+def note_opened(path: Path | str) -> None:
+    """Say that a library opens this file next: Python does not see it, and a failure is blamed on the last file."""
+    sys.audit("neuroledger.open", str(path))
 
 
 @contextmanager
 def parsing(path: Path | str, kind: str) -> Iterator[None]:
     """Turn every exception that a library raises on this file into a `DataError`; ``kind`` is the expected format.
 
+    A package that the format needs and that is not installed is an `UnavailableError`, which says nothing about the file.
+
     Parsers raise nearly every kind of exception on damaged input (`tokenize.TokenError`, `ArithmeticError`,
     `AssertionError`, bare `Exception`), so that no list of them is complete. If ``path`` is a string, it is only a name.
     """
     name = path.name if isinstance(path, Path) else path
-    sys.audit("neuroledger.open", str(path))
+    note_opened(path)
     try:
         yield
     except (NeuroLedgerError, ImportError):
         raise
     except Exception as error:
+        needed = NEEDED.search(str(error))
+        if needed is not None:
+            package = needed[1]
+            raise UnavailableError(
+                f"{name} needs the package {package}, which is not installed", f"pip install {package}"
+            ) from error
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise DataError(f"{name} cannot be read as {kind} ({reason}); fetch it again") from error
+        raise DataError(f"{name} cannot be read as {kind} ({reason}): {ADVICE}") from error
 
 
 def matlab(

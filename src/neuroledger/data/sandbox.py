@@ -52,7 +52,9 @@ import xarray as xr
 from xarray.core.indexes import PandasIndex, PandasMultiIndex
 from xarray.core.indexing import PandasIndexingAdapter
 
+from neuroledger.data.clocks import Clock, Empty, Gap, LeftOut, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact
 from neuroledger.data.memory import available_bytes
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import (
@@ -130,6 +132,7 @@ def _classes() -> frozenset[type]:
             pd.arrays.BooleanArray, pd.BooleanDtype, type(pd.NA),
             type(pd.DataFrame()._mgr), type(pd.Series(dtype=float)._mgr),
             xr.DataArray, xr.Variable, xr.IndexVariable, PandasIndex, PandasMultiIndex, PandasIndexingAdapter,
+            RecordingClocks, Clock, Gap, LeftOut, Empty, Fact,
         }
     )  # fmt: skip
 
@@ -297,7 +300,7 @@ def _receive(
         return _unpack(result, report["buffers"], [*limits.readable, *limits.writable], mapped)
     except (ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, OSError) as error:
         raise DataError(
-            f"{what} returned an invalid result ({type(error).__name__}: {error}): the file is damaged; fetch it again"
+            f"{what} returned an invalid result ({type(error).__name__}: {error}): the file is damaged"
         ) from error
 
 

@@ -127,7 +127,9 @@ class StimulusSet:
                     raise AssemblyError(f"{archive.name} has no file {member!r} (stimulus {id!r})") from None
                 yield zip_member(opened, info)
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
-            raise AssemblyError(f"{archive.name} cannot be read ({error}); fetch it again") from error
+            raise AssemblyError(
+                f"{archive.name} cannot be read ({error}): it is damaged or incomplete"
+            ) from error
 
     def _in_memory(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
         for id in ids:
@@ -211,7 +213,9 @@ def read_table(path: Path) -> pd.DataFrame:
     try:
         return pd.read_csv(path, dtype={"stimulus_id": str, "filename": str}, encoding="utf-8")
     except (ValueError, OSError) as error:
-        raise AssemblyError(f"{path.name} cannot be read as a CSV table ({error}); fetch it again") from error
+        raise AssemblyError(
+            f"{path.name} cannot be read as a CSV table ({error}): it is damaged or incomplete"
+        ) from error
 
 
 def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]:
@@ -229,7 +233,9 @@ def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]
         with zipfile.ZipFile(path) as opened:
             infos = opened.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise AssemblyError(f"{path.name} is not a readable zip ({error}); fetch it again") from error
+        raise AssemblyError(
+            f"{path.name} is not a readable zip ({error}): it is damaged or incomplete"
+        ) from error
     if not all(info.filename for info in infos):
         raise AssemblyError(f"{path.name}: a member has no name; pack it again")
     members = [info for info in infos if not info.is_dir()]

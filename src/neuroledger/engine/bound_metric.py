@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import xarray as xr
@@ -35,6 +35,8 @@ __all__ = [
     "metric",
     "resolve",
 ]
+
+INCOMPLETE: Final = "neuroids_with_missing_responses"
 
 
 def aligned(
@@ -395,6 +397,23 @@ def _subjects(rows: Any, samples: xr.DataArray) -> dict[str, str]:
     return dict(zip(map(str, names), as_text(rows["subject"].values).tolist(), strict=True))
 
 
+def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
+    """The number of neuroids that lack a response to some stimulus, for the score to say; {} if there are none.
+
+    Means over presentations exist as soon as one presentation does. Metrics that need complete neuroids leave the others
+    out; their notes say so. Ceilings see single presentations, and count what they leave out themselves.
+    """
+    dims = getattr(rows, "dims", ())
+    if not isinstance(spec, MetricSpec) or not {"presentation", "neuroid"} <= set(dims):
+        return {}
+    array = in_numpy(rows)
+    if array.dtype.kind != "f":
+        return {}
+    others = [dim for dim in array.dims if dim != "neuroid"]
+    incomplete = int(array.isnull().any(others).sum())
+    return {INCOMPLETE: float(incomplete)} if incomplete else {}
+
+
 def _score(
     spec: Comparison, component: registry.Registered, samples: xr.DataArray, rows: xr.DataArray
 ) -> Score:
@@ -442,6 +461,7 @@ def _score(
     if len(set(owners.values())) > 1 and "subject" not in n:
         n["subject"] = len(set(owners.values()))
     n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
+    n |= _incomplete_neuroids(spec, rows)
     return Score(
         value, error=error, scale=spec.scale, direction=spec.direction, unit=spec.unit, samples=samples, n=n,
         notes=notes, id=spec.id, replicates=replicates, influence=None if replicates is not None else influences,

@@ -218,7 +218,7 @@ def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Finding]:
     match = SCHEMA_LINE.match(first)
     if match is None or match.group(1) != expected.split("=", 1)[1]:
         words = "the first line does not name the schema for editors"
-        yield Finding("spec.schema-line", "error", catalog.shown(path), words, f"write: {expected}", 1, 1)
+        yield Finding("spec.schema-line", "note", catalog.shown(path), words, f"write: {expected}", 1, 1)
 
 
 def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:

@@ -9,7 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from neuroledger.engine.record import Record, signer_in
+from neuroledger.engine.record import Record
+from neuroledger.engine.signatures import signer_in
 from neuroledger.errors import Finding
 
 __all__ = [
@@ -104,5 +105,5 @@ def in_words(verified: Iterable[Verified], *, recomputed: bool) -> str:
 
 def evidence_of(root: Path, record: Record) -> Evidence:
     """Return who stands for the numbers of a stored record."""
-    signer = signer_in(root, record)
+    signer = signer_in(root, record).name
     return Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED

@@ -19,12 +19,19 @@ from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden, some
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
-from neuroledger.engine.checked import SELF_REPORTED
+from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.control import in_words, undecided_in
 from neuroledger.engine.controls import departures
 from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
+from neuroledger.engine.signatures import (
+    LIST_PATH,
+    ROOT_PATH,
+    part_of_signed_set,
+    signer_in_proposal,
+    single_signature,
+)
 from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
@@ -49,23 +56,16 @@ MOST_EMBEDDED: Final = 50 * 1000**2
 MOST_CHANGED: Final = 2 * MOST_EMBEDDED
 MOST_PATHS: Final = 5000
 LONGEST_PATH: Final = 1000
+LONGEST_PAGE: Final = 200_000  # characters; the site generator is slow on long lines of brackets
 LONGEST_NAME: Final = 240  # bytes; file systems allow 255, and names of temporary files are longer
 STORE: Final = ".dvcstore/files/md5"
 PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md", re.ASCII)
-# Parts of a page that tests, the site generator or a browser execute: code blocks, HTML, attributes, page settings,
-# external images, and links that are not plain addresses.
-BLOCK: Final = re.compile(r"(?:^\*\*`[^`]+`\*\*\n\n)?^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
-ACTIVE: Final = re.compile(
-    r"^[ \t>]*+(?:```|~~~)[^\n]*|<(?!https?://[^\s<>]*+>)[A-Za-z!/?][^>]*|\{[^{}=\n]*+=|&(?:#|colon|tab|newline)"
-    r"|\A\ufeff?(?:---|[ ]{0,3}[\w-]+:)|\\(?:href|style|class|html)"
-    r"|!\[(?![^][]*\]\([\w.-]+(?:/[\w.-]+)*(?: \"[^\"<>\n]*\")?\))"
-    r"|(?:\]\(\s*+<?(?!https?://|mailto:)[^][()#?\"':]*+"
-    r"|^(?:[ \t>*+-]|\d+[.)])*+\[[^][]+\]:\s*+<?(?!https?://|mailto:)[^#?\"'\n:]*+):", re.MULTILINE | re.IGNORECASE
-)  # fmt: skip
 SIGNATURE: Final = re.compile(
     r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?", re.ASCII
 )
 MD5: Final = re.compile(r"[0-9a-f]{32}")
+# What git may hold beside the pointers of a data folder; everything else there is written by DVC or `fetch`.
+BESIDE_DATA: Final = frozenset({".gitignore", "ATTRIBUTION.md", "LICENSE", "truth.json"})
 POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
 # Files that make git, DVC or a shell run programs, in any folder.
 NESTED: Final = {".gitattributes", ".gitmodules", ".dvcignore", "dvc.yaml", "dvc.lock", ".dvc", ".git"}
@@ -105,7 +105,10 @@ def review(root: Path, since: str) -> Review:
     """
     root = root.resolve()
     commit = fork_point(root, since)
-    base, head = committed(root, commit), committed(root, "HEAD")
+    try:
+        base, head = committed(root, commit), committed(root, "HEAD")
+    except SpecError as error:
+        return Review(commit, tuple(error.findings))
     tree = working(head)
     findings = set(Proposal(base, head).findings())
     if tree.entries != head.entries:
@@ -184,6 +187,11 @@ class Proposal:
         if parts[0] == "data" and "prepared" in parts[1:]:
             words = "prepared windows must be computed from pinned files, not contributed"
             yield _error("review.prepared", path, words, "remove it")
+        elif not nested and not _may_be_in_data(path):
+            words = (
+                "git holds a file of a data folder, which may hold only pointers and what describes the data"
+            )
+            yield _error("review.data-folder", path, words, "pin the file in its spec, or keep it elsewhere")
         if entry.size > MOST_BYTES:
             words = f"{entry.size / 1e6:.1f} MB; at most {MOST_BYTES // 10**6} MB per file are allowed"
             yield _error("review.size", path, words, "store large files at a URL or on S3")
@@ -213,10 +221,10 @@ class Proposal:
         elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
             yield from self._record(path, state)
         elif len(parts) == 4 and path.startswith("results/records/") and self._is_signature(path, state):
-            if state == "removed" and path.removesuffix(".sig") not in self.changed:
-                yield _warning("review.removed", path, "the signature was removed, but not its record")
-            else:
-                yield _note("review.signature", path, f"{state}: a signature; run `verify --signers`")
+            record = record_in(self.now.read(path.removesuffix(".sig")))
+            yield from single_signature(self.base, self.now, self.changed, path, record)
+        elif ROOT_PATH.fullmatch(path) or LIST_PATH.fullmatch(path):
+            yield from part_of_signed_set(self.base, self.now, self.changed, path)
         elif len(parts) == 3 and path.startswith("results/validation/") and path.endswith(".json"):
             yield from self._report(path, state)
         elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
@@ -247,14 +255,11 @@ class Proposal:
             yield _warning("review.code", path, f"{state}: code or settings", fix)
 
     def _page(self, path: str, state: State) -> Iterator[Finding]:
+        # A page is text: the site shows raw HTML as text, and tests execute no block of code that nobody agreed to.
         old, now = (self._text(tree, path) for tree in (self.base, self.now))
-        new = [
-            part for kind in (BLOCK, ACTIVE) for part in sorted({*kind.findall(now)} - {*kind.findall(old)})
-        ]
-        if new:
-            excerpt = " ".join(new[0].split())[:60]
-            words = f"{state}: code that tests run, or active HTML or links: {excerpt}"
-            yield _warning("review.code", path, words, "read it before you run anything of this proposal")
+        if len(now) > LONGEST_PAGE:
+            words = f"{state}: a page of {len(now):,} characters, more than {LONGEST_PAGE:,}"
+            yield _warning("review.code", path, words, "divide it, or look at it before the site is built")
         elif state == "removed":
             yield _warning("review.removed", path, "documentation was removed")
         elif path.startswith("data/") and (lost := {*old.split()} - {*now.split()}):
@@ -545,14 +550,15 @@ class Proposal:
         else:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            unreachable = self._unreachable(new)
-            if unreachable:
+            unreachable, signer = self._unreachable(new), signer_in_proposal(self.base, self.now, new)
+            evidence = Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED
+            if unreachable and not signer:
                 words = f"{state}: {words}, self-reported; it cannot be checked: {unreachable}"
                 yield _warning(
                     "review.not-checkable", path, words, "ask for the files, or for a signed record"
                 )
             else:
-                yield _note("review.record", path, f"{state}: {words}, {SELF_REPORTED}; not checked here")
+                yield _note("review.record", path, f"{state}: {words}, {evidence}; not checked here")
             for name, control in undecided_in(new.judged):
                 yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
 
@@ -738,6 +744,12 @@ def _texts_in(path: str, content: bytes) -> Iterator[Finding]:
         if path.startswith(".dvc/") and (match := KEPT.search(text)):
             fix = "store it in .dvc/config.local, and replace it, because it was published"
             yield _error("spec.address", path, f"{match[1]} is a secret in a public file", fix)
+
+
+def _may_be_in_data(path: str) -> bool:
+    """Whether git may hold this path; below ``data/ID`` only pointers and what describes the data."""
+    parts = PurePosixPath(path).parts
+    return parts[0] != "data" or len(parts) == 2 or path.endswith(".dvc") or parts[-1] in BESIDE_DATA
 
 
 def _data_file(path: str, ending: str) -> bool:

@@ -5,37 +5,26 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import stat
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from neuroledger.errors import RequestError
+from neuroledger.errors import Finding, RequestError, SpecError
+from neuroledger.store.git import git
 
 __all__ = [
-    "FILE", "LINK", "MODULE", "MOST_BYTES", "Tree", "committed", "fork_point", "git", "is_shallow", "working",
+    "FILE", "LINK", "MODULE", "MOST_BYTES", "Tree", "committed", "fork_point", "is_shallow", "working",
 ]  # fmt: skip
 
 FILE: Final = "100644"
 LINK: Final = "120000"
 MODULE: Final = "160000"
+# Modes in a tree object; git wrote 100664 long ago.
+MODES: Final = frozenset({b"40000", b"100644", b"100664", b"100755", b"120000", b"160000"})
 # Larger files are not read; their size is reported.
 MOST_BYTES: Final = 5 * 1000**2
-SECONDS: Final = 120
-# Disable everything in a repository's configuration, attributes or refs that runs programs or rewrites history.
-HARDENING: Final = (
-    "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null",
-    "core.useReplaceRefs=false", "core.commitGraph=false", "core.pager=cat", "diff.external=", "protocol.allow=never",
-    "safe.directory=*", "log.showSignature=false",
-)  # fmt: skip
-ENVIRONMENT: Final = {
-    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1",
-    "GIT_GRAFT_FILE": os.devnull, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_ATTR_NOSYSTEM": "1",
-    "LC_ALL": "C",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,9 +120,42 @@ def _require_genuine(root: Path, ids: Sequence[bytes]) -> None:
         head, _, _ = output[start : start + 200].partition(b"\n")
         id, kind, size = (*head.decode(errors="replace").split(), "", "")[:3]
         begin, length = start + len(head) + 1, int(size) if size.isdecimal() else 0
-        if not size or _id([output[begin : begin + length]], length, Entry("", id, 0), kind) != id:
+        content = output[begin : begin + length]
+        if not size or _id([content], length, Entry("", id, 0), kind) != id:
             raise _damaged(requested.decode(errors="replace"))
+        if kind == "tree" and (problem := _malformed(content, len(id) // 2)):
+            fix = "commit the folder again with git"
+            raise SpecError([Finding("review.tree", "error", f"tree {id}", problem, fix)])
         start = begin + length + 1
+
+
+def _malformed(content: bytes, length: int) -> str:
+    """Return why a folder in git is not one that git writes; empty if it is.
+
+    Programs disagree on which of two entries of one name they use, and a review would see another than a merge.
+
+    Parameters
+    ----------
+    content
+        The tree object: mode, space, name, zero byte and id of each entry.
+    length
+        Bytes of an id.
+    """
+    names, order, start = list[bytes](), list[bytes](), 0
+    while start < len(content):
+        head, _, _ = content[start:].partition(b"\0")
+        mode, _, name = head.partition(b" ")
+        names.append(name)
+        order.append(name + b"/" if mode == b"40000" else name)
+        start += len(head) + 1 + length
+        if mode not in MODES or not name or b"/" in name or name in (b".", b".."):
+            return f"it is malformed: an entry {name.decode(errors='replace')!r} of mode {mode.decode(errors='replace')}"
+    if start != len(content):
+        return "it is malformed: it ends within an entry"
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        return f"it is malformed: two entries are called {twice.decode(errors='replace')!r}"
+    return "" if order == sorted(order) else "it is malformed: its entries are not sorted"
 
 
 def _damaged(object: str) -> RequestError:
@@ -211,23 +233,3 @@ def _id(pieces: Iterable[bytes], size: int, known: Entry | None, kind: str = "bl
 
 def _text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
-
-
-def git(root: Path, *words: str, stdin: bytes = b"", may_fail: bool = False) -> bytes:
-    """Return the output of git with ``stdin`` as its input; empty if it fails and ``may_fail``."""
-    program = shutil.which("git")
-    if program is None or Path(program).resolve().is_relative_to(root.resolve()):
-        raise RequestError("git is not installed; install it and put it on the PATH")
-    settings: Sequence[str] = [word for setting in HARDENING for word in ("-c", setting)]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            [program, "--no-replace-objects", "-C", str(root), *settings, *words],
-            env=inherited | ENVIRONMENT, input=stdin, capture_output=True, check=False, timeout=SECONDS,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RequestError(f"git cannot be run here: {error}") from error
-    if done.returncode and not may_fail:
-        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise RequestError(f"git {words[0]} failed: {errors[-1] if errors else done.returncode}")
-    return b"" if done.returncode else done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,11 +25,12 @@ from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
 from neuroledger.stats.score import Score
 from neuroledger.stats.spread import unpack
-from neuroledger.store.files import write_json, write_text
+from neuroledger.store.files import write_json
+from neuroledger.store.git import git
 
 __all__ = [
-    "Record", "environment", "read_all", "read_record", "record_of", "record_path", "relative", "sign",
-    "signature_path", "signer_in", "signer_of", "signers_of", "write_record",
+    "Record", "environment", "key_of_text", "keygen", "message_of", "read_all", "read_record", "record_of", "record_path",
+    "relative", "signature_path", "signer_of", "signer_of_text", "signers_of", "write_record",
 ]  # fmt: skip
 
 SCHEMA_VERSION: Final = 1
@@ -337,46 +339,22 @@ def _versions() -> dict[str, str]:
 
 
 def _git(root: Path, *words: str) -> str | None:
+    """Return what git says of the working tree, or None if it cannot."""
     try:
-        done = subprocess.run(
-            ["git", *words], cwd=root, capture_output=True, text=True, check=False, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return git(root, *words, filters=True, seconds=20).decode("utf-8", "replace").strip()
+    except RequestError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 NAMESPACE: Final = "neuroledger-record"
 SECONDS: Final = 60
 ALLOWED: Final = "allowed_signers"
+FOLDER: Final = "neuroledger-signature-"
 
 
 def signature_path(record: Path) -> Path:
     """Return the path of a record's signature."""
     return record.with_name(f"{record.name}.sig")
-
-
-def sign(path: Path, record: Record, key: Path) -> Path:
-    """Sign the payload of the record at ``path`` with a private SSH key, or with the public key of one in an agent.
-
-    Raises
-    ------
-    RequestError
-        The key file does not exist, or ssh-keygen is missing or fails.
-    """
-    if not key.is_file():
-        raise RequestError(
-            f"{key} is not a file; pass an SSH key, for example one created with `ssh-keygen -t ed25519`"
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        message = Path(folder, "message")
-        message.write_bytes(_message(record))
-        done = _keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, str(message))
-        if done.returncode:
-            raise RequestError(f"ssh-keygen could not sign: {done.stderr.decode(errors='replace').strip()}")
-        target = signature_path(path)
-        write_text(target, message.with_name("message.sig").read_text(encoding="ascii"))
-    return target
 
 
 def signer_of(path: Path, record: Record, signers: Path) -> str | None:
@@ -392,12 +370,36 @@ def signer_of(path: Path, record: Record, signers: Path) -> str | None:
     signature = signature_path(path)
     if not signature.is_file():
         return None
-    search = _keygen("-Y", "find-principals", "-s", str(signature), "-f", str(signers))
-    for signer in search.stdout.decode(errors="replace").splitlines() if not search.returncode else ():
-        words = ("-Y", "verify", "-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature))
-        if not _keygen(*words, message=_message(record)).returncode:
-            return signer
+    return signer_of_text(message_of(record), signature.read_bytes(), signers.read_bytes(), NAMESPACE)
+
+
+@lru_cache(maxsize=1 << 14)
+def signer_of_text(text: bytes, signature: bytes, signers: bytes, namespace: str) -> str | None:
+    """Return the allowed signer, of the content of a file of allowed signers, whose signature of a text is valid, or None.
+
+    The answer is remembered by content.
+    """
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
+        place, allowed = Path(folder, "signature"), Path(folder, "signers")
+        place.write_bytes(signature)
+        allowed.write_bytes(signers)
+        search = keygen("-Y", "find-principals", "-s", str(place), "-f", str(allowed))
+        for signer in search.stdout.decode(errors="replace").splitlines() if not search.returncode else ():
+            words = ("-Y", "verify", "-f", str(allowed), "-I", signer, "-n", namespace, "-s", str(place))
+            if not keygen(*words, message=text).returncode:
+                return signer
     return None
+
+
+@lru_cache(maxsize=1 << 14)
+def key_of_text(text: bytes, signature: bytes, namespace: str) -> str | None:
+    """Return the fingerprint of the key, of anybody, whose signature of a text is valid, or None; remembered by content."""
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
+        place = Path(folder, "signature")
+        place.write_bytes(signature)
+        done = keygen("-Y", "check-novalidate", "-n", namespace, "-s", str(place), message=text)
+    found = re.search(r"SHA256:\S+", done.stdout.decode(errors="replace"))
+    return found.group() if found and not done.returncode else None
 
 
 def signers_of(root: Path) -> Path | None:
@@ -405,20 +407,13 @@ def signers_of(root: Path) -> Path | None:
     return path if (path := root / ALLOWED).is_file() else None
 
 
-def signer_in(root: Path, record: Record) -> str:
-    """Return the allowed signer of the repository who signed a stored record; empty without a valid signature."""
-    path, signers = record_path(root, record.benchmark, record.model), signers_of(root)
-    if signers is None or not signature_path(path).is_file():
-        return ""
-    return signer_of(path, record, signers) or ""
-
-
-def _message(record: Record) -> bytes:
+def message_of(record: Record) -> bytes:
     """Return the text to sign: benchmark, model, and the hash of the payload computed from the content."""
     return f"{record.benchmark}\n{record.model}\n{record.payload()}\n".encode()
 
 
-def _keygen(*words: str, message: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def keygen(*words: str, message: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run ``ssh-keygen``."""
     program = shutil.which("ssh-keygen")
     if program is None:
         raise RequestError("ssh-keygen is not installed; it is part of OpenSSH")

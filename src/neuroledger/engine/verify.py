@@ -27,17 +27,10 @@ from neuroledger.engine.checked import (
 )
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Job, inputs_of
-from neuroledger.engine.record import (
-    PAYLOAD,
-    Record,
-    read_record,
-    sign,
-    signature_path,
-    signer_of,
-    signers_of,
-)
+from neuroledger.engine.record import PAYLOAD, Record, read_record, signers_of
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
+from neuroledger.engine.signatures import sign, signer_in
 from neuroledger.errors import (
     CODES,
     DataError,
@@ -105,14 +98,29 @@ def verify(
         if not path.is_file():
             raise RequestError(f"{path} does not exist")
         display.progress("verifying", number, len(chosen))
-        result = _verified(catalog, path, recompute, sessions, hashed)
-        results.append(_signed(path, result, signers, key if recompute else None))
+        results.append(_verified(catalog, path, recompute, sessions, hashed))
     display.progress("verifying", len(chosen), len(chosen))
-    return results
+    if key is not None and recompute:
+        results = _sign_reproduced(catalog.root, chosen, results, key)
+    return [
+        _with_signer(catalog.root, path, result, signers)
+        for path, result in zip(chosen, results, strict=True)
+    ]
 
 
-def _signed(path: Path, result: Verified, signers: Path | None, key: Path | None) -> Verified:
-    """Return the result with the signer of the record; sign a reproduced record with ``key``, if there is one.
+def _sign_reproduced(root: Path, paths: Sequence[Path], results: list[Verified], key: Path) -> list[Verified]:
+    """Sign all reproduced records together, and return the results with these words."""
+    reproduced = [result.evidence.origin is Origin.RECOMPUTED for result in results]
+    sign(root, [read_record(path) for path, good in zip(paths, reproduced, strict=True) if good], key)
+    signed = list[Verified]()
+    for result, good in zip(results, reproduced, strict=True):
+        what = f"{result.finding.what}; signed with {key.name}" if good else result.finding.what
+        signed.append(replace(result, finding=replace(result.finding, what=what)))
+    return signed
+
+
+def _with_signer(root: Path, path: Path, result: Verified, signers: Path | None) -> Verified:
+    """Return the result with the signer of the record.
 
     A signature says nothing about a record that is contradicted, and states no reason why a pair is undefined.
     """
@@ -122,21 +130,15 @@ def _signed(path: Path, result: Verified, signers: Path | None, key: Path | None
         record = read_record(path)
     except DataError:  # it could not be read, and so was not checked
         return result
-    reproduced = result.evidence.origin is Origin.RECOMPUTED
-    if key is not None and reproduced:
-        sign(path, record, key)
-        what = f"{result.finding.what}; signed with {key.name}"
-        result = replace(result, finding=replace(result.finding, what=what))
-    signer = None if signers is None else signer_of(path, record, signers)
-    if signer is None:
-        if signers is None or not signature_path(path).is_file():
-            return _stated(result)
+    signer = signer_in(root, record, signers, path=path)
+    if signer.broken:
         words = "the signature does not match the record, or its signer is not among the allowed signers"
-        finding = Finding(
-            "record.signature", "error", result.finding.where, words, "remove it and sign again"
-        )
+        finding = Finding("record.signature", "error", result.finding.where, words, "sign it again")
         return Verified(finding, Contradicted(words))
-    evidence = Evidence(Origin.RECOMPUTED if reproduced else Origin.SIGNED, signer)
+    if not signer.name:
+        return _stated(result)
+    reproduced = result.evidence.origin is Origin.RECOMPUTED
+    evidence = Evidence(Origin.RECOMPUTED if reproduced else Origin.SIGNED, signer.name)
     if isinstance(result.checked, Confirmed):
         result = replace(result, finding=replace(result.finding, code="record.signed"))
     return _stated(replace(result, evidence=evidence))

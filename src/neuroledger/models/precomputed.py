@@ -142,7 +142,7 @@ def _read(path: Path, files: Mapping[str, Path], stimulus_ids: str | None, model
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise ModelError(
-            f"model {model!r}: {path.name} is not a complete array ({error}); fetch it again"
+            f"model {model!r}: {path.name} is not a complete array ({error}): it is damaged or incomplete"
         ) from error
     if values.ndim < 2 or len(values) != len(ids):
         raise ModelError(

@@ -18,7 +18,7 @@ from neuroledger.errors import ModelError, UnavailableError, package_missing
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
-from neuroledger.spec.trusted import TORCH, Arguments, trusted
+from neuroledger.spec.trusted import TORCH, Arguments, require_typed, trusted
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,11 @@ COMPILED: Final = "torchvision._meta_registrations"
 Bins = tuple[tuple[float, float], ...]
 
 
-@builder("torch", version=VERSION, takes={"images"}, gives=of_layers)
+def _typed(values: Any) -> None:
+    require_typed(values.module, values.arguments)
+
+
+@builder("torch", version=VERSION, takes={"images"}, gives=of_layers, together=_typed)
 def torch_module(
     *,
     id: str,
@@ -63,7 +67,8 @@ def torch_module(
     Parameters
     ----------
     module
-        ``package.module:Class``, a subclass of ``torch.nn.Module`` in a trusted package.
+        ``package.module:Class``, a layer of torch, a function of the project for specs, or a subclass of
+        ``torch.nn.Module`` in a package that the owner of the machine trusts.
     arguments
         Keyword arguments of the class, as plain data.
     preprocessing

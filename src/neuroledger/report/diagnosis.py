@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from neuroledger.engine.git_trees import git
 from neuroledger.engine.record import Record
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report.table import board_of
@@ -20,6 +19,7 @@ from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.diagnosis import Diagnosis, Pair, Table
 from neuroledger.stats.task_ranks import published_table
+from neuroledger.store.git import git
 
 __all__ = ["diagnosis_page", "diagnosis_text", "from_csv", "from_published", "from_records", "plain"]
 

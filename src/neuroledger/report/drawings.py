@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "Point", "axis_over", "bars", "details", "layer_curve", "scatter"]
+__all__ = ["Axis", "Point", "Strip", "axis_over", "bars", "details", "layer_curve", "scatter", "strips"]
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 460.0, 250.0, 58.0, 42.0, 14.0
 MAX_POINTS = 400
@@ -163,6 +163,44 @@ def bars(shares: Mapping[str, float], unit: str) -> Markup:
         WIDTH,
         10 + 26 * len(order),
     )
+
+
+class Strip(NamedTuple):
+    """A named row of intervals on a common axis, with a text for each of them."""
+
+    name: str
+    intervals: Sequence[tuple[float, float]]
+    tooltip: str
+
+
+def strips(rows: Sequence[Strip], unit: str) -> Markup:
+    """Draw one row of intervals for each strip on one axis; an interval of no length is still visible."""
+    times = [time for row in rows for interval in row.intervals for time in interval]
+    axis = axis_over(times, zero=min(times) >= 0)
+    height = 24.0 * len(rows)
+
+    def at(time: float) -> float:
+        return 8 + (WIDTH - 16) * float(axis.place(time)) / 100
+
+    parts = []
+    for tick in axis.ticks:
+        parts.append(
+            f'<line class="grid" x1="{at(tick):.1f}" x2="{at(tick):.1f}" y1="4" y2="{height + 4:.0f}"/>'
+        )
+        parts.append(
+            f'<text x="{at(tick):.1f}" y="{height + 18:.0f}" text-anchor="middle">{tick:,.10g}</text>'
+        )
+    for number, row in enumerate(rows):
+        y = 4 + 24 * number
+        parts.append(f'<text class="label" x="8" y="{y + 11}">{escape(row.name)}</text>')
+        for begin, end in row.intervals:
+            width = max(1.0, at(end) - at(begin))
+            parts.append(
+                f'<rect x="{at(begin):.1f}" y="{y + 14}" width="{width:.1f}" height="7" rx="1">'
+                f"<title>{escape(row.tooltip)}</title></rect>"
+            )
+    words = f"time in {unit}: {'; '.join(f'{row.name}, {row.tooltip}' for row in rows)}"
+    return _svg(parts, words, WIDTH, height + 24)
 
 
 def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from neuroledger.engine.git_trees import git
 from neuroledger.errors import RequestError
 from neuroledger.spec.document import json_object
+from neuroledger.store.git import git
 
 __all__ = ["Step", "history"]
 

@@ -25,6 +25,7 @@ from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, s
 from neuroledger.report.front import front, packed_pairs
 from neuroledger.report.history import Step, history
 from neuroledger.report.table import board_of
+from neuroledger.report.timelines import clock_rows, timeline
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.bibliography import Reference, joined
 from neuroledger.spec.catalog import Catalog
@@ -298,6 +299,8 @@ def _dataset_pages(world: World, thumbnails: Mapping[str, Sequence[Shown]]) -> I
             "thumbnails": [(picture.path, name) for picture, name in pictures],
             "stimuli": report.contents["stimuli"].shape[0] if report and pictures else 0,
             "cited": _cited(world, spec.cite),
+            "timeline": timeline(report.clocks) if report else None,
+            "clocks": clock_rows(report.clocks) if report else [],
         }
         yield Page(f"datasets/{id}.html", "dataset.html.j2", context | _source(world, "datasets", id))
         state, tone = _state(spec, report)

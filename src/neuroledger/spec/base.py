@@ -7,14 +7,14 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 __all__ = [
     "Component", "Frozen", "ID_PATTERN", "Id", "Override", "PATTERNS", "Packaged", "Published", "Scale", "Sha256",
-    "SourceFile", "Spec", "Stated", "canonical", "id_of", "is_file_name", "is_pattern", "sha256_of",
+    "SourceFile", "Spec", "Stated", "canonical", "id_of", "is_file_name", "is_obeyed", "is_pattern", "sha256_of",
     "spec_sha256", "worded",
 ]  # fmt: skip
 
@@ -28,20 +28,34 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*")
-# Files that DVC acts on in any folder: `dvc repro` runs the commands of stages, `dvc pull` writes where pointers say.
-OBEYED = re.compile(r"(?:.*/)?(?:dvc\.(?:yaml|lock)|[^/]*\.dvc)(?:/.*)?", re.IGNORECASE)
+# Names that a program obeys in any folder, whoever wrote the file: `dvc repro` runs stages, `dvc pull` writes where
+# pointers say, Python imports modules and what is compiled for it, make and other tools read their settings, git takes a
+# folder with HEAD for a repository, and Windows opens devices. Compared without regard to case.
+OBEYED: Final = re.compile(
+    r"dvc\.(?:yaml|lock)|.*\.(?:dvc|py[cdiowxz]?|so(?:\.\d+)*|dll|dylib|egg|egg-link|ipynb|mk|com|exe|bat|cmd)"
+    r"|(?:gnu)?makefile|justfile|rakefile|dockerfile|jenkinsfile|pipfile|cmakelists\.txt|mkdocs\.ya?ml|package\.json"
+    r"|py(?:project|rightconfig)\.(?:toml|json)|(?:\.?ruff|uv|pixi)\.toml|(?:setup|tox|pytest|mypy)\.(?:cfg|ini)|head"
+    r"|desktop\.ini|autorun\.inf|(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*[^.]\.",
+    re.IGNORECASE,
+)
+
+
+def is_obeyed(name: str) -> bool:
+    """Whether a program or file system obeys a file or folder of this name, in any part of the path."""
+    return any(OBEYED.fullmatch(part) for part in name.split("/"))
 
 
 def is_file_name(name: str) -> bool:
     """Whether a pinned file may have this name, which may include folders."""
-    return FILE_NAME.fullmatch(name) is not None and OBEYED.fullmatch(name) is None
+    return FILE_NAME.fullmatch(name) is not None and not is_obeyed(name)
 
 
-def _refuse_dvc_name(name: str) -> str:
-    if OBEYED.fullmatch(name):
-        raise ValueError(
-            f"{name!r} is a name that DVC acts on (a stage or a pointer), not data: rename the file"
+def _refuse_obeyed(name: str) -> str:
+    if is_obeyed(name):
+        words = (
+            "is a name that a program or file system obeys (a stage, a pointer, a module, settings), not data"
         )
+        raise ValueError(f"{name!r} {words}: rename the file")
     return name
 
 
@@ -49,10 +63,10 @@ def _refuse_dvc_name(name: str) -> str:
 DownloadName = Annotated[
     str,
     StringConstraints(pattern=r"^[^\s./\\][^\n\t\\]{0,400}$", strip_whitespace=True),
-    AfterValidator(_refuse_dvc_name),
+    AfterValidator(_refuse_obeyed),
 ]
 FileName = Annotated[
-    str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"), AfterValidator(_refuse_dvc_name)
+    str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"), AfterValidator(_refuse_obeyed)
 ]
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {

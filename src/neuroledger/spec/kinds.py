@@ -20,6 +20,7 @@ from neuroledger.spec.base import (
     SourceFile,
     Spec,
     Stated,
+    is_obeyed,
     is_pattern,
 )
 from neuroledger.spec.channels import Shown
@@ -116,6 +117,13 @@ class CeilingSpec(_Comparison):
     """A ceiling: the best score that the noise of the data allows."""
 
 
+def _folder_name(id: str) -> str:
+    """Refuse an id whose folder of data a program or file system would obey."""
+    if is_obeyed(id):
+        raise ValueError(f"{id!r} is a name that a program or file system obeys: choose another id")
+    return id
+
+
 class DatasetSpec(Spec):
     """A data set: pinned files, the reader that converts them to stimuli and an assembly, and its expectations."""
 
@@ -144,6 +152,22 @@ class DatasetSpec(Spec):
     def closed(self) -> str | None:
         """Why these data cannot be scored, or None."""
         return self.unavailable or self.unread
+
+    @field_validator("id")
+    @classmethod
+    def _own_folder(cls, id: str) -> str:
+        if id.casefold() == "models":
+            raise ValueError("the folder data/models holds the weights of models: choose another id")
+        return _folder_name(id)
+
+    @field_validator("files")
+    @classmethod
+    def _no_paths_of_packages(cls, files: dict[str, SourceFile]) -> dict[str, SourceFile]:
+        # A checkpoint of torch has the same ending, so that weights may have it.
+        for name in files:
+            if name.casefold().endswith(".pth"):
+                raise ValueError(f"{name!r} is a name that Python may obey at its start: rename the file")
+        return files
 
     @field_validator("downloads")
     @classmethod
@@ -295,6 +319,8 @@ class ModelSpec(Spec):
     license: str | None = None
     notes: tuple[str, ...] = ()
     unavailable: str | None = None
+
+    _own_folder = field_validator("id")(_folder_name)
 
     @model_validator(mode="after")
     def _buildable(self) -> ModelSpec:

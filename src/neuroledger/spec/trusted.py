@@ -1,44 +1,116 @@
-"""Import paths in specs: decide from source text, before anything is imported, which classes a spec may name."""
+"""Import paths in specs: the closed lists of what a spec may name, and the decorator of functions that it may call."""
 
 from __future__ import annotations
 
-import ast
 import importlib
-import importlib.machinery
 import importlib.util
+import inspect
 import os
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from types import NoneType, SimpleNamespace
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, GetCoreSchemaHandler, JsonValue, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    JsonValue,
+    StringConstraints,
+    ValidationError,
+    create_model,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from neuroledger.errors import EXTRAS, UnavailableError, UntrustedError, package_missing
+from neuroledger.spec import registry
+from neuroledger.spec.base import worded
 
 __all__ = [
-    "SKLEARN", "TORCH", "UNTRUSTED", "Arguments", "EstimatorPath", "ModulePath", "owner_trusts", "trusted",
+    "SKLEARN", "TORCH", "UNTRUSTED", "Arguments", "EstimatorPath", "ModulePath", "factory", "owner_trusts",
+    "require_typed", "trusted",
 ]  # fmt: skip
 
 # Pydantic's error type for everything that this module refuses.
 UNTRUSTED: Final = "untrusted"
 VARIABLE: Final = "NEUROLEDGER_TRUSTED"
-PROJECT: Final = "neuroledger"
 SETTING: Final = f"the owner of a machine trusts further packages with {VARIABLE} (docs/models.md)"
-DEPTH: Final = 30
-# Arguments that make classes of trusted packages read or write files, unpickle them, or download code and weights.
+# Folders of a family whose modules may have functions that specs name; nothing happens when they are imported.
+FOLDERS: Final = ("models", "networks")
+# Arguments that make classes of packages read or write files, unpickle them, or download code and weights.
 REACHING: Final = frozenset(
     {"memory", "cachedir", "cache_dir", "checkpoint", "checkpoint_path", "pretrained", "hf_hub", "name_or_path", "auto_map",
      "pretrained_model_name_or_path", "trust_remote_code", "attn_implementation", "experts_implementation", "backbone"}
 )  # fmt: skip
+LAYERS: Final = (
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d",
+    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "Dropout", "ELU", "Flatten", "GELU", "GRU", "GroupNorm", "Identity",
+    "LSTM", "LayerNorm", "LeakyReLU", "Linear", "MaxPool1d", "MaxPool2d", "RNN", "ReLU", "Sigmoid", "Softmax", "Tanh",
+)  # fmt: skip
+# Estimators that learn from the arrays they are given. Those that read files by name, keep a cache or contain other
+# estimators are left out.
+ESTIMATORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cross_decomposition": ("CCA", "PLSCanonical", "PLSRegression"),
+    "discriminant_analysis": ("LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis"),
+    "dummy": ("DummyClassifier", "DummyRegressor"),
+    "ensemble": (
+        "ExtraTreesClassifier", "ExtraTreesRegressor", "GradientBoostingClassifier", "GradientBoostingRegressor",
+        "HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "RandomForestClassifier",
+        "RandomForestRegressor",
+    ),
+    "gaussian_process": ("GaussianProcessClassifier", "GaussianProcessRegressor"),
+    "kernel_ridge": ("KernelRidge",),
+    "linear_model": (
+        "ARDRegression", "BayesianRidge", "ElasticNet", "ElasticNetCV", "HuberRegressor", "Lars", "Lasso", "LassoCV",
+        "LinearRegression", "LogisticRegression", "LogisticRegressionCV", "MultiTaskElasticNet", "MultiTaskLasso",
+        "OrthogonalMatchingPursuit", "PassiveAggressiveClassifier", "Perceptron", "PoissonRegressor", "Ridge",
+        "RidgeCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier", "SGDRegressor", "TheilSenRegressor",
+    ),
+    "naive_bayes": ("BernoulliNB", "GaussianNB", "MultinomialNB"),
+    "neighbors": ("KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid"),
+    "neural_network": ("MLPClassifier", "MLPRegressor"),
+    "svm": ("LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "SVC", "SVR"),
+    "tree": ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"),
+}  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
+# The functions that specs may call, by import path, with the model of their parameters.
+_FACTORIES: dict[str, type[BaseModel]] = {}
 
 
-@dataclass(frozen=True)
-class _Place:
-    module: str
-    name: str
+def factory(function: F) -> F:
+    """Let specs call a function that builds a torch module, by its import path.
+
+    Its parameters are numbers, truth values, choices from a list, and tuples of these, so that no argument can be the name
+    of a file, an address or code. All are optional in a spec, because the engine passes some of them.
+
+    Raises
+    ------
+    TypeError
+        A parameter has another type, or none.
+    """
+    annotations = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    # What it returns may be known to type checkers only.
+    alone = SimpleNamespace(__annotations__=annotations)
+    hints = typing.get_type_hints(alone, function.__globals__, include_extras=True)
+    for name in inspect.signature(function).parameters:
+        if name not in hints or not _is_plain(hints[name]):
+            raise TypeError(
+                f"{function.__qualname__}: the parameter {name!r} must be a number, a choice or a tuple of these"
+            )
+    fields: dict[str, Any] = {name: (hint, None) for name, hint in hints.items()}
+    model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    _FACTORIES[f"{function.__module__}.{function.__qualname__}"] = model
+    return function
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether a type has only values that cannot name a file, an address or code."""
+    if hint in (int, float, bool, NoneType, Ellipsis) or typing.get_origin(hint) is Literal:
+        return True
+    parts = typing.get_args(hint)[: 1 if typing.get_origin(hint) is Annotated else None]
+    return bool(parts) and all(map(_is_plain, parts))
 
 
 @dataclass(frozen=True)
@@ -50,14 +122,17 @@ class ImportPath:
     kind
         The required kind of class, in words.
     base
-        The required base class, by the module that defines it.
-    packages
-        Packages that may define such classes, in addition to the project and to what the owner of the machine trusts.
+        The required base class, by module and name.
+    classes
+        The classes that every spec may name, in addition to those of packages that the owner of the machine trusts.
+    factories
+        Whether functions that `factory` decorates are named too.
     """
 
     kind: Literal["torch module", "scikit-learn estimator"]
-    base: _Place
-    packages: tuple[str, ...]
+    base: tuple[str, str]
+    classes: frozenset[str]
+    factories: bool
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._validated, handler(source))
@@ -69,41 +144,23 @@ class ImportPath:
         return path
 
     def refusal(self, path: str) -> str | None:
-        """Why the path is refused, or None; sources are read, and nothing is imported."""
+        """Why the path is refused, or None; nothing but modules of installed families is imported."""
         module, name = _divided(path)
         if not all(part.isidentifier() for part in [*module.split("."), name]) or not module:
             return f"{path!r} is not an import path: write package.module.Class"
-        allowed = (*self.packages, PROJECT, *owner_trusts())
-        if not _within(module, allowed):
-            return f"{path!r} is outside the trusted packages ({', '.join(allowed)}); {SETTING}"
-        if importlib.util.find_spec(module.partition(".")[0]) is None:
-            return None  # the package is not installed, which is reported when the path is resolved
-        if importlib.util.find_spec(self.base.module.partition(".")[0]) is None:
-            return None  # nor is the package of the base class: nothing is imported before it is installed
-        definition = _find_definition(module, name)
-        if definition is None:
-            return f"{path!r} is not a {self.kind}: {module} defines no class {name!r}"
-        place, node = definition
-        if not _within(place.module, (*allowed, self.base.module.partition(".")[0])):
-            return f"{path!r} is defined in {place.module}, which is not trusted; {SETTING}"
-        if isinstance(node, ast.ClassDef):
-            if not _is_derived(definition, self.base):
-                return f"{path!r} is not a {self.kind}: its class is not derived from {self.base.module}.{self.base.name}"
+        if f"{module}.{name}" in self.classes or _within(module, owner_trusts()):
             return None
-        # Only the project's own functions that are annotated to return such a class are called.
-        if _within(place.module, (PROJECT,)) and node.returns is not None:
-            returned = _resolve_expression(place.module, node.returns)
-            if returned is not None and _is_derived(returned, self.base):
-                return None
-        return f"{path!r} is a function, not a {self.kind}"
+        if self.factories and _factory_of(path) is not None:
+            return None
+        return f"{path!r} is not on the list of {self.kind}s that specs may name; {SETTING}"
 
     def resolve(self, path: str) -> Any:
-        """Import the class at the path, after checking that it is trusted.
+        """Import the class or function at the path, after checking that it is trusted.
 
         Raises
         ------
         UntrustedError
-            The path is refused.
+            The path is refused, or leads to something else than a class of this kind.
         UnavailableError
             The package is not installed.
         """
@@ -111,10 +168,9 @@ class ImportPath:
         if reason is not None:
             raise UntrustedError(reason)
         module, name = _divided(path)
-        package = module.partition(".")[0]
+        package, needed = module.partition(".")[0], self.base[0].partition(".")[0]
         if importlib.util.find_spec(package) is None:
             raise UnavailableError(f"{path!r} needs the package {package!r}, which is not installed")
-        needed = self.base.module.partition(".")[0]
         if importlib.util.find_spec(needed) is None:
             raise (
                 package_missing(needed)
@@ -122,23 +178,25 @@ class ImportPath:
                 else UnavailableError(f"{path!r} needs {needed!r}")
             )
         try:
-            base = getattr(importlib.import_module(self.base.module), self.base.name)
+            base = getattr(importlib.import_module(self.base[0]), self.base[1])
             value = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, RuntimeError, OSError) as error:
             raise UnavailableError(f"{path!r} cannot be imported: {error}") from error
-        is_class = isinstance(value, type)
-        own_function = getattr(value, "__module__", "").partition(".")[0] == PROJECT and not is_class
-        if not own_function and not (is_class and issubclass(value, base)):
+        is_class = isinstance(value, type) and issubclass(value, base)
+        if not is_class and not (self.factories and _factory_of(path) is not None):
             raise UntrustedError(f"{path!r} is not a {self.kind}")
         return value
 
 
 TORCH: Final = ImportPath(
-    "torch module",
-    _Place("torch.nn.modules.module", "Module"),
-    ("torch.nn", "torchvision.models", "timm.models", "timm.layers", "transformers"),
+    "torch module", ("torch.nn", "Module"), frozenset(f"torch.nn.{name}" for name in LAYERS), True
 )
-SKLEARN: Final = ImportPath("scikit-learn estimator", _Place("sklearn.base", "BaseEstimator"), ("sklearn",))
+SKLEARN: Final = ImportPath(
+    "scikit-learn estimator",
+    ("sklearn.base", "BaseEstimator"),
+    frozenset(f"sklearn.{module}.{name}" for module, names in ESTIMATORS.items() for name in names),
+    False,
+)
 _Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 ModulePath = Annotated[_Path, TORCH]
 EstimatorPath = Annotated[_Path, SKLEARN]
@@ -152,8 +210,39 @@ def trusted(path: str, kind: ImportPath, model: str) -> Any:
         raise type(error)(f"model {model!r}: {error.message}", error.command) from error
 
 
+def require_typed(path: str, arguments: Mapping[str, Any] | None) -> None:
+    """Require that arguments of a function that `factory` decorates are of its types; those of classes are not typed.
+
+    Raises
+    ------
+    ValueError
+        An argument is unknown or of another type.
+    """
+    parameters = _factory_of(path)
+    if parameters is None:
+        return
+    try:
+        parameters.model_validate(dict(arguments or {}))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path} does not take these arguments: {name}: {worded(first)}") from None
+
+
+def _factory_of(path: str) -> type[BaseModel] | None:
+    """Return the parameters of the decorated function at a path; its module is imported if a family is to have it."""
+    module, name = _divided(path)
+    folders = {f"{family.module}.{folder}" for family in registry.families() for folder in FOLDERS}
+    if f"{module}.{name}" not in _FACTORIES and module.rpartition(".")[0] in folders:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            return None
+    return _FACTORIES.get(f"{module}.{name}")
+
+
 def _refuse_reaching(arguments: Any) -> Any:
-    """Refuse arguments that make a trusted class read files, unpickle or download."""
+    """Refuse arguments that make a class of a package read files, unpickle or download."""
     pending = [arguments]
     while pending:
         value = pending.pop()
@@ -186,101 +275,3 @@ def _divided(path: str) -> tuple[str, str]:
 
 def _within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
-@lru_cache(maxsize=2048)
-def _source(module: str) -> tuple[Path, ast.Module] | None:
-    """File and syntax tree of a module, located without importing its parent packages."""
-    parts = module.split(".")
-    spec = importlib.util.find_spec(parts[0])
-    for count in range(2, len(parts) + 1):
-        folders = None if spec is None else spec.submodule_search_locations
-        if folders is None:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:count]), list(folders))
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return None
-    try:
-        path = Path(spec.origin)
-        return path, ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError):
-        return None
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for statement in body:
-        yield statement
-        for inner in ("body", "orelse", "finalbody"):
-            if isinstance(statement, (ast.If, ast.Try)):
-                yield from _statements(getattr(statement, inner, []))
-
-
-Definition = tuple[_Place, "ast.ClassDef | ast.FunctionDef"]
-
-
-@lru_cache(maxsize=4096)
-def _find_definition(module: str, name: str, depth: int = 0) -> Definition | None:
-    """The definition of a class or function in a module, followed through imports; None for anything else."""
-    source = _source(module)
-    if source is None or depth > DEPTH:
-        return None
-    path, tree = source
-    star_imports: list[str] = []
-    definition: Definition | None = None
-    for statement in _statements(tree.body):
-        if isinstance(statement, (ast.ClassDef, ast.FunctionDef)) and statement.name == name:
-            definition = _Place(module, name), statement
-        elif isinstance(statement, ast.ImportFrom):
-            origin = _origin(module, path, statement)
-            for alias in statement.names:
-                if alias.name == "*":
-                    star_imports.append(origin)
-                elif (alias.asname or alias.name) == name:
-                    definition = _find_definition(origin, alias.name, depth + 1)
-    if definition is not None:
-        return definition
-    candidates = (_find_definition(star, name, depth + 1) for star in star_imports)
-    return next((candidate for candidate in candidates if candidate is not None), None)
-
-
-def _origin(module: str, path: Path, statement: ast.ImportFrom) -> str:
-    if not statement.level:
-        return statement.module or ""
-    package = module.split(".")[: None if path.name == "__init__.py" else -1]
-    package = package[: len(package) - statement.level + 1]
-    return ".".join([*package, *([statement.module] if statement.module else [])])
-
-
-def _resolve_expression(module: str, node: ast.expr) -> Definition | None:
-    """The definition that an expression such as ``Module`` or ``nn.Module`` refers to in a module."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        node = ast.parse(node.value, mode="eval").body
-    if isinstance(node, ast.Name):
-        return _find_definition(module, node.id)
-    attributes: list[str] = []
-    while isinstance(node, ast.Attribute):
-        attributes.insert(0, node.attr)
-        node = node.value
-    source = _source(module)
-    if not isinstance(node, ast.Name) or not attributes or source is None:
-        return None
-    for statement in _statements(source[1].body):
-        for alias in statement.names if isinstance(statement, (ast.Import, ast.ImportFrom)) else ():
-            if (alias.asname or alias.name.partition(".")[0]) != node.id:
-                continue
-            imported = alias.name if alias.asname else node.id
-            if isinstance(statement, ast.ImportFrom):
-                imported = f"{_origin(module, source[0], statement)}.{alias.name}"
-            return _find_definition(".".join([imported, *attributes[:-1]]), attributes[-1])
-    return None
-
-
-def _is_derived(definition: Definition, base: _Place, depth: int = 0) -> bool:
-    """Whether a class is ``base`` or derived from it, directly or through other classes."""
-    place, node = definition
-    if place == base:
-        return True
-    if depth > DEPTH or not isinstance(node, ast.ClassDef):
-        return False
-    bases = (_resolve_expression(place.module, expression) for expression in node.bases)
-    return any(parent is not None and _is_derived(parent, base, depth + 1) for parent in bases)

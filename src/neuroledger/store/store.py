@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
 import threading
 import time
 import weakref
@@ -34,6 +33,7 @@ from neuroledger.errors import RequestError, StorageError
 from neuroledger.spec.base import canonical
 from neuroledger.spec.base import sha256_of as key_of
 from neuroledger.store.files import alive, owner, sync
+from neuroledger.store.git import git
 from neuroledger.store.hashes import hashed, remember, sha256_of
 
 __all__ = [
@@ -364,12 +364,10 @@ def _tracked_by_git(folder: Path) -> bool:
     top = next((path for path in folder.parents if (path / ".git").exists()), None)
     if top is None or not folder.is_dir():
         return False
-    command = ["git", "-C", str(top), "ls-files", "--", str(folder)]
     try:
-        listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+        return bool(git(top, "ls-files", "--", str(folder)).strip())
+    except RequestError:
         return False
-    return bool(listed.stdout.strip())
 
 
 class _Sizes:

@@ -190,7 +190,7 @@ def test_facts_about_a_file_are_its_size_its_hash_and_its_image() -> None:
     assert missing == {
         "@bytes": 0,
         "@sha256": "(nothing)",
-        "@image": "image of 's' is an empty file: fetch it again",
+        "@image": "image of 's' is an empty file: it is damaged or incomplete",
         "@mode": "unreadable",
         "@size": "unreadable",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.session import Session
 from neuroledger.errors import AssemblyError, DataError, RequestError
 from neuroledger.families.alignment.preparation import Step, prepared
+from neuroledger.families.alignment.session_effects import session_effects
 from neuroledger.spec.registry import get
 from neuroledger.stats.score import Score, clipped, mean_of, normalise
 from tests.engine.lab import build
@@ -112,6 +114,67 @@ def test_windows_bins_and_groups_are_averaged_as_numpy_does(rng: np.random.Gener
     assert abs(both[:, 0].mean()) > 1e-3
     scaled = after(assembly, {"step": "standardise"}).values
     np.testing.assert_allclose(scaled.std(0), 1)
+
+
+def test_responses_are_standardised_within_each_session(rng: np.random.Generator) -> None:
+    assembly = recorded(rng, [f"s{i}" for i in range(10)], 4)
+    session = np.arange(assembly.sizes["presentation"]) % 3
+    assembly = assembly.assign_coords(session=("presentation", session))
+    values = np.asarray(assembly.values)
+    values[session == 1, 0] = np.nan  # this neuroid was not recorded in session 1
+    values[2, 3] = np.nan
+    scaled = after(assembly, {"step": "standardise", "by": "session"}).values
+    for number in range(3):
+        rows = session == number
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            expected = (values[rows] - np.nanmean(values[rows], axis=0)) / np.nanstd(values[rows], axis=0)
+        np.testing.assert_allclose(scaled[rows], expected, atol=1e-9)
+    assert np.isnan(scaled[session == 1, 0]).all() and np.isnan(scaled[2, 3])
+    values[session == 2, 4] = 7.0
+    with pytest.raises(
+        AssemblyError, match="do not vary within session 2, which has 13 items of 'presentation'"
+    ):
+        after(assembly, {"step": "standardise", "by": "session"})
+    with pytest.raises(AssemblyError, match="belongs to 'neuroid', not to 'presentation'"):
+        after(assembly, {"step": "standardise", "by": "neuroid_id"})
+
+
+def test_effects_of_sessions_are_removed_and_found() -> None:
+    """The simulation of three presentations, signal and noise of variance 1: the reliability of the mean is .75."""
+    rng = np.random.default_rng(0)
+    stimuli, neuroids, sessions = 200, 20, 6
+    signal = rng.normal(size=(stimuli, neuroids))
+    order = np.concatenate([rng.permutation(stimuli) for _ in range(3)])
+    session = np.repeat(np.arange(sessions), len(order) // sessions)
+    plain = signal[order] + rng.normal(size=(len(order), neuroids))
+    gains, offsets = np.exp(rng.normal(size=(2, sessions, neuroids)))
+    assembly = xr.DataArray(
+        plain,
+        dims=("presentation", "neuroid"),
+        coords={
+            "stimulus_id": ("presentation", [f"im{n}" for n in order]),
+            "repetition": ("presentation", np.repeat(np.arange(3), stimuli)),
+            "session": ("presentation", session),
+            "neuroid_id": ("neuroid", [f"v{n}" for n in range(neuroids)]),
+        },
+    )
+    mixed = assembly.copy(data=plain * gains[session] + 3 * offsets[session])
+    standardised = after(mixed, {"step": "standardise", "by": "session"})
+    for ceiling in ("internal_consistency", "signal_reliability"):
+        raw, removed, without = (nl.ceiling(ceiling)(each).value for each in (mixed, standardised, assembly))
+        assert raw < 0.6 and abs(removed - 0.75) < 0.02 and abs(removed - without) < 0.01
+    effects = session_effects(mixed)
+    assert (
+        effects is not None
+        and (effects.sessions, effects.neuroids, effects.spreads) == (6, 20, 20)
+        and effects.means > 15
+    )
+    none = session_effects(assembly)
+    assert none is not None and not none.differ
+    assert session_effects(standardised) is not None and not session_effects(standardised).differ  # type: ignore[union-attr]
+    apart = assembly.isel(presentation=slice(0, stimuli))
+    assert session_effects(apart) is None, "every stimulus was shown in one session"
 
 
 def test_neuroids_are_selected_by_their_responses(rng: np.random.Generator) -> None:

@@ -199,7 +199,7 @@ def test_any_module_by_import_path():
         id="own", path="neuroledger.families.decoding.models.convolutional_decoders.eegnet", recipe=SMALL
     )
     assert (decoder.make(signature()).fit(x[:80], y[:80]).predict(x[80:]) == y[80:]).mean() > 0.8
-    with pytest.raises(ModelError, match="outside the trusted packages"):
+    with pytest.raises(ModelError, match="is not on the list of torch modules"):
         torch_decoder(id="own", path="nowhere.Net", recipe=SMALL).make(signature()).fit(x, y)
 
 

@@ -24,7 +24,7 @@ from neuroledger.families.decoding.pipelines.covariances import covariances
 from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.registry import get
-from tests.docs.blocks import blocks_of
+from tests.docs.blocks import agreed_blocks_of
 from tests.golden import moabb_cases
 
 X, Y, SUBJECT, SESSION = moabb_cases.people()
@@ -383,9 +383,7 @@ for wrong in ({"name": "labkit_quantiles", "count": 1}, {"name": "labkit_quantil
 
 
 def test_a_step_of_another_package_is_as_good_as_ours(repository: Path, tmp_path: Path) -> None:
-    (block,) = [
-        block.text for block in blocks_of(repository / "docs" / "decoding.md") if "@step(" in block.text
-    ]
+    (block,) = [block.text for block in agreed_blocks_of("docs/decoding.md") if "@step(" in block.text]
     script = tmp_path / "labkit.py"
     script.write_text(block + USE)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)

@@ -117,7 +117,7 @@ def test_the_series_are_reproduced_to_the_last_byte(repository):
     from neuroledger.data import assembly
 
     path = repository / "data" / "MackeyGlass" / "responses.nc"
-    from data.generate.temporal import DELAYS, mackey_glass
+    from tools.generate.temporal import DELAYS, mackey_glass
 
     stored = assembly.read(path)
     assert stored["delay"].values.tolist() == list(DELAYS)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import neuroledger as nl
-from data.generate import independent_sets
 from neuroledger.data.load import load_dataset
 from neuroledger.engine.evaluate import evaluate as scored
 from neuroledger.engine.session import Session
@@ -32,6 +31,7 @@ from neuroledger.families.efficiency.system.qubo import (
 )
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.registry import get
+from tools.generate import independent_sets
 
 
 @pytest.mark.parametrize(

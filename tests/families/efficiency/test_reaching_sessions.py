@@ -235,7 +235,9 @@ def test_no_reaches_or_too_few_are_refused(tmp_path):
 def test_other_layouts_are_refused(path, tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataError, match=r"indy_20160630_01.mat cannot be read as HDF5 .*fetch it again"):
+    with pytest.raises(
+        DataError, match=r"indy_20160630_01.mat cannot be read as HDF5 .*it is damaged or incomplete"
+    ):
         read(path)
     path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(400))
     with pytest.raises(DataError, match="cannot be read as HDF5"):

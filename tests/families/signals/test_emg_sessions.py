@@ -173,7 +173,7 @@ def test_series_with_another_layout_are_refused(typed, changes, message):
 def test_a_truncated_download_and_a_file_of_the_other_data_set_are_refused(typed):
     whole = (typed / "s2.hdf5").read_bytes()
     (typed / "s2.hdf5").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"s2\.hdf5 cannot be read as HDF5 .*fetch it again"):
+    with pytest.raises(DataError, match=r"s2\.hdf5 cannot be read as HDF5 .*it is damaged or incomplete"):
         typing_sessions(below(typed), window=TYPED, core=4.0)
     write_series(typed / "s2.hdf5", "emg2pose", pose(14.0, 1), {"user": "0100"})
     with pytest.raises(

@@ -262,7 +262,7 @@ def _deeper(folder: Path) -> None:
             _same,
             "are both block 1 of session 2 of subject 5: declare under `naming.rules` which one to leave out",
         ),
-        (_gone, r"005_DECOMEG_S2_9005_task1.vhdr cannot be opened without 005_DECOMEG_S2_9005_task1.vmrk"),
+        (_gone, r"005_DECOMEG_S2_9005_task1.vhdr names 005_DECOMEG_S2_9005_task1.vmrk, which is not here"),
         (_alone, f"{EEG} expects 20 subjects, .* contains 19"),
         (_deeper, "contains no recording below EEG/EEG that matches .* and has a log below EEG/logs"),
     ],

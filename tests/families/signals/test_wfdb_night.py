@@ -79,6 +79,6 @@ def test_a_damaged_download_of_a_night_is_refused(tmp_path: Path) -> None:
     content[-1] ^= 1
     signals.write_bytes(content)
     with pytest.raises(
-        DataError, match="lead F3-M2 does not match the checksum in its header; fetch it again"
+        DataError, match="lead F3-M2 does not match the checksum in its header: the file is damaged"
     ):
         read_night(tmp_path / "tr03-0005.hea")

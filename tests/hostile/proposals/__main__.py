@@ -14,10 +14,10 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.engine.lab import Lab
-from tests.hostile.proposals import guises, tricks
+from tests.hostile.proposals import guises, honest, tricks
 from tests.hostile.proposals.corpus import COMMAND, PROPOSALS, Proposal, base, commit
 
-assert tricks.SPEC and guises.BIBLIOGRAPHY  # importing them adds their proposals
+assert tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST  # importing them adds their proposals
 REPOSITORY = Path(__file__).parents[3]
 EXITS = {"clean": 0, "needs a person": 1, "refused": 3}
 # Installed in the reviewing process: logs everything it executes, imports, unpickles, opens for writing or connects to.
@@ -29,14 +29,15 @@ def watch(event, arguments):
     if event in ("os.system", "os.exec", "os.posix_spawn", "os.fork", "pickle.find_class", "socket.connect",
             "socket.getaddrinfo"):
         said = event
-    elif event == "subprocess.Popen" and os.path.basename(os.fsdecode(arguments[0])) != "git":
+    elif event == "subprocess.Popen" and os.path.basename(os.fsdecode(arguments[0])) not in ("git", "ssh-keygen"):
         said = f"{event} {arguments[0]}"
     elif event == "exec" and str(getattr(arguments[0], "co_filename", "")).startswith(root):
         said = f"execute {arguments[0].co_filename}"
     elif event == "open" and isinstance(arguments[0], (str, bytes)):
         path = os.path.abspath(os.fsdecode(arguments[0]))
         writes = isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")
-        if writes and path not in (log, os.devnull) and not path.endswith(".pyc") and "__pycache__" not in path:
+        own = path in (log, os.devnull) or path.endswith(".pyc") or "__pycache__" in path
+        if writes and not own and "/neuroledger-signature-" not in path:
             said = f"write {path}"
         elif path.startswith(("/etc/passwd", "/dev/zero")):
             said = f"read {path}"

@@ -9,12 +9,15 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from neuroledger.engine.record import read_record, record_path
+from neuroledger.engine.signatures import sign
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.spread import DRAWS
 from tests.engine.lab import Lab, build
@@ -268,7 +271,7 @@ def code_beside_specs(lab: Lab) -> None:
     write(lab, "specs/metrics/helper.py", f"import os; os.system('{COMMAND}')\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("refused", "review.data-folder")
 def code_beside_data(lab: Lab) -> None:
     write(lab, "data/lab/__init__.py", f"import os; os.system('{COMMAND}')\n")
 
@@ -283,9 +286,43 @@ def signature(lab: Lab, body: str = "U1NI\n") -> Path:
     return write(lab, f"results/records/{RIDGE}/pixels4.json.sig", text)
 
 
+def signed(lab: Lab, *models: str) -> Path:
+    """Sign records together with a key of somebody."""
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder, "key")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        path = sign(lab.root, [read_record(record_path(lab.root, RIDGE, model)) for model in models], key)
+    assert path is not None
+    return path
+
+
 @proposal("clean", "review.signature")
-def a_signature(lab: Lab) -> None:
+def a_signature_of_two_records(lab: Lab) -> None:
+    signed(lab, "pixels4", "noise")
+
+
+@proposal("refused", "review.signature")
+def a_signature_of_something_else(lab: Lab) -> None:
     signature(lab)
+
+
+@proposal("refused", "review.signature")
+def a_signature_of_a_set_with_a_record_that_was_not_signed(lab: Lab) -> None:
+    root = signed(lab, "pixels4")
+    (listed,) = (lab.root / "results").rglob("*.signed")
+    text = f"{'0' * 64} noise\n{listed.read_text()}"
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    lines = f"{sha256} {RIDGE}\n"
+    write(lab, f"results/records/{RIDGE}/{sha256}.signed", text)
+    name = hashlib.sha256(lines.encode()).hexdigest()[:16]
+    armor = root.read_text().partition("\n")[2]
+    write(lab, f"results/signatures/{name}.sig", lines + armor)
+
+
+@proposal("refused", "review.signature")
+def a_list_that_no_signature_covers(lab: Lab) -> None:
+    text = f"{'0' * 64} noise\n"
+    write(lab, f"results/records/{RIDGE}/{hashlib.sha256(text.encode()).hexdigest()}.signed", text)
 
 
 @proposal("needs a person", "review.code")
@@ -352,42 +389,42 @@ def code_in_docs(lab: Lab) -> None:
     write(lab, "docs/conf.py", f"import os; os.system('{COMMAND}')\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def code_in_a_page_that_tests_run(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE.replace("x = 1", f"import os; os.system('{COMMAND}')"))
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def code_in_a_new_page(lab: Lab) -> None:
     write(lab, "docs/other.md", f"# Another\n\n```sh\n{COMMAND}\n```\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n<script>alert(1)</script>\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_address_that_is_an_element(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n<https://example.org onmouseover=alert(1)>\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_a_link_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[x](java\tscript:alert%281%29)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_address_in_a_list_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n> 1. * [x]: javascript:alert(1)\n\n[x]\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_attribute_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[x](page.md){: onclick=alert(1) }\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def an_attribution_with_an_element(lab: Lab) -> None:
     write(lab, "data/lab/ATTRIBUTION.md", "# By <img src=x onerror=alert(1)>\n")
 

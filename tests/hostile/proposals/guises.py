@@ -212,22 +212,22 @@ def an_attribution_that_names_nobody_any_more(lab: Lab) -> None:
     path.write_text("# Responses\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_whose_image_leads_away_by_backslashes(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n![x](/\\example.org/who-reads-this.png)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_whose_image_leads_away_by_names_of_signs(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n![x](&sol;&sol;example.org/who-reads-this.png)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_whose_image_leads_away_over_a_tab(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n![x](</\t/example.org/who-reads-this.png>)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_whose_reference_of_two_lines_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[one\ntwo]: javascript:alert(1)\n\n[click][one two]\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import unicodedata
@@ -15,6 +16,7 @@ from tests.hostile.proposals.corpus import (
     COMMAND,
     PAGE,
     RIDGE,
+    attacker,
     calibrated,
     commit,
     git,
@@ -22,6 +24,7 @@ from tests.hostile.proposals.corpus import (
     proposal,
     rerecord,
     signature,
+    signed,
     stages,
     write,
 )
@@ -99,7 +102,7 @@ def a_second_document(lab: Lab) -> None:
     )
 
 
-@proposal("refused", "spec.schema-line")
+@proposal("clean", "spec.schema-line")
 def a_directive_of_yaml(lab: Lab) -> None:
     path = spec(lab)
     path.write_text("%TAG ! tag:yaml.org,2002:python/\n---\n" + path.read_text())
@@ -433,7 +436,7 @@ def the_record_of_a_competitor_under_another_name(lab: Lab) -> None:
 
 @proposal("needs a person", "review.code")
 def signers_that_the_proposal_brings(lab: Lab) -> None:
-    signature(lab)
+    signed(lab, "pixels4")
     write(lab, "allowed_signers", 'eve@example.org namespaces="neuroledger" ssh-ed25519 AAAA\n')
 
 
@@ -468,32 +471,32 @@ def a_validation_report_of_lists_without_end(lab: Lab) -> None:
 # Pages and the bibliography
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_that_shows_an_image_of_elsewhere(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n![x](https://example.org/who-reads-this.png)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_an_image_of_elsewhere_by_reference(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n![x][y]\n\n[y]: https://example.org/who-reads-this.png\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_a_link_to_data(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n[x](data:text/html;base64,PHNjcmlwdD4=)\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_settings_of_the_site(lab: Lab) -> None:
     write(lab, "docs/other.md", "---\ntemplate: evil.html\n---\n# Another\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_page_with_settings_without_marks(lab: Lab) -> None:
     write(lab, "docs/other.md", "template: evil.html\n\n# Another\n")
 
 
-@proposal("needs a person", "review.code")
+@proposal("clean", "review.page")
 def a_formula_with_a_link_that_is_a_script(lab: Lab) -> None:
     write(lab, "docs/page.md", PAGE + "\n$\\href{javascript:alert(1)}{x}$\n")
 
@@ -520,6 +523,44 @@ def the_reference_of_another_rewritten(lab: Lab) -> None:
     write(lab, "specs/references.bib", "@article{a2020, author = {Eve}, title = {One}, year = {2020}}\n")
 
 
+# Functions of the project
+
+
+@proposal("refused", "trust.untrusted")
+def a_graph_in_a_file_of_the_machine(lab: Lab) -> None:
+    module = "neuroledger.families.efficiency.graphs.onnx_graph:from_onnx"
+    attacker(lab, name="torch", module=module, arguments={"source": "/tmp/any.onnx"})
+
+
+@proposal("refused", "spec.value")
+def a_path_for_a_function_that_takes_numbers(lab: Lab) -> None:
+    module = "neuroledger.families.alignment.networks.recurrent:Recurrent"
+    attacker(lab, name="torch", module=module, arguments={"steps": "/etc/passwd"})
+
+
+# Files that DVC or `fetch` write, which git does not hold
+
+
+@proposal("refused", "spec.value")
+def a_data_set_whose_file_python_imports(lab: Lab) -> None:
+    pinned_as(lab, "brainscore", "__init__.py")
+
+
+@proposal("refused", "spec.value")
+def a_data_set_that_is_the_folder_of_models(lab: Lab) -> None:
+    pinned_as(lab, "models", "weights.nc")
+
+
+def pinned_as(lab: Lab, id: str, name: str) -> None:
+    """Add a data set with one file of this name, which is code, in the embedded remote."""
+    file = write(lab, f"data/{id}/{name}", f"import os; os.system('{COMMAND}')\n")
+    content = file.read_bytes()
+    point(lab, file)
+    pin = {"dvc": True, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    fields = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
+    lab.spec("datasets", id, license="CC0-1.0", simulated=True, files={name: pin}, **fields)
+
+
 # Python's tools
 
 
@@ -530,7 +571,6 @@ def files_by_which_python_and_its_tools_run_code(lab: Lab) -> None:
         "conftest.py",
         "tests/conftest.py",
         "specs/conftest.py",
-        "data/lab/conftest.py",
         "noxfile.py",
         "setup.py",
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,9 @@ import xarray as xr
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import absent, folder_of
+from neuroledger.data.gate.clocks import count_empty, judge
+from neuroledger.data.gate.repetitions import repetitions_of
+from neuroledger.data.gate.rows import row_findings
 from neuroledger.data.gate.run_expectations import examine
 from neuroledger.data.gate.validation import (
     Contents,
@@ -152,7 +156,8 @@ def trial(
     data, problems = _read(catalog, catalog.dataset(id), files, data)
     if data is None or problems:
         return tuple(problems)
-    return tuple(examine(catalog, catalog.dataset(id), data, None)["findings"])
+    spec = catalog.dataset(id)
+    return (*_row_findings(spec, data), *examine(catalog, spec, data, None)["findings"])
 
 
 def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> ValidationReport:
@@ -160,6 +165,7 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
     stages = {"hash": "passed", "structure": "passed", "expectations": NOT_REACHED}
     folder = folder_of(catalog.root, "datasets", spec.id)
     data, problems = _read(catalog, spec, {name: folder / name for name in spec.files})
+    clocks = () if data is None or spec.access == "private" else data.clocks
     if data is None or problems:
         stages["structure"] = "failed"
         result: dict[str, Any] = {
@@ -171,9 +177,15 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
     else:
         result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)
         result["contents"] = _contents(data)
+        named = spec.access != "private"
+        result["repetitions"] = tuple(
+            line
+            for name, assembly in _assemblies(data)
+            for line in repetitions_of(assembly, name, named=named)
+        )
         texts = data.notes if spec.access != "private" else data.notes and ("withheld: private data",)
         notes = [Finding("data.left-out", "note", f"data set {spec.id}", text) for text in texts]
-        result["findings"] = (*result["findings"], *notes)
+        result["findings"] = (*_row_findings(spec, data), *result["findings"], *notes)
         failed = any(finding.severity == "error" for finding in result["findings"])
         stages["expectations"] = "failed" if failed else "passed"
     reader = spec.reader.name if spec.reader is not None else ""
@@ -190,6 +202,7 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
             "reader": {"name": reader, "version": get("reader", reader).version},
             "files": {name: {"sha256": pin.sha256, "size": pin.size} for name, pin in spec.files.items()},
             "stages": stages,
+            "clocks": clocks,
             **result,
         }
     )
@@ -244,7 +257,22 @@ def _read(
         except AssemblyError as error:
             what = str(error).removeprefix(f"{name}: ")
             findings.append(Finding("data.structure", "error", f"{where}, {name}", what, do))
+    if not findings:
+        data = replace(data, clocks=count_empty(data.assembly, data.clocks))
+        judged = list(judge(data.clocks, where))
+        if spec.access == "private":
+            judged = [replace(one, where=where, what="its clocks do not belong together") for one in judged]
+        findings += judged
     return data, findings
+
+
+def _row_findings(spec: DatasetSpec, data: Dataset) -> tuple[Finding, ...]:
+    """Errors about rows that are not measurements of their own, of every assembly."""
+    return tuple(
+        finding
+        for name, assembly in _assemblies(data)
+        for finding in row_findings(assembly, f"data set {spec.id}, {name}", quote=spec.access != "private")
+    )
 
 
 def _quotable(spec: DatasetSpec, error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.fetch import absent
 from neuroledger.errors import Finding
 from neuroledger.spec.base import sha256_of, spec_sha256
@@ -18,13 +19,13 @@ from neuroledger.spec.registry import get
 from neuroledger.store.files import write_json
 
 __all__ = [
-    "CheckResult", "Contents", "ValidationReport", "identity", "is_valid", "read_report", "refusal",
+    "CheckResult", "Contents", "Repetitions", "ValidationReport", "identity", "is_valid", "read_report", "refusal",
     "remember_here", "report_path", "seal", "seen_here", "write_report",
 ]  # fmt: skip
 
 SCHEMA_VERSION: Final = 1
 # Raise it whenever a change of the gate can change its verdict on the same data.
-GATE_VERSION: Final = 1
+GATE_VERSION: Final = 2
 
 Outcome = Literal["passed", "failed", "not reached"]
 
@@ -66,6 +67,27 @@ class Contents(BaseModel):
         return {name: value for name, value in fields.items() if name != "sha256" or value}
 
 
+class Repetitions(BaseModel):
+    """How often stimuli were presented to a subject in a session, or to all; counts only, apart from the two names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    part: str
+    """assembly, or the name of a further one"""
+    subject: str = ""
+    session: str = ""
+    of: str = "stimulus"
+    """stimulus; label for windows, each of which has a stimulus of its own."""
+    presentations: int
+    stimuli: int
+    """Different stimuli, or labels."""
+    fewest: int
+    """Presentations of the stimulus that was presented least often."""
+    most: int
+    missing: int = 0
+    """Missing values in these presentations."""
+
+
 class ValidationReport(BaseModel):
     """The gate's report on one data set; the same inputs give the same report, byte for byte."""
 
@@ -91,9 +113,19 @@ class ValidationReport(BaseModel):
     stages: dict[str, Outcome]
     contents: dict[str, Contents]
     """By part: stimuli, assembly, and further assemblies."""
+    repetitions: tuple[Repetitions, ...] = ()
+    """Of each part: of all presentations, then by subject and session."""
     checks: tuple[CheckResult, ...]
     findings: tuple[Finding, ...]
+    clocks: tuple[RecordingClocks, ...] = ()
+    """The clocks of each recording and how its windows were cut; not written if the reader states none, or if the data are
+    private."""
     payload_sha256: str = ""
+
+    @model_serializer(mode="wrap")
+    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if name != "clocks" or value}
 
     @property
     def success(self) -> bool:

@@ -109,10 +109,14 @@ class Centre(Frozen):
 
 
 class Standardise(Frozen):
-    """Subtract the mean over a dimension, and divide by the standard deviation (ddof 0)."""
+    """Subtract the mean over a dimension, and divide by the standard deviation (ddof 0).
+
+    With ``by``, this is done separately for each value of a coordinate of that dimension; missing values are left out.
+    """
 
     step: Literal["standardise"]
     over: str = "presentation"
+    by: str | None = None
 
 
 class Varying(Frozen):
@@ -412,10 +416,33 @@ def _centre(assembly: xr.DataArray, step: Centre) -> xr.DataArray:
 
 def _standardise(assembly: xr.DataArray, step: Standardise) -> xr.DataArray:
     _require_dims(assembly, step.over)
+    if step.by is not None:
+        return _standardise_by(assembly, step.over, step.by)
     spread = assembly.std(step.over, ddof=0)
     if not bool((spread > 0).all()):
         raise AssemblyError("some responses do not vary: leave them out first (`varying`)")
     return (assembly - assembly.mean(step.over)) / spread
+
+
+def _standardise_by(assembly: xr.DataArray, over: str, by: str) -> xr.DataArray:
+    """z-scores over a dimension within each value of its coordinate ``by``; what was not recorded there stays missing."""
+    groups = encode(_coordinate(assembly, by, over))
+    values: Floats = np.array(assembly.values, dtype=np.float64)
+    by_first = np.moveaxis(values, assembly.dims.index(over), 0)  # a view: `values` is changed in place
+    for code, label in enumerate(groups.labels):
+        rows = groups.codes == code
+        block = by_first[rows]
+        count = (~np.isnan(block)).sum(axis=0)
+        total = np.maximum(count, 1)
+        centred = block - np.nansum(block, axis=0) / total
+        spread = np.sqrt(np.nansum(centred**2, axis=0) / total)
+        if ((count > 0) & (spread == 0)).any():
+            raise AssemblyError(
+                f"some responses do not vary within {by} {label}, which has {int(rows.sum())} items of {over!r}: leave "
+                f"these responses or this {by} out first"
+            )
+        by_first[rows] = centred / np.where(spread > 0, spread, 1.0)
+    return assembly.copy(data=values)
 
 
 def _varying(assembly: xr.DataArray, step: Varying) -> xr.DataArray:

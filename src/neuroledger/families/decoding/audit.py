@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
 
 import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.load import read_dataset, verified_files
-from neuroledger.errors import DataError, Finding
+from neuroledger.errors import DataError, Finding, ImplausibleError, UnlikeError
+from neuroledger.families.decoding.audit_altered import altered_copies
 from neuroledger.families.decoding.audit_channels import (
     channels_in_another_order,
     inconsistent_units,
@@ -31,7 +32,7 @@ from neuroledger.families.decoding.audit_recordings import (
     shifted_events,
     wrong_sampling_rates,
 )
-from neuroledger.families.decoding.protocols.leakage_checks import label_channels
+from neuroledger.families.decoding.protocols.leakage_checks import label_channels, telling_channels
 from neuroledger.families.signals.signals import blocks, check, is_signals
 from neuroledger.families.signals.units import PLAUSIBLE, to_microvolts
 from neuroledger.spec.catalog import Catalog
@@ -40,12 +41,18 @@ from neuroledger.spec.kinds import DatasetSpec
 
 __all__ = ["as_recorded", "audit", "audit_dataset", "report_of"]
 
+Lenience = Literal["units", "channels", "resample"]
 # Steps of preprocessing that hide units, clipping and flat channels.
 HIDING: Final = ("notch", "high_pass", "low_pass", "resample", "baseline", "scale", "clamp", "reference")
 # A channel is clipped if a larger share of its samples is at its extremes.
 CLIPPED: Final = 0.01
 # A recording may have another unit if its standard deviation differs by this factor: 1,000 less a margin.
 OTHER_UNIT: Final = 100.0
+# Or if its logarithm is this many robust deviations from the median, and differs by this factor: people differ less.
+ODD_DEVIATIONS: Final = 6.0
+ODD_FACTOR: Final = 10.0
+FEWEST_COMPARED: Final = 4
+MAD_TO_DEVIATION: Final = 1.4826
 # Labels are ordered in time if their changes differ from chance by more standard deviations.
 ORDERED: Final = 6.0
 GRAVE: Final = frozenset(
@@ -60,16 +67,19 @@ GRAVE: Final = frozenset(
     }
 )
 LOOKED_FOR: Final = (
-    "copies of recordings and windows, also inverted or reversed in time; duplicated events; exchanged subjects; shifted "
-    "events, or events in another unit of time; labels shifted by one trial, or exchanged; wrong sampling rates; "
-    "numbers of subjects and trials that differ from the stated ones; implausible or inconsistent units; channels in "
-    "another order, with equal samples, with mains hum only, flat or clipped; channels that encode the label; "
-    "labels that the order in time or the subject predicts"
+    "copies of recordings and windows, also inverted or reversed in time, or with a filter or noise; duplicated events; "
+    "exchanged subjects; shifted events, or events in another unit of time; labels shifted by one trial, or exchanged; "
+    "wrong sampling rates; numbers of subjects and trials that differ from the stated ones; implausible or inconsistent "
+    "units; channels in another order, with equal samples, with mains hum only, flat or clipped; channels of which one "
+    "value encodes or tells the label; labels that the order in time or the subject predicts"
 )
 
 
 def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
     """Audit the recordings of a data set, read without filters and scaling.
+
+    What a reader refuses is a finding here, and the audit goes on: with implausible amplitudes without units, with other
+    channels on those that all recordings have, with other rates after resampling.
 
     Raises
     ------
@@ -78,28 +88,57 @@ def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
     """
     spec = catalog.dataset(id)
     files = verified_files(catalog, "datasets", id)
-    try:
-        dataset = read_dataset(as_recorded(catalog, id), id, files)
-    except DataError as error:
-        if "length or rate" not in str(error):
-            raise
-        # Recordings with different sampling rates form one assembly only after resampling.
-        dataset = read_dataset(as_recorded(catalog, id, resampled=True), id, files)
+    name = f"data set {id}"
+    findings: list[Finding] = []
+    lenient: frozenset[Lenience] = frozenset()
+    while True:
+        try:
+            dataset = read_dataset(as_recorded(catalog, id, lenient), id, files)
+            break
+        except ImplausibleError as error:
+            if "units" in lenient:
+                raise
+            lenient |= {"units"}
+            fix = "Find the unit of the files; what follows was looked for without units"
+            findings.append(Finding("audit.units", "error", name, str(error), fix))
+        except UnlikeError as error:
+            if "resample" in lenient:
+                raise
+            # Channels are compared by name first; recordings with other rates form one assembly only after resampling.
+            lenient |= {"resample"} if "channels" in lenient else {"channels"}
+            fix = "Compare the channels and rates of the recordings; what follows was looked for in what they share"
+            if "resample" not in lenient:
+                findings.append(Finding("audit.channels", "error", name, str(error), fix))
     if dataset.assembly is None or not is_signals(dataset.assembly):
         raise DataError(
             f"data set {id!r} has no signals (presentation, channel, sample): it cannot be audited"
         )
-    return audit(dataset.assembly, expected=spec.expectations, name=f"data set {id}")
+    findings += audit(dataset.assembly, expected=spec.expectations, name=name)
+    return sorted(findings, key=lambda finding: finding.severity)
 
 
-def as_recorded(catalog: Catalog, id: str, *, resampled: bool = False) -> Catalog:
-    """The catalogue, with the data set's reader without the steps that hide units, clipping and flat channels."""
+def as_recorded(catalog: Catalog, id: str, lenient: frozenset[Lenience] = frozenset()) -> Catalog:
+    """The catalogue, with the data set's reader without the steps that hide units, clipping and flat channels.
+
+    Parameters
+    ----------
+    lenient
+        ``units``: amplitudes are read without a unit, so that implausible ones are not refused. ``channels``: only the
+        channels of all recordings are read, in one order. ``resample``: the declared resampling is kept.
+    """
     entry = catalog.entry("datasets", id)
     spec = catalog.dataset(id)
-    if spec.reader is None or not (steps := spec.reader.parameters.get("preprocessing")):
+    if spec.reader is None:
         return catalog
-    hiding = set(HIDING) - ({"resample"} if resampled else set())
+    steps = spec.reader.parameters.get("preprocessing") or {}
+    hiding = set(HIDING) - ({"resample"} & lenient)
     visible = {name: value for name, value in steps.items() if name not in hiding}
+    if "units" in lenient:
+        visible["units"] = "arbitrary"
+    if "channels" in lenient and not visible.get("channels"):
+        visible["channels"] = "shared"
+    if visible == steps:
+        return catalog
     reader = spec.reader.model_copy(update={"preprocessing": visible})
     return catalog.with_spec("datasets", id, spec.model_copy(update={"reader": reader}), entry.document)
 
@@ -129,6 +168,7 @@ def audit(
     checks: tuple[Callable[[xr.DataArray], Problems], ...] = (
         same_recordings,
         same_windows,
+        altered_copies,
         duplicated_events,
         exchanged_subjects,
         shifted_events,
@@ -250,19 +290,37 @@ def _implausible_units(assembly: xr.DataArray) -> Problems:
                     f"{low:g} to {high:g} {shown_unit} are plausible",
                     "Find the unit of the files",
                 )
-        outliers = [
-            f"{recording} ({value:.3g})"
-            for recording, value in amplitudes.items()
-            if median > 0 and not 1 / OTHER_UNIT < value / median < OTHER_UNIT
-        ]
+        outliers = {
+            recording: f"{recording} ({amplitudes[recording]:.3g})"
+            for recording in _odd_amplitudes(amplitudes, median)
+        }
+        least = min((_times(amplitudes[recording], median) for recording in outliers), default=0.0)
         if outliers:
             yield (
                 "audit.units",
-                f"{len(outliers)} recordings vary at least {OTHER_UNIT:g} times more or less than the others ({kind}, "
-                f"median {median:.3g} {unit}): {first_names(outliers)}",
-                "Find out whether they have another unit",
+                f"{len(outliers)} recordings vary at least {min(least, OTHER_UNIT):.3g} times more or less than the others "
+                f"({kind}, median {median:.3g} {unit}): {first_names(list(outliers.values()))}",
+                "Find out whether they have another unit or gain",
             )
     yield from _units_of_channels(assembly)
+
+
+def _times(value: float, median: float) -> float:
+    """How many times larger or smaller than the median a value is."""
+    return max(value / median, median / value)
+
+
+def _odd_amplitudes(amplitudes: Mapping[str, float], median: float) -> list[str]:
+    """Recordings whose amplitude differs from the median by a unit, or by far more than the others do."""
+    present = {recording: value for recording, value in amplitudes.items() if value > 0}
+    if median <= 0 or not present:
+        return []
+    logarithms = {recording: float(np.log(value / median)) for recording, value in present.items()}
+    spread = MAD_TO_DEVIATION * float(np.median(np.abs(list(logarithms.values()))))
+    limit = np.log(OTHER_UNIT)
+    if len(present) >= FEWEST_COMPARED:
+        limit = min(limit, max(np.log(ODD_FACTOR), ODD_DEVIATIONS * spread))
+    return [recording for recording, logarithm in logarithms.items() if abs(logarithm) >= limit]
 
 
 def _units_of_channels(assembly: xr.DataArray) -> Problems:
@@ -334,6 +392,13 @@ def _leaking_channels(assembly: xr.DataArray) -> Problems:
             "audit.leak",
             f"the extreme value of channels {first_names(leaking)} encodes the label",
             "Drop these channels",
+        )
+    telling = [name for name in telling_channels(assembly, text_of(assembly, "label")) if name not in leaking]
+    if telling:
+        yield (
+            "audit.leak",
+            f"one threshold on one value of channels {first_names(telling)} tells the label",
+            "Find out what these channels recorded; drop them if it is the answer or the hand that gave it",
         )
 
 

@@ -29,16 +29,17 @@ WITHIN: Final = 5.0
 
 
 def same_channels(assembly: xr.DataArray) -> Problems:
-    """Pairs of channels with the same signal in most recordings: a reference stored twice, or a gel bridge."""
+    """Pairs of channels with the same signal in a recording: a reference stored twice, a copy, or a gel bridge."""
     channels, recordings = text_of(assembly, "channel_id"), text_of(assembly, "recording")
     names = sorted(set(recordings.tolist()))
-    pairs: dict[tuple[int, int], int] = defaultdict(int)
+    pairs: dict[tuple[int, int], list[str]] = defaultdict(list)
     for recording in names:
         alike = np.abs(_correlation(assembly, recordings == recording))
         for a, b in np.argwhere(np.triu(alike, 1) > SAME).tolist():
-            pairs[a, b] += 1
+            pairs[a, b].append(recording)
     affected = [
-        f"{channels[a]} and {channels[b]}" for (a, b), count in pairs.items() if 2 * count > len(names)
+        f"{channels[a]} and {channels[b]} (in {len(places)} of {len(names)} recordings, first {places[0]})"
+        for (a, b), places in pairs.items()
     ]
     if affected:
         yield (

@@ -13,7 +13,7 @@ from neuroledger.data.arrays import Floats
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 from neuroledger.families.signals.signals import blocks, recording_digests
 
-__all__ = ["duplicated_events", "same_recordings", "same_windows"]
+__all__ = ["SAME", "duplicated_events", "normalised", "same_recordings", "same_windows"]
 
 # Two windows with a higher correlation are copies, whatever their gain: copies in 16-bit files are rounded.
 SAME: Final = 0.9999
@@ -66,9 +66,9 @@ def same_windows(assembly: xr.DataArray) -> Problems:
         for a, b in _close_pairs(
             forward, sign * (backward if reverse else forward), own=sign > 0 and not reverse
         ):
-            first, second = _normalised(values[[a, b]])
+            first, second = normalised(values[[a, b]])
             if reverse:
-                second = _normalised(values[[b]][:, :, ::-1])[0]
+                second = normalised(values[[b]][:, :, ::-1])[0]
             elsewhere = recordings[a] != recordings[b] or onset[a] != onset[b]
             if elsewhere and sign * (first @ second) / len(first) > SAME:
                 pairs.append((a, b))
@@ -127,7 +127,7 @@ def _projections(assembly: xr.DataArray) -> tuple[Floats, Floats]:
     parts: tuple[list[Floats], list[Floats]] = ([], [])
     for _, values in blocks(assembly):
         for at, ordered in enumerate((values, values[:, :, ::-1])):
-            flat = _normalised(ordered)
+            flat = normalised(ordered)
             weights = rng.standard_normal((flat.shape[1], PROJECTIONS)) if weights is None else weights
             parts[at].append(flat @ weights / np.sqrt(flat.shape[1]))
     return np.concatenate(parts[0]), np.concatenate(parts[1])
@@ -162,7 +162,7 @@ def _close_pairs(marks: Floats, others: Floats, *, own: bool) -> list[tuple[int,
     return sorted(pairs)
 
 
-def _normalised(values: npt.NDArray[np.generic]) -> Floats:
+def normalised(values: npt.NDArray[np.generic]) -> Floats:
     """Windows as rows, (window, channel × sample), with mean and slope of each channel removed, scaled to a deviation of 1.
 
     Offsets and drifts of electrodes are up to a thousand times their signal, and would make all windows similar.

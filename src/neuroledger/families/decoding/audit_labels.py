@@ -189,14 +189,30 @@ def _cross_predictions(features: dict[str, Floats], labels: dict[str, Strings]) 
 
 def _agreement_by_chance(predicted: Strings, labels: Strings) -> tuple[float, float, float]:
     """Probabilities of this many agreements by chance: with each window's label, the previous one's and the next one's."""
-    from scipy.stats import binom
+    from scipy.stats import binom, hypergeom
 
+    candidates = (labels, np.roll(labels, 1), np.roll(labels, -1))
+    classes = np.unique(labels)
+    if len(classes) == 2:
+        # With two classes and given numbers of each, agreements follow from the hits of one class, which are exact.
+        positive = predicted == classes[1]
+        own, before, after = (
+            float(
+                hypergeom.sf(
+                    int((positive & (label == classes[1])).sum()) - 1,
+                    len(labels),
+                    int((label == classes[1]).sum()),
+                    int(positive.sum()),
+                )
+            )
+            for label in candidates
+        )
+        return own, before, after
     shares = np.unique(labels, return_counts=True)[1] / len(labels)
     guess = max(
         float(shares.max()),
-        float((shares * np.array([np.mean(predicted == label) for label in np.unique(labels)])).sum()),
+        float((shares * np.array([np.mean(predicted == label) for label in classes])).sum()),
     )
-    candidates = (labels, np.roll(labels, 1), np.roll(labels, -1))
     own, before, after = (
         float(binom.sf(int((predicted == label).sum()) - 1, len(labels), guess)) for label in candidates
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neuroledger.data.facts import Fact
 from neuroledger.errors import RequestError
-from neuroledger.stats.facts import Fact
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -50,7 +50,9 @@ def tar_members(archive: Path) -> Iterator[tuple[str, Content]]:
             while stream.read(1 << 20):  # gzip verifies its checksum at the end
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{archive.name} is not a complete tar archive ({error}): fetch it again") from error
+        raise DataError(
+            f"{archive.name} is not a complete tar archive ({error}): it is damaged or incomplete"
+        ) from error
     if not names:
         raise DataError(f"{archive.name} contains no files")
 
@@ -83,5 +85,5 @@ def _read_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: Path) -> 
     opened = tar.extractfile(info)
     content = opened.read() if opened is not None else b""
     if len(content) != info.size:
-        raise DataError(f"{archive.name} is truncated within {info.name!r}: fetch it again")
+        raise DataError(f"{archive.name} is truncated within {info.name!r}: it is damaged or incomplete")
     return content

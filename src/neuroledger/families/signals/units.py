@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, ImplausibleError
 
 __all__ = ["PLAUSIBLE", "require_plausible", "to_microvolts"]
 
@@ -47,8 +47,10 @@ def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, 
 
     Raises
     ------
+    ImplausibleError
+        A standard deviation is implausible.
     DataError
-        A standard deviation is implausible, or the unit is wrong for this type of channel.
+        The unit is wrong for this type of channel.
     """
     for kind, value in deviations.items():
         factor = to_microvolts(unit, kind)
@@ -62,7 +64,7 @@ def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, 
             continue
         low, high, base = PLAUSIBLE[kind]
         if not low <= value * factor <= high:
-            raise DataError(
+            raise ImplausibleError(
                 f"{file}: {kind} channels vary by {value * factor:.3g} {base} (median standard deviation); {low:g} to "
                 f"{high:g} {base} are plausible. {advice}"
             )

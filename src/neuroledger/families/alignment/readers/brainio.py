@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.normalise_input import as_text
+from neuroledger.data.parsing import note_opened
 from neuroledger.data.stimuli import StimulusFiles, StimulusSet, read_table, safe_members
 from neuroledger.errors import AssemblyError, DataError
 from neuroledger.families.alignment.preparation import Step, prepared
@@ -362,6 +363,7 @@ def read_assembly(path: Path, *, values: bool = True) -> tuple[xr.DataArray, dic
     AssemblyError
         The file is not netCDF, or not a BrainIO assembly.
     """
+    note_opened(path)
     try:
         with netCDF4.Dataset(path) as file:
             main = _read_array(file, path.name, values)
@@ -370,7 +372,9 @@ def read_assembly(path: Path, *, values: bool = True) -> tuple[xr.DataArray, dic
                 for name, group in file.groups.items()
             }
     except OSError as error:
-        raise AssemblyError(f"{path.name} cannot be read as netCDF ({error}); fetch it again") from error
+        raise AssemblyError(
+            f"{path.name} cannot be read as netCDF ({error}): it is damaged or incomplete"
+        ) from error
     return main, extras
 
 

@@ -95,7 +95,9 @@ def _table(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
     except (ValueError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read as a CSV table ({error}); fetch it again") from error
+        raise DataError(
+            f"{path.name} cannot be read as a CSV table ({error}): it is damaged or incomplete"
+        ) from error
     table.columns = [str(name).lower() for name in table.columns]
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing or table.empty:

@@ -376,7 +376,7 @@ def sklearn_decoder(
     shuffles_labels: bool = False,
     plants: float = 0.0,
 ) -> Decoder:
-    """Any scikit-learn estimator by import path, on flattened windows unless `flatten` is false.
+    """A scikit-learn estimator by import path, on flattened windows unless `flatten` is false.
 
     With `seeded`, the training seed is passed as `random_state`. `objective` declares the supported objectives, one or
     several: classes, several labels, numbers, embeddings, or whole texts. An estimator that does not support several

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuroledger.errors import ModelError
+from neuroledger.spec.trusted import factory
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -14,6 +15,7 @@ __all__ = ["eegnet", "limit_norms", "shallow_fbcsp_net"]
 _SAFE_LOG_FLOOR = 1e-6
 
 
+@factory
 def eegnet(
     channels: int,
     samples: int,
@@ -71,6 +73,7 @@ def eegnet(
     return _glorot(network)
 
 
+@factory
 def shallow_fbcsp_net(
     channels: int,
     samples: int,

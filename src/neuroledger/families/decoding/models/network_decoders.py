@@ -1,4 +1,4 @@
-"""Networks as decoders: those of this package, of braindecode, and any torch module by import path."""
+"""Networks as decoders: those of this package, of braindecode, and torch modules by import path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from neuroledger.families.decoding.training.decoding_recipes import NeuralBench,
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
-from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, trusted
+from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, require_typed, trusted
 
 __all__ = [
     "ANYTHING", "braindecode_decoder", "build_network", "ctc_decoder", "network_decoder",
@@ -88,7 +88,11 @@ def network_decoder(
     return network_to_decoder(id, make, recipe, trained, device, shuffles_labels)
 
 
-@builder("torch_decoder", version=2, takes=TAKES, gives=decoded(*ANYTHING))
+def _typed(values: Any) -> None:
+    require_typed(values.path, values.parameters)
+
+
+@builder("torch_decoder", version=2, takes=TAKES, gives=decoded(*ANYTHING), together=_typed)
 def torch_decoder(
     *,
     id: str,
@@ -97,7 +101,7 @@ def torch_decoder(
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
 ) -> Decoder:
-    """Any torch module by import path, from (window, channel, sample) to (window, output), trained by `recipe`.
+    """A torch module by import path, from (window, channel, sample) to (window, output), trained by `recipe`.
 
     For texts, the module returns (window, time, output): a score for each symbol and, last, for the blank; see
     `ctc_decoder`.
@@ -169,7 +173,7 @@ def network_to_decoder(
     )
 
 
-@builder("ctc_decoder", version=1, takes=TAKES, gives=decoded("sequence"))
+@builder("ctc_decoder", version=1, takes=TAKES, gives=decoded("sequence"), together=_typed)
 def ctc_decoder(
     *,
     id: str,
@@ -181,7 +185,7 @@ def ctc_decoder(
     device: str = "cpu",
     shuffles_labels: bool = False,
 ) -> Decoder:
-    """Any torch module by import path that returns (window, time, symbol), trained with the CTC loss [graves2006].
+    """A torch module by import path that returns (window, time, symbol), trained with the CTC loss [graves2006].
 
     The module has one output per symbol, and a last one for the blank. The default is the network published with
     emg2qwerty [sivakumar2024]. Early stopping monitors the character error rate.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuroledger.spec.trusted import factory
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 __all__ = ["residual_mlp"]
 
 
+@factory
 def residual_mlp(
     channels: int,
     samples: int,

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from neuroledger.errors import ModelError
+from neuroledger.spec.trusted import factory
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,6 +18,7 @@ FLOOR = 1e-6
 """Added to the power before the logarithm."""
 
 
+@factory
 def typing_network(
     channels: int,
     samples: int,
@@ -54,6 +56,7 @@ def typing_network(
     return nn.Sequential(encoder, nn.Linear(bands * features, outputs))
 
 
+@factory
 def pose_network(
     channels: int,
     samples: int,

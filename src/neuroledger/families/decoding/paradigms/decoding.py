@@ -29,7 +29,12 @@ from neuroledger.families.decoding.protocols.decoder import (
     failure,
 )
 from neuroledger.families.decoding.protocols.fold_windows import Windows, standardised, truth_of
-from neuroledger.families.decoding.protocols.leakage_checks import gate, label_channels, partition_sha256
+from neuroledger.families.decoding.protocols.leakage_checks import (
+    gate,
+    label_channels,
+    partition_sha256,
+    telling_channels,
+)
 from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Train, draw_folds, unit_of
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
@@ -243,6 +248,8 @@ def measure_folds(
     choices = np.unique(truth[used].astype(str)) if objective == "classification" else np.empty(0, dtype=str)
     truth = truth.astype(str) if objective == "classification" else truth
     leaking = label_channels(assembly, truth)
+    if not leaking and objective == "classification":
+        leaking = telling_channels(assembly, truth, folds[0].train)
     notes = [f"the answer is written in the data: {', '.join(leaking[:3])} tells it alone"] if leaking else []
     if model.inject_signal:
         windows.inject_signal(truth, model.inject_signal)

@@ -311,7 +311,7 @@ def ridge(signature: Signature, *, penalty: Positive = 1.0) -> Any:
 
 @step("estimator", "features", "answers")
 def estimator(signature: Signature, *, path: EstimatorPath, parameters: Arguments | None = None) -> Any:
-    """Any scikit-learn classifier or regressor of features by its import path."""
+    """A scikit-learn classifier or regressor of features by its import path."""
     try:
         made = trusted(path, SKLEARN, "estimator")(**(parameters or {}))
     except TypeError as error:

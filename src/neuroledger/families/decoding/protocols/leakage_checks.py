@@ -33,6 +33,7 @@ __all__ = [
     "run_length",
     "runs",
     "label_channels",
+    "telling_channels",
     "write_partition",
 ]
 
@@ -471,6 +472,10 @@ def _canonical(folds: Sequence[Fold], keys: Sequence[str]) -> bytes:
 FEWEST: Final = 20
 """With fewer windows, a channel may encode the labels by chance."""
 MOST_WINDOWS: Final = 2000
+TELLS: Final = (0.99, 0.999, 0.999)
+"""Areas under the curve from which one threshold on the mean, the smallest or the largest sample of a channel tells a class.
+Extremes grow with the power of a channel, which rhythms of the brain change: they must tell almost every window."""
+FEWEST_OF_CLASS: Final = 5
 
 
 def label_channels(assembly: xr.DataArray, truth: Array) -> list[str]:
@@ -501,6 +506,56 @@ def label_channels(assembly: xr.DataArray, truth: Array) -> list[str]:
     encodes = _is_code if labels.dtype.kind in "US" else _is_linear
     names = assembly["channel_id"].values.astype(str)
     return [str(names[k]) for k in range(len(names)) if any(encodes(end[:, k], labels) for end in ends)]
+
+
+def telling_channels(assembly: xr.DataArray, labels: Array, rows: Indices | None = None) -> list[str]:
+    """Names of the channels of which one value and one threshold tell a class from the others.
+
+    The value is the mean, the smallest or the largest sample of a window. A channel tells a class if the area under the
+    curve is at least `TELLS`, for values that also are the answer with a little noise. At most 2,000 evenly spaced windows
+    are used; with fewer than 20, or fewer than `FEWEST_OF_CLASS` of a class, no channel is reported.
+
+    Parameters
+    ----------
+    labels
+        Classes as text, (window,).
+    rows
+        The windows to look at, such as the training part; by default all.
+    """
+    rows = np.arange(assembly.sizes["presentation"]) if rows is None else rows
+    classes, sizes = np.unique(labels[rows], return_counts=True)
+    if len(rows) < FEWEST or len(classes) < 2 or sizes.min() < FEWEST_OF_CLASS:
+        return []
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_WINDOWS)).astype(int))]
+    values = assembly.transpose(*DIMS).values
+    summaries = np.empty((3, len(rows), values.shape[1]))
+    for place, row in enumerate(rows):
+        window = np.asarray(values[row], dtype=np.float64)
+        summaries[:, place] = window.mean(axis=1), window.min(axis=1), window.max(axis=1)
+        release(values)
+    names = assembly["channel_id"].values.astype(str)
+    # Where most channels tell the classes, the classes differ plainly, and no channel was written.
+    telling = [
+        k
+        for k in range(len(names))
+        if any(_tells(each[:, k], labels[rows], least) for each, least in zip(summaries, TELLS, strict=True))
+    ]
+    return [str(names[k]) for k in telling] if 2 * len(telling) <= max(len(names), 2) else []
+
+
+def _tells(values: Floats, labels: Array, least: float) -> bool:
+    """Whether thresholds on the values tell every class but at most one from the others, with at least this area."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values)
+    classes, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    if len(classes) < 2:
+        return False
+    totals = np.bincount(codes.ravel(), weights=ranks)
+    others = len(values) - sizes
+    area = (totals - sizes * (sizes + 1) / 2) / (sizes * others)
+    told = np.maximum(area, 1 - area) >= least
+    return bool(told.sum() >= max(len(classes) - 1, 1))
 
 
 def _is_code(values: Array, labels: Array) -> bool:

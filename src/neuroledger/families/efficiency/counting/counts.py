@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from neuroledger.data.facts import Fact
 from neuroledger.spec import registry
-from neuroledger.stats.facts import Fact
 
 __all__ = [
     "ALL", "Energy", "Layer", "Memory", "Mode", "Need", "Reading", "Timing", "Trace", "Uncounted",

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import torch
 from torch import nn
 
+from neuroledger.data.facts import Fact
 from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.counting.counter import LEFT
 from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace, Weights
@@ -35,7 +36,6 @@ from neuroledger.families.efficiency.counting.neurobench_compat import NeuroBenc
 from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.strict import StrictPass
-from neuroledger.stats.facts import Fact
 
 __all__ = ["check_repeats", "trace", "trace_functions"]
 

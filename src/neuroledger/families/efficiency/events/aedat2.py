@@ -32,7 +32,9 @@ def events_of(content: bytes, name: str, height: int, chip: Literal["dvs128", "d
     """
     header, start = _header(content)
     if (len(content) - start) % RECORD.itemsize:
-        raise DataError(f"{name} ends within a record of {RECORD.itemsize} bytes; fetch it again")
+        raise DataError(
+            f"{name} ends within a record of {RECORD.itemsize} bytes: it is damaged or incomplete"
+        )
     records = np.frombuffer(content, RECORD, offset=start)
     address = records["address"].astype(np.int64)
     if _chip(header, name, chip) == "dvs128":

@@ -41,17 +41,17 @@ def events_of(content: bytes, name: str) -> Events:
     data, times = [], []
     while position < len(content):
         if position + PACKET.itemsize > len(content):
-            raise DataError(f"{name} ends within the header of a packet; fetch it again")
+            raise DataError(f"{name} ends within the header of a packet: it is damaged or incomplete")
         packet = np.frombuffer(content, PACKET, 1, position)[0]
         position += PACKET.itemsize
         size, capacity, number = int(packet["size"]), int(packet["capacity"]), int(packet["number"])
         if size <= 0 or not 0 <= number <= capacity:
             raise DataError(
-                f"{name} has a damaged packet at byte {position - PACKET.itemsize}; fetch it again"
+                f"{name} has a damaged packet at byte {position - PACKET.itemsize}: it is damaged or incomplete"
             )
         if position + size * capacity > len(content):
             raise DataError(
-                f"{name} ends within a packet of {capacity} events at byte {position}; fetch it again"
+                f"{name} ends within a packet of {capacity} events at byte {position}: it is damaged or incomplete"
             )
         if int(packet["type"]) == POLARITY:
             if size != EVENT.itemsize:
@@ -78,6 +78,6 @@ def _header_end(content: bytes, name: str) -> int:
     while content[position : position + 1] == b"#":
         line = content.find(b"\n", position)
         if line < 0:
-            raise DataError(f"{name} ends within its header; fetch it again")
+            raise DataError(f"{name} ends within its header: it is damaged or incomplete")
         position = line + 1
     return position

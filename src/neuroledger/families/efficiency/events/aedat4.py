@@ -67,15 +67,17 @@ def _packets(content: bytes, name: str) -> Iterator[tuple[int, bytes]]:
     end = _number("<q", header, table, name) if table else -1
     position += 4 + size
     if not position <= end <= len(content) and end != -1:
-        raise DataError(f"{name} states that its packets end at byte {end} of {len(content)}; fetch it again")
+        raise DataError(
+            f"{name} states that its packets end at byte {end} of {len(content)}: it is damaged or incomplete"
+        )
     end = len(content) if end == -1 else end  # an interrupted recording has no table
     while position < end:
         number, size = _number("<I", content, position, name), _number("<I", content, position + 4, name)
         if position + 8 + size > end:
-            raise DataError(f"{name} ends within the packet at byte {position}; fetch it again")
+            raise DataError(f"{name} ends within the packet at byte {position}: it is damaged or incomplete")
         packet = _decompress(content[position + 8 : position + 8 + size], method, name)
         if len(packet) < 12 or len(packet) < 4 + _number("<I", packet, 0, name):
-            raise DataError(f"{name} has a damaged packet at byte {position}; fetch it again")
+            raise DataError(f"{name} has a damaged packet at byte {position}: it is damaged or incomplete")
         yield number, packet
         position += 8 + size
 
@@ -88,7 +90,9 @@ def _elements(packet: bytes, name: str) -> np.ndarray[tuple[int], np.dtype[np.vo
     start = field + _number("<I", packet, field, name)
     count = _number("<I", packet, start, name)
     if start + 4 + count * EVENT.itemsize > len(packet):
-        raise DataError(f"{name} has a packet that is too short for its {count} events; fetch it again")
+        raise DataError(
+            f"{name} has a packet that is too short for its {count} events: it is damaged or incomplete"
+        )
     return np.frombuffer(packet, EVENT, count, start + 4)
 
 
@@ -107,7 +111,7 @@ def _number(kind: str, buffer: bytes, position: int, name: str) -> int:
         value: int = struct.unpack_from(kind, buffer, position)[0]
     except struct.error as error:
         raise DataError(
-            f"{name} ends within a number, or has a damaged header or packet ({error}); fetch it again"
+            f"{name} ends within a number, or has a damaged header or packet ({error}): it is damaged or incomplete"
         ) from error
     return value
 
@@ -140,6 +144,6 @@ def _decompress(body: bytes, method: int, name: str) -> bytes:
         ) from error
     if not is_complete:
         raise DataError(
-            f"{name} has a packet that is incomplete or larger than {MOST >> 20} MiB; fetch it again"
+            f"{name} has a packet that is incomplete or larger than {MOST >> 20} MiB: it is damaged or incomplete"
         )
     return content

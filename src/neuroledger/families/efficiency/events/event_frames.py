@@ -318,7 +318,7 @@ def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
                 stored = data[first:stop]
             except OSError as error:
                 raise DataError(
-                    f"{path.name} is damaged at frame {first} ({error}); fetch it again"
+                    f"{path.name} is damaged at frame {first} ({error}): it is damaged or incomplete"
                 ) from error
             if stored.dtype == np.uint8:
                 return np.asarray(stored)
@@ -345,7 +345,7 @@ def dat_frames(
     start, camera = _dat_header(path, size)
     length = path.stat().st_size - start
     if length % EVENT.itemsize or not length:
-        raise DataError(f"{path.name} ends within an event, or has none; fetch it again")
+        raise DataError(f"{path.name} ends within an event, or has none: it is damaged or incomplete")
     events = np.memmap(path, dtype=EVENT, mode="r", offset=start)
     times = events["t"]
     for offset in range(0, len(times), CHUNK):  # the bisection of frames needs sorted times

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neuroledger.data.facts import Fact
 from neuroledger.data.hdf5 import opened
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.torch_module import require
-from neuroledger.stats.facts import Fact
 
 __all__ = ["TIME_STEP", "NirNetwork", "Reset", "from_nir"]
 

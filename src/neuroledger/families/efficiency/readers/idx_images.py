@@ -160,7 +160,7 @@ def _parse_idx(opened: _BinaryFile, name: str) -> Array:
     stored = np.dtype(TYPES[magic[2]])
     dimensions = opened.read(4 * magic[3])
     if len(dimensions) < 4 * magic[3]:
-        raise DataError(f"{name} ends within its header; fetch it again")
+        raise DataError(f"{name} ends within its header: it is damaged or incomplete")
     shape = np.frombuffer(dimensions, dtype=">u4").astype(np.int64).tolist()
     expected = math.prod(shape) * stored.itemsize
     require_memory(6 * expected, f"{name} of {' x '.join(map(str, shape))} values", "check its header")
@@ -168,6 +168,6 @@ def _parse_idx(opened: _BinaryFile, name: str) -> Array:
     if len(content) != expected:
         size = f"{len(content):,}" if len(content) < expected else "more"
         raise DataError(
-            f"{name} states {' x '.join(map(str, shape))} values ({expected:,} bytes) but contains {size}; fetch it again"
+            f"{name} states {' x '.join(map(str, shape))} values ({expected:,} bytes) but contains {size}: it is incomplete"
         )
     return np.frombuffer(content, dtype=stored).astype(stored.newbyteorder("="), copy=False).reshape(shape)

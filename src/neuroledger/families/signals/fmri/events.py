@@ -161,7 +161,7 @@ def _numbers(path: Path, name: str) -> list[int]:
         raise DataError(
             f"{name} must have one number per line, for each volume: {invalid[0]:g} is not the number of an image"
             if invalid
-            else f"{name} is empty; fetch it again"
+            else f"{name} is empty: it is damaged or incomplete"
         )
     return [int(number) for number in numbers]
 
@@ -179,7 +179,7 @@ def _read_list(rule: Listed, files: Mapping[str, Path]) -> frozenset[str]:
         lines = _variable(path, rule.file, rule.variable)
     values = frozenset(_plain(str(line).strip()) for line in lines) - {""}
     if not values:
-        raise DataError(f"the list {rule.file} is empty; fetch it again")
+        raise DataError(f"the list {rule.file} is empty: it is damaged or incomplete")
     return values
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import xarray as xr
 
 from neuroledger.errors import DataError, RequestError
+from neuroledger.families.signals.recordings.open_recordings import require_gapless
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     Recording,
@@ -78,15 +79,17 @@ def open_raw(path: Path, file: str) -> Any:
     Raises
     ------
     DataError
-        MNE cannot read it.
+        MNE cannot read it, or it has gaps.
     UnavailableError
         MNE is not installed.
     """
     with quiet_mne() as mne:
         try:
-            return mne.io.read_raw(path, preload=False)
+            raw = mne.io.read_raw(path, preload=False)
         except UNREADABLE as error:
             raise DataError(f"{file} cannot be read by MNE ({error})") from error
+    require_gapless(path, raw, file, "cut the recording there, and leave it out or ask its publisher")
+    return raw
 
 
 def place(raw: Any, montage: str, file: str) -> None:

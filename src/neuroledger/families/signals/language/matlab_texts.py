@@ -100,7 +100,7 @@ def texts_of(path: Path, name: str, variable: str, field: str) -> list[str]:
     with path.open("rb") as file:
         head = file.read(HEADER)
         if len(head) < HEADER or head[126:128] not in (b"IM", b"MI"):
-            raise DataError(f"{name} is not a MATLAB file of version 5; fetch it again")
+            raise DataError(f"{name} is not a MATLAB file of version 5: it is damaged or incomplete")
         order = "<" if head[126:128] == b"IM" else ">"
         if struct.unpack(f"{order}H", head[124:126])[0] >> 8 != 1:
             raise DataError(f"{name} is a MATLAB file of version 7.3; this data set has files of version 5")

@@ -134,7 +134,7 @@ def tokenizer(weights: Mapping[str, Path], model: str) -> Any:
         parts = json.loads(text)
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"model {model!r}: {TOKENIZER} is not a tokenizer ({error}); fetch it again"
+            f"model {model!r}: {TOKENIZER} is not a tokenizer ({error}): it is damaged or incomplete"
         ) from error
     if not isinstance(parts, dict) or "model" not in parts:
         raise ModelError(f"model {model!r}: {TOKENIZER} is not a tokenizer (it has no `model`)")

@@ -17,7 +17,6 @@ from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.families.signals.pinning.scan_downloads import (
     NOT_RAW,
-    OPENED,
     Found,
     Table,
     beside_recording,
@@ -29,6 +28,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     same_bytes,
     sidecars,
 )
+from neuroledger.families.signals.recordings.formats import OPENED
 from neuroledger.families.signals.recordings.matlab_layouts import MatlabLayout, matlab_parts
 from neuroledger.families.signals.recordings.neo_files import NeoFiles, read_neo
 from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording

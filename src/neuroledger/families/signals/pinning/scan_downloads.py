@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
+from neuroledger.families.signals.recordings.companions import named_files, problems_of
+from neuroledger.families.signals.recordings.formats import OPENED, advice
 from neuroledger.families.signals.recordings.neo_files import companion_files, opens
 from neuroledger.families.signals.recordings.open_recordings import EPOCHS
 from neuroledger.families.signals.recordings.sample_tables import TABLES
@@ -32,16 +34,15 @@ __all__ = [
     "sidecars",
 ]
 
-OPENED = frozenset(
-    {".set", ".edf", ".bdf", ".gdf", ".vhdr", ".fif", ".cnt", ".con", ".sqd", ".lay", ".hea", ".xdf", ".xdfz"}
-)
-# Companions that MNE reads with a file, and whether they are required.
+# Companions by name, and whether they are required, of headers that name none or that are not here to be read.
 COMPANIONS: Mapping[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
     ".set": (((".fdt",), False),),
     ".vhdr": (((".eeg", ".dat"), True), ((".vmrk",), True)),
     ".lay": (((".dat",), True),),
     ".hea": (((".mat",), False), ((".dat",), False)),
 }
+NAMING = frozenset({".set", ".vhdr", ".hea"})
+"""Suffixes of headers that name their companions."""
 # FIF files of MNE that are not recordings: events, epochs, averages, covariances, …
 DERIVED = re.compile(r"[-_](eve|epo|ave|cov|fwd|inv|trans|ica|proj|src|bem|sol)\.fif(\.gz)?$")
 # A recording that is a folder of files (CTF).
@@ -149,7 +150,7 @@ def recordings_in(
         companions: list[str] = []
         try:
             companions += _companions(folder, name, known)
-        except RequestError as error:
+        except (RequestError, DataError) as error:
             problems.append(str(error))
         if neo is not None:
             companions = companion_files(neo, name, names)
@@ -176,7 +177,13 @@ def recordings_in(
             if rule or named
             else ""
         )
-        problems.append(f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})")
+        convert = advice(
+            frozenset(PurePosixPath(part).suffix.lower() for name in names for part in name.split("/"))
+        )
+        problems.append(
+            f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})"
+            f"{'; ' if convert else ''}{convert}"
+        )
     absent = sorted(set(listed) - {item.file for item in recordings} - set(unknown))
     if absent:
         problems.append(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
@@ -264,7 +271,15 @@ def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
     if path.suffix == FOLDER:
         yield from sorted(part for part in known if part.startswith(f"{name}/"))
         return
-    for suffixes, needed in COMPANIONS.get(path.suffix.lower(), ()):
+    header = folder / name
+    by_name = COMPANIONS.get(path.suffix.lower(), ())
+    if path.suffix.lower() in NAMING and _is_content(header):
+        by_name = ()
+        problems = problems_of(header, lambda other: path.with_name(other).as_posix() in known)
+        if problems:
+            raise RequestError(f"{folder}: {'; '.join(problems)}")
+        yield from (path.with_name(named.name).as_posix() for named in named_files(header))
+    for suffixes, needed in by_name:
         options = [path.with_suffix(suffix).as_posix() for suffix in suffixes]
         existing = [other for other in options if other in known]
         yield from existing[:1]
@@ -273,6 +288,14 @@ def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
     for part in sorted(known) if int(_split(name) or 0) == 1 else ():
         if part != name and part == re.sub(r"split-0*1(?=_)", f"split-{_split(part)}", name):
             yield part
+
+
+def _is_content(path: Path) -> bool:
+    """Whether a file is here, and not only the pointer that git-annex keeps instead of it."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return not file.read(16).startswith(b"/annex/objects/")
 
 
 def _split(name: str) -> str:

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import re
-import subprocess
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from neuroledger.engine.git_trees import LINK, MODULE, MOST_BYTES, committed
 from neuroledger.errors import RequestError
+from neuroledger.store.git import clone, git
 
 __all__ = [
     "ARCHIVES",
@@ -168,23 +168,17 @@ def open_tree(archive: str, id: str, source: str | None) -> Iterator[PublishedTr
     if not address.startswith("https://"):
         raise RequestError(f"{address} is neither a folder, nor a listing (.tsv), nor an address https://…")
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
-        command = ["git", "clone", "--quiet", "--bare", "--depth", "1"]
-        result = subprocess.run(
-            [*command, "--", address, folder], capture_output=True, text=True, check=False, timeout=1800
-        )
-        if result.returncode:
-            raise RequestError(
-                f"{address} cannot be cloned: {result.stderr.strip().splitlines()[-1:] or result.returncode}"
-            )
+        try:
+            clone(address, Path(folder), seconds=1800)
+        except RequestError as error:
+            raise RequestError(f"{address} cannot be cloned: {error}") from error
         yield _repository(archive, id, Path(folder))
 
 
 def _repository(archive: str, id: str, root: Path) -> PublishedTree:
     """The tree of HEAD. An annexed file is a link into the annex, or a pointer to it."""
     tree = committed(root, "HEAD")
-    head = subprocess.run(
-        ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    head = git(root, "rev-parse", "HEAD").decode().strip()
     small = {
         path: entry
         for path, entry in tree.entries.items()
@@ -212,15 +206,8 @@ def _repository(archive: str, id: str, root: Path) -> PublishedTree:
 
 def _contents(root: Path, ids: list[str]) -> dict[str, bytes]:
     """The contents of these blobs, read by one git process."""
-    result = subprocess.run(
-        ["git", "-C", str(root), "cat-file", "--batch"],
-        input="".join(f"{id}\n" for id in ids).encode(),
-        capture_output=True,
-        check=False,
-    )
-    if result.returncode:
-        raise RequestError(f"git cat-file failed: {result.stderr.decode('utf-8', 'replace').strip()}")
-    blobs, stream = {}, io.BytesIO(result.stdout)
+    output = git(root, "cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode())
+    blobs, stream = {}, io.BytesIO(output)
     for id in ids:
         header = stream.readline().split()
         if len(header) != 3:

@@ -12,6 +12,7 @@ import xarray as xr
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, package_missing
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import beside_recording
 from neuroledger.families.signals.recordings.beyond_ends import (
@@ -21,7 +22,11 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     note_unscaled,
     omitted,
 )
-from neuroledger.families.signals.recordings.open_recordings import require_believed
+from neuroledger.families.signals.recordings.open_recordings import (
+    note_clock,
+    require_believed,
+    require_gapless,
+)
 from neuroledger.families.signals.recordings.recording_folders import digest_of, parts_of
 from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
@@ -121,7 +126,7 @@ def bids_epochs(
     def parts() -> Iterator[xr.DataArray | None]:
         for path, name in names.items():
             with quiet_mne():
-                raw = _opened(path, name)
+                raw = _opened(path, name, by_table=events is not None)
             recording = Recording(
                 file=name,
                 subject=path.subject,
@@ -147,12 +152,13 @@ def bids_epochs(
         stimuli=None,
         assembly=windows,
         extras=extras,
-        notes=(*ambiguous_notes(windows), *beyond_notes(windows), *left_out),
+        clocks=clocks_of(windows),
+        notes=(*ambiguous_notes(windows), *clock_notes(windows), *beyond_notes(windows), *left_out),
     )
 
 
-def _opened(path: Any, name: str) -> Any:
-    """MNE's `Raw` of a recording, with the content of its BIDS tables."""
+def _opened(path: Any, name: str, *, by_table: bool = True) -> Any:
+    """MNE's `Raw` of a recording, with the content of its BIDS tables; `by_table` if its events are placed by the clock."""
     import mne_bids
 
     try:
@@ -163,6 +169,11 @@ def _opened(path: Any, name: str) -> Any:
         note_unscaled(raw, messages)
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{name} cannot be read as BIDS ({error})") from error
+    if by_table:
+        note_clock(path.fpath, raw)
+    else:
+        # mne-bids has placed the events at samples, as if there were no gaps.
+        require_gapless(path.fpath, raw, name, "declare `events`, which are placed by the clock")
     return raw
 
 

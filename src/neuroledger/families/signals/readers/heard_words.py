@@ -235,7 +235,9 @@ def _trials(archive: Path, subject: str) -> tuple[Array, list[str]]:
                 )
             content = zip_member(zipped, members[0])
     except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"{archive.name} is not a ZIP archive ({error}); fetch it again") from error
+        raise DataError(
+            f"{archive.name} is not a ZIP archive ({error}): it is damaged or incomplete"
+        ) from error
     proc = matlab(Path(where), "proc", structs="dicts", content=content)["proc"]
     if not isinstance(proc, dict) or "trl" not in proc or "varnames" not in proc:
         raise DataError(f"{where} has no structure `proc` with `trl` and `varnames`")

@@ -10,6 +10,7 @@ import xarray as xr
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import Pattern, fields_of
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.matlab_layouts import MatlabLayout, matlab_parts
@@ -96,7 +97,12 @@ def matlab_epochs(
 
     preprocessing, left_out = with_shared(preprocessing, channels)
     windows = stored(parts())
-    return Dataset(stimuli=None, assembly=windows, notes=(*beyond_notes(windows), *left_out))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows), *left_out),
+    )
 
 
 def _part_of(recording: Recording, layout: MatlabLayout, number: int) -> Recording:

@@ -16,6 +16,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import Pattern, matching
 from neuroledger.data.parsing import matlab, table_rows
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
@@ -196,7 +197,8 @@ def mne_epochs(
         stimuli=None,
         assembly=windows,
         extras=extras,
-        notes=(*ambiguous_notes(windows), *beyond_notes(windows), *left_out, *notes),
+        clocks=clocks_of(windows),
+        notes=(*ambiguous_notes(windows), *clock_notes(windows), *beyond_notes(windows), *left_out, *notes),
     )
 
 

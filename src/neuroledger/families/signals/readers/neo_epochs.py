@@ -10,9 +10,13 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
+from neuroledger.data.clocks import MOST_EMPTY, Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact
 from neuroledger.data.file_names import Pattern
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of, note_clocks
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
 from neuroledger.families.signals.recordings.neo_files import (
@@ -106,7 +110,12 @@ def neo_epochs(
                 yield part
 
     windows = stored(parts())
-    return Dataset(stimuli=None, assembly=windows, notes=beyond_notes(windows))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
 def _over_segments(window: Window, segments: Sequence[Stretch], recording: Recording) -> Window:
@@ -173,4 +182,39 @@ def _spike_windows(
         units="count",
         events=facts,
     )
-    return note_left_out(windows, recording.file, lost, len(onsets), 0)
+    clocks = _spike_clocks(segment, recording, trains, window, onsets[inside])
+    return note_left_out(note_clocks(windows, clocks), recording.file, lost, len(onsets), 0)
+
+
+def _spike_clocks(
+    segment: Stretch, recording: Recording, trains: Mapping[str, Floats], window: Window, onsets: Floats
+) -> RecordingClocks:
+    """The clocks of a segment's spikes and events, and the windows before the first or after the last spike."""
+    filled = [times for times in trains.values() if len(times)]
+    first = min((float(times.min()) for times in filled), default=None)
+    last = max((float(times.max()) for times in filled), default=None)
+    moments = [span.onset for span in segment.spans]
+    spikes = Clock(
+        of="spikes", unit=Fact("s", "stated"), start=first, stop=last, count=sum(map(len, trains.values()))
+    )
+    events = Clock(
+        of="events",
+        unit=Fact("s", "stated"),
+        start=min(moments, default=None),
+        stop=max(moments, default=None),
+        count=len(moments),
+    )
+    begins = onsets + window.start
+    outside = len(begins)
+    if first is not None and last is not None:
+        outside = int(((begins + window.duration <= first) | (begins > last)).sum())
+    return RecordingClocks(
+        recording=recording.file,
+        subject=recording.subject,
+        clocks=(spikes, events),
+        windows=len(begins),
+        outside=outside,
+        most_outside=max(window.beyond, 0.1),
+        most_empty=1.0 if window.beyond == 1 else MOST_EMPTY,
+        any_time=window.beyond == 1,
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,19 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.arrays import Floats
+from neuroledger.data.clocks import MOST_EMPTY, Clock, LeftOut, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
+from neuroledger.families.signals.clocks.clock_facts import (
+    clock_notes,
+    clocks_of,
+    count_by_label,
+    note_clocks,
+)
+from neuroledger.families.signals.clocks.timelines import Part, Placed, Timeline, place
+from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
 from neuroledger.families.signals.recordings.spike_counts import spike_counts
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
@@ -40,6 +51,11 @@ class NwbWindow(Frozen):
     """Windows of `duration` seconds that begin `start` seconds after each trial's time in column `align`.
 
     With `stride`, a trial has further windows until its `stop_time`. Spikes are counted in bins of `bin` seconds.
+
+    A trial without a time is left out and counted, as is a window outside the `obs_intervals` of any unit, beyond the ends
+    of a series or across a gap of it. `beyond` is the largest allowed share of windows beyond the ends of a series, or
+    before the first or after the last spike of a file; with 1, spikes and trials may also reach very different times.
+    `empty` is the largest allowed share of windows without a spike of any unit.
     """
 
     start: float = 0.0
@@ -47,6 +63,8 @@ class NwbWindow(Frozen):
     align: str = "start_time"
     stride: Positive | None = None
     bin: Positive = 0.02
+    beyond: Annotated[float, Field(ge=0, le=1)] = 0.1
+    empty: Annotated[float, Field(ge=0, le=1)] = MOST_EMPTY
 
 
 @reader("nwb_trials", version=2, prepares=True)
@@ -68,7 +86,7 @@ def nwb_trials(
     ----------
     series
         An electrical series, in µV: its name in `acquisition`, or its path in a processing module, `ecephys/LFP/lfp`. Its
-        time stamps, if any, must be even. By default, spikes of the units are counted.
+        time stamps, if any, must be even between gaps. By default, spikes of the units are counted.
     held_out
         Every `held_out`-th unit is not a channel: its count in each window is the coordinate `unit_N`, to be predicted from
         the other units (co-smoothing).
@@ -111,7 +129,13 @@ def nwb_trials(
                     facts or {},
                 )
 
-    return Dataset(stimuli=None, assembly=stored(parts(), of=len(names)))
+    windows = stored(parts(), of=len(names))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
 def _windows(
@@ -135,10 +159,35 @@ def _windows(
         raise DataError(
             f"{name}: its trials have no column {', '.join(missing)}; they have {', '.join(table.columns)}"
         )
-    trials, onsets = _onsets(table[window.align].to_numpy(float), table["stop_time"].to_numpy(float), window)
+    labels = table[facts["label"]].to_numpy().astype(str) if "label" in facts else np.full(len(table), "")
+    begins, ends = table[window.align].to_numpy(float), table["stop_time"].to_numpy(float)
+    trials, onsets = _onsets(begins, ends, window)
+    untimed = ~np.isfinite(begins) | (~np.isfinite(ends) & (window.stride is not None))
+    left_out = [*count_by_label("without a time", {"label": labels}, untimed)]
+    by_window = {"label": labels[trials]}
+    spikes = _Spikes.of(content, name) if series is None else None
+    source = _Series.of(content, name, series) if series is not None else None
+    if spikes is not None:
+        kept = spikes.observed(onsets + window.start, window.duration)
+        left_out += count_by_label("not observed", by_window, ~kept)
+        lost = 0
+    else:
+        assert source is not None
+        placed, lost = source.placed(onsets, window, name)
+        kept = placed.inside
+        left_out += count_by_label("across a gap", by_window, placed.across)
+        left_out += count_by_label("beyond the ends", by_window, placed.before | placed.after)
+    if not kept.any():
+        reasons = ", ".join(
+            f"{sum(x.windows for x in left_out if x.reason == y)} {y}" for y in _reasons(left_out)
+        )
+        raise DataError(f"{name}: none of {len(onsets)} windows can be cut ({reasons or 'no trial'})")
+    total = len(onsets)
+    trials, onsets = trials[kept], onsets[kept]
     extra: dict[str, npt.NDArray[Any]] = {"trial": trials}
     if series is None:
-        values, channels, rate, kind, units = _spikes(content, name, onsets, window)
+        assert spikes is not None
+        values, channels, rate, kind, units = spikes.counted(onsets, window)
         if held_out is not None:
             out = np.arange(len(channels)) % held_out == held_out - 1
             extra |= {f"unit_{n}": values[:, n].sum(axis=1) for n in np.flatnonzero(out)}
@@ -147,13 +196,14 @@ def _windows(
                 [channel for channel, removed in zip(channels, out, strict=True) if not removed],
             )
     else:
-        values, channels, rate, kind, units = _series(content, name, series, onsets, window)
+        assert source is not None
+        values, channels, rate, kind, units = source.cut(onsets, window, name)
         deviation = float(np.median(values.std(axis=2)))
         require_plausible(
             {kind: deviation}, units, name, advice=f"Correct `conversion` of {series} in the file"
         )
-    for coordinate, place in behavior.items():
-        mean = _behavior(content, name, place, onsets, window)
+    for coordinate, where in behavior.items():
+        mean = _behavior(content, name, where, onsets, window)
         extra |= {coordinate: mean[:, 0]} if mean.shape[1] == 1 else {
             f"{coordinate}_{n}": column for n, column in enumerate(mean.T)
         }  # fmt: skip
@@ -167,18 +217,39 @@ def _windows(
         "onset": onsets,
         **{key: column.astype(str) if column.dtype.kind == "O" else column for key, column in extra.items()},
     }
-    return signals(
+    windows = signals(
         values.astype(np.float32), channels=channels, channel_types=kind, sampling_rate=rate, start=window.start,
         units=units, events=events,
     )  # fmt: skip
+    clocks = RecordingClocks(
+        recording=name,
+        subject=str(subject),
+        clocks=(spikes.clock if spikes is not None else _known(source).clock, _trial_clock(begins, ends)),
+        windows=len(onsets),
+        left_out=tuple(left_out),
+        outside=0 if spikes is None else spikes.outside(onsets + window.start, window.duration),
+        most_outside=window.beyond,
+        most_empty=window.empty,
+        any_time=window.beyond == 1,
+    )
+    return note_left_out(note_clocks(windows, clocks), name, lost, total, 0)
+
+
+def _reasons(left_out: Sequence[LeftOut]) -> list[str]:
+    return sorted({one.reason for one in left_out})
+
+
+def _known(source: _Series | None) -> _Series:
+    assert source is not None
+    return source
 
 
 def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[npt.NDArray[np.intp], Floats]:
-    """The index of the trial and the onset (s) of each window."""
+    """The index of the trial and the onset (s) of each window; a trial without a time has none."""
     trials: list[int] = []
     onsets: list[float] = []
     for trial, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        if not np.isfinite(begin):
+        if not np.isfinite(begin) or (window.stride is not None and not np.isfinite(end)):
             continue
         count = 1
         if window.stride is not None:
@@ -188,60 +259,203 @@ def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[npt.NDArra
     return np.array(trials, dtype=np.intp), np.array(onsets)
 
 
-def _spikes(
-    content: Any, name: str, onsets: Floats, window: NwbWindow
-) -> tuple[Floats, list[str], float, str, str]:
-    if content.units is None or not len(content.units):
-        raise DataError(f"{name} has no units; name an electrical series as `series`")
-    trains = [
-        np.asarray(content.units.get_unit_spike_times(unit), dtype=float)
-        for unit in range(len(content.units))
-    ]
-    counts = spike_counts(trains, onsets, window.start, window.duration, window.bin)
-    ids = [f"unit_{number}" for number in np.asarray(content.units.id[:]).tolist()]
-    return counts, ids, 1.0 / window.bin, "spikes", "count"
+def _trial_clock(begins: Floats, ends: Floats) -> Clock:
+    """When the trials begin and end."""
+    times = np.concatenate([begins, ends])
+    times = times[np.isfinite(times)]
+    return Clock(
+        of="trials",
+        unit=Fact("s", "stated"),
+        start=float(times.min()) if len(times) else None,
+        stop=float(times.max()) if len(times) else None,
+        count=int(np.isfinite(begins).sum()),
+    )
 
 
-def _series(
-    content: Any, name: str, series: str, onsets: Floats, window: NwbWindow
-) -> tuple[Floats, list[str], float, str, str]:
-    electrical = _series_at(content, name, series)
-    rate, begin = _clock(electrical, name, series)
-    scale = float(electrical.conversion) * SCALES.get(str(electrical.unit), np.nan)
-    if not np.isfinite(scale):
-        raise DataError(f"{name}: {series} is in {electrical.unit!r}, not one of {', '.join(SCALES)}")
-    first = np.round((onsets + window.start - begin) * rate).astype(int)
-    length = round(window.duration * rate)
-    if (first < 0).any() or (first + length > electrical.data.shape[0]).any():
-        raise DataError(f"{name}: {series} does not cover all trials: shorten the windows")
-    values = np.stack(
-        [
-            np.asarray(electrical.data[start : start + length], dtype=float).reshape(length, -1).T
-            for start in first
+class _Spikes(NamedTuple):
+    """Spike times of each unit (s), the units' names, and the intervals in which each was observed, if stated."""
+
+    trains: list[Floats]
+    names: list[str]
+    intervals: list[Floats | None]
+
+    @classmethod
+    def of(cls, content: Any, name: str) -> _Spikes:
+        """The units of a file.
+
+        Raises
+        ------
+        DataError
+            There are no units, or a spike has no time.
+        """
+        units = content.units
+        if units is None or not len(units):
+            raise DataError(f"{name} has no units; name an electrical series as `series`")
+        trains = [np.asarray(units.get_unit_spike_times(unit), dtype=float) for unit in range(len(units))]
+        missing = sum(int((~np.isfinite(train)).sum()) for train in trains)
+        if missing:
+            raise DataError(
+                f"{name}: {missing} spikes of its units have no time: correct `spike_times` in the file"
+            )
+        stated = "obs_intervals" in units.colnames
+        intervals = [
+            _merged(np.asarray(units.get_unit_obs_intervals(unit), dtype=float)) if stated else None
+            for unit in range(len(units))
         ]
-    )
-    factors = (
-        np.ones(values.shape[1])
-        if electrical.channel_conversion is None
-        else np.asarray(electrical.channel_conversion)
-    )
-    # By NWB, the value in the unit is the stored number times both factors, plus the offset.
-    values = (
-        values * factors[:, None] * scale + float(electrical.offset or 0.0) * SCALES[str(electrical.unit)]
-    )
-    label = series.rsplit("/", 1)[-1]
-    return values, [f"{label}_{n}" for n in range(values.shape[1])], rate, "ieeg", "uV"
+        ids = [f"unit_{number}" for number in np.asarray(units.id[:]).tolist()]
+        return cls(trains, ids, intervals)
+
+    @property
+    def clock(self) -> Clock:
+        """When the first and the last spike of any unit occurred."""
+        filled = [train for train in self.trains if len(train)]
+        return Clock(
+            of="spikes",
+            unit=Fact("s", "stated"),
+            start=min(float(train.min()) for train in filled) if filled else None,
+            stop=max(float(train.max()) for train in filled) if filled else None,
+            count=sum(map(len, self.trains)),
+        )
+
+    def observed(self, begins: Floats, duration: float) -> npt.NDArray[np.bool_]:
+        """Whether each window is within an interval in which every unit was observed."""
+        kept = np.ones(len(begins), dtype=bool)
+        for intervals in self.intervals:
+            if intervals is None or not len(intervals):
+                continue
+            at = np.searchsorted(intervals[:, 0], begins + 1e-9, side="right") - 1
+            ends = intervals[np.maximum(at, 0), 1]
+            kept &= (at >= 0) & (begins + duration <= ends + 1e-9)
+        return kept
+
+    def outside(self, begins: Floats, duration: float) -> int:
+        """Number of windows before the first or after the last spike of all units."""
+        clock = self.clock
+        if clock.start is None or clock.stop is None:
+            return len(begins)
+        return int(((begins + duration <= clock.start) | (begins > clock.stop)).sum())
+
+    def counted(self, onsets: Floats, window: NwbWindow) -> tuple[Floats, list[str], float, str, str]:
+        """Counts (window, unit, bin), and what `signals` needs to know about them."""
+        counts = spike_counts(self.trains, onsets, window.start, window.duration, window.bin)
+        return counts, self.names, 1.0 / window.bin, "spikes", "count"
 
 
-def _clock(series: Any, name: str, place: str) -> tuple[float, float]:
-    """Sampling rate (Hz) and time of the first sample (s); time stamps must be even to a tenth of a sample."""
+def _merged(intervals: Floats) -> Floats:
+    """Intervals (interval, 2) in order; those that touch or overlap are one."""
+    merged: list[list[float]] = []
+    for begin, end in sorted(map(tuple, intervals.reshape(-1, 2).tolist())):
+        if merged and begin <= merged[-1][1] + 1e-9:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    return np.array(merged).reshape(-1, 2)
+
+
+class _Series(NamedTuple):
+    """An electrical series, its place in the file, and its timeline."""
+
+    electrical: Any
+    place: str
+    timeline: Timeline
+
+    @classmethod
+    def of(cls, content: Any, name: str, place: str) -> _Series:
+        """The series at a place of a file.
+
+        Raises
+        ------
+        DataError
+            There is none, or its time stamps are uneven between gaps.
+        """
+        electrical = _series_at(content, name, place)
+        return cls(electrical, place, _timeline(electrical, name, place))
+
+    @property
+    def clock(self) -> Clock:
+        """When the series was sampled."""
+        return Clock(
+            of="samples",
+            unit=Fact("s", "stated"),
+            start=self.timeline.parts[0].begin,
+            stop=self.timeline.seconds,
+            rate=Fact(self.timeline.rate, "stated"),
+            gaps=self.timeline.gaps,
+            count=sum(part.samples for part in self.timeline.parts),
+            aligned="time stamps" if self.electrical.rate is None else "the same clock",
+        )
+
+    def placed(self, onsets: Floats, window: NwbWindow, name: str) -> tuple[Placed, int]:
+        """Where each window lies, and how many reach beyond the ends of the series.
+
+        Raises
+        ------
+        DataError
+            More windows than allowed reach beyond its ends.
+        """
+        rate = self.timeline.rate
+        length, begin = round(window.duration * rate), self.timeline.parts[0].begin
+        placed = self._place(onsets, window)
+        first = np.round((onsets + window.start - begin) * rate).astype(int)
+        total = round((self.timeline.seconds - begin) * rate)
+        return placed, require_few(first, length, total, 0, window.beyond, name)
+
+    def _place(self, onsets: Floats, window: NwbWindow) -> Placed:
+        parts, rate = self.timeline.parts, self.timeline.rate
+        begins = np.array([part.begin for part in parts])
+        samples = np.array([part.samples for part in parts])
+        # Of the time of the window's first sample, which is rounded once.
+        starts = (onsets + window.start).tolist()
+        return place(starts, 0, round(window.duration * rate), rate, begins, samples)
+
+    def cut(self, onsets: Floats, window: NwbWindow, name: str) -> tuple[Floats, list[str], float, str, str]:
+        """Values (window, channel, sample) in µV, and what `signals` needs to know about them."""
+        electrical, rate = self.electrical, self.timeline.rate
+        scale = float(electrical.conversion) * SCALES.get(str(electrical.unit), np.nan)
+        if not np.isfinite(scale):
+            raise DataError(f"{name}: {self.place} is in {electrical.unit!r}, not one of {', '.join(SCALES)}")
+        placed = self._place(onsets, window)
+        numbers = np.array([part.first for part in self.timeline.parts])
+        length = round(window.duration * rate)
+        values = np.stack(
+            [
+                np.asarray(electrical.data[start : start + length], dtype=float).reshape(length, -1).T
+                for start in (numbers[placed.part] + placed.first).tolist()
+            ]
+        )
+        factors = (
+            np.ones(values.shape[1])
+            if electrical.channel_conversion is None
+            else np.asarray(electrical.channel_conversion)
+        )
+        # By NWB, the value in the unit is the stored number times both factors, plus the offset.
+        offset = float(electrical.offset or 0.0) * SCALES[str(electrical.unit)]
+        values = values * factors[:, None] * scale + offset
+        label = self.place.rsplit("/", 1)[-1]
+        return values, [f"{label}_{n}" for n in range(values.shape[1])], rate, "ieeg", "uV"
+
+
+def _timeline(series: Any, name: str, place: str) -> Timeline:
+    """The timeline of a series; between gaps, its time stamps must be even to a tenth of a sample."""
+    count = int(series.data.shape[0])
     if series.rate is not None:
-        return float(series.rate), float(series.starting_time or 0.0)
+        return Timeline(float(series.rate), (Part(float(series.starting_time or 0.0), 0, count),))
     stamps = np.asarray(series.timestamps[:], dtype=float)
-    step = (stamps[-1] - stamps[0]) / (len(stamps) - 1) if len(stamps) > 1 else 0.0
-    if not step > 0 or np.abs(stamps - (stamps[0] + step * np.arange(len(stamps)))).max() > 0.1 * step:
-        raise DataError(f"{name}: {place} has uneven time stamps and no constant rate: resample it")
-    return float(np.round(1 / step, 6)), float(stamps[0])
+    steps = np.diff(stamps)
+    step = float(np.median(steps)) if len(steps) else 0.0
+    uneven = f"{name}: {place} has uneven time stamps and no constant rate: resample it"
+    if not step > 0 or not (steps > 0).all():
+        raise DataError(uneven)
+    edges = [0, *(np.flatnonzero(steps > 1.5 * step) + 1).tolist(), len(stamps)]
+    longest = max(pairwise(edges), key=lambda ends: ends[1] - ends[0])
+    if longest[1] - longest[0] > 1:
+        step = float(stamps[longest[1] - 1] - stamps[longest[0]]) / (longest[1] - longest[0] - 1)
+    for first, last in pairwise(edges):
+        even = stamps[first] + step * np.arange(last - first)
+        if np.abs(stamps[first:last] - even).max() > 0.1 * step:
+            raise DataError(uneven)
+    parts = tuple(Part(float(stamps[first]), first, last - first) for first, last in pairwise(edges))
+    return Timeline(float(np.round(1 / step, 6)), parts)
 
 
 def _series_at(content: Any, name: str, place: str) -> Any:

@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.data.file_names import matching
-from neuroledger.data.parsing import table_rows
+from neuroledger.data.parsing import note_opened, table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.events import ScanEvents, read_lists, shown
 from neuroledger.families.signals.fmri.runs import Rest, runs_among
@@ -153,6 +153,7 @@ def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -
     if file not in files:
         raise DataError(f"{file!r} is not among the files: {', '.join(sorted(files)[:20])}")
     try:
+        note_opened(files[file])
         with xr.open_dataset(files[file], engine="netcdf4") as dataset:
             columns = {
                 name: dataset[name].values.astype(str)
@@ -160,7 +161,7 @@ def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -
                 if name in dataset and dataset[name].dims == ("presentation",)
             }
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read as netCDF ({error}); fetch it again") from error
+        raise DataError(f"{file} cannot be read as netCDF ({error}): it is damaged or incomplete") from error
     if "stimulus_id" not in columns:
         raise DataError(f"{file} has no coordinate `stimulus_id` of presentations")
     if len(columns) == 1:

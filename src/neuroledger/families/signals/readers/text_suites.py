@@ -27,7 +27,7 @@ def _read_only_file(files: Mapping[str, Path], kind: str) -> tuple[str, str]:
     try:
         return name, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{name} is not UTF-8 text ({error}); fetch it again") from error
+        raise DataError(f"{name} is not UTF-8 text ({error}): it is damaged or incomplete") from error
 
 
 @reader("syntax_suite", version=1)

@@ -151,7 +151,7 @@ def _members(path: Path, name: str) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             return [member for member in archive.namelist() if not member.startswith("__MACOSX")]
     except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"{name} is not a ZIP archive ({error}); fetch it again") from error
+        raise DataError(f"{name} is not a ZIP archive ({error}): it is damaged or incomplete") from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from neuroledger.data.arrays import Floats
 from neuroledger.data.file_names import Pattern, matching
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.timelines import note_rate
 from neuroledger.families.signals.recordings.matlab_trees import as_array, as_texts, found_at, parts_at, tree
 from neuroledger.spec.base import Frozen
 
@@ -264,6 +265,8 @@ def _raw(
     raw = mne.io.RawArray(
         samples, mne.create_info(list(names), rate, kinds, verbose="ERROR"), verbose="ERROR"
     )
+    if not isinstance(layout.sampling_rate, str):
+        note_rate(raw, "declared")
     raw.set_annotations(mne.Annotations(onsets, [layout.events.duration] * len(onsets), texts))
     return raw
 

@@ -12,7 +12,9 @@ import numpy as np
 import xarray as xr
 from pydantic import ValidationError
 
+from neuroledger.data.clocks import left_out_notes
 from neuroledger.errors import RequestError
+from neuroledger.families.signals.clocks.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.beyond_ends import KEY, beyond_notes, sum_left_out
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
@@ -88,9 +90,10 @@ def windows(
     left_out: dict[str, list[int]] = {}
     for part in parts:
         sum_left_out(left_out, part)
+    clocks = [item for part in parts for item in clocks_of(part)]
     assembly = join(parts)
-    assembly.encoding = {KEY: left_out}
-    for note in beyond_notes(assembly):
+    assembly.encoding = {KEY: left_out, CLOCKS: clocks}
+    for note in (*left_out_notes(clocks), *beyond_notes(assembly)):
         log.warning(note)
     return assembly
 

@@ -5,26 +5,40 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from neuroledger.data.hdf5 import array, opened
 from neuroledger.data.parsing import matlab, parsing
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.clocks.channel_rates import note_rates
+from neuroledger.families.signals.clocks.edf_files import edf_timeline, read_edf_header
+from neuroledger.families.signals.clocks.timelines import note_rate, note_timeline, timeline_of
 from neuroledger.families.signals.recordings.beyond_ends import (
     mne_warnings,
     note_markers,
     note_unscaled,
     omitted,
 )
+from neuroledger.families.signals.recordings.companions import problems_of
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
+from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 
-__all__ = ["EPOCHS", "XDF", "open_epochs", "open_recording", "require_believed"]
+__all__ = [
+    "EPOCHS",
+    "XDF",
+    "note_clock",
+    "open_epochs",
+    "open_recording",
+    "require_believed",
+    "require_gapless",
+]
 
 XDF: Final = frozenset({".xdf", ".xdfz"})
 EPOCHS: Final = re.compile(r"([-_]epo\.fif(\.gz)?|\.set)$")
@@ -49,9 +63,66 @@ def open_recording(path: Path, *, table: SampleTable | None = None, streams: Str
     with quiet_mne(), mne_warnings() as messages:
         raw = _opened(path, table, streams)
     require_believed(path, messages)
-    note_markers(raw, omitted(messages))
+    if not note_clock(path, raw):
+        note_markers(raw, omitted(messages))
     note_unscaled(raw, messages)
     return raw
+
+
+def note_clock(path: Path, raw: Any) -> bool:
+    """Note the rates of the channels of an EDF, BDF or GDF file and its gaps; whether it has gaps.
+
+    MNE interpolates slower channels, and reads records one after another, without the times at which they begin.
+    """
+    import mne
+
+    suffix = path.suffix.lower()
+    if suffix == ".gdf":
+        extras = raw._raw_extras[0]
+        samples = np.asarray(extras["n_samps"], dtype=float)[np.asarray(extras["sel"], dtype=int)]
+        if len(samples) == len(raw.ch_names):
+            rates = samples / samples.max() * float(raw.info["sfreq"])
+            note_rates(raw, dict(zip(raw.ch_names, rates.tolist(), strict=True)))
+        return False
+    header = read_edf_header(path) if suffix in (".edf", ".bdf") else None
+    if header is None:
+        return False
+    if len(header.channels) == len(raw.ch_names):
+        rates = {
+            name: header.rates[number] for name, number in zip(raw.ch_names, header.channels, strict=True)
+        }
+        note_rates(raw, rates)
+    timeline = edf_timeline(path, header, float(raw.info["sfreq"]))
+    if timeline is None or len(timeline.parts) < 2:
+        return False
+    with parsing(path, "annotations of EDF+"):
+        annotations = mne.read_annotations(path)
+    note_timeline(raw, timeline)
+    note_spans(
+        raw,
+        [
+            Span(float(onset), float(duration), str(text))
+            for onset, duration, text in zip(
+                annotations.onset, annotations.duration, annotations.description, strict=True
+            )
+        ],
+    )
+    return True
+
+
+def require_gapless(path: Path, raw: Any, name: str, advice: str) -> None:
+    """Note the clock of a recording that another package opened, and return if it has no gaps.
+
+    Raises
+    ------
+    DataError
+        It has gaps, which the package does not know, so that its events would be at the wrong samples.
+    """
+    if path.is_file() and note_clock(path, raw):
+        first = timeline_of(raw).gaps[0]
+        raise DataError(
+            f"{name} has {len(timeline_of(raw).gaps)} gaps, the first of {first.seconds:g} s at {first.begin:g} s: {advice}"
+        )
 
 
 def require_believed(path: Path, messages: Sequence[str]) -> None:
@@ -68,7 +139,7 @@ def require_believed(path: Path, messages: Sequence[str]) -> None:
     if warnings:
         warning = " ".join(warnings[0].split()).rstrip(".")
         raise DataError(
-            f"{path.name}: its header does not match the file, and MNE would guess ({warning}): fetch it again, or ask the "
+            f"{path.name}: its header does not match the file, and MNE would guess ({warning}): ask the "
             "publisher"
         )
 
@@ -86,14 +157,17 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
     if suffix in XDF:
         return read_xdf(path, streams)
     if suffix in TABLES:
-        return read_sample_table(path, table)
+        raw = read_sample_table(path, table)
+        note_rate(raw, "declared")
+        return raw
     if re.search(r"[-_]epo\.fif(\.gz)?$", path.name):
         raise DataError(f"{path.name} {EPOCHED}")
     with parsing(path, "a recording by MNE"):
+        if suffix in (".hea", ".vhdr"):
+            _require_own_files(path)
+        _require_reader_of_hdf5(path)
         if suffix == ".hea":
             return read_night(path)
-        if suffix == ".vhdr":
-            _require_own_files(path)
         try:
             raw = mne.io.read_raw(path, preload=False)
         except TypeError as error:
@@ -125,12 +199,32 @@ def _require_samples_in_folder(path: Path, raw: Any) -> None:
             ) from error
 
 
+def _require_reader_of_hdf5(path: Path) -> None:
+    """Require the package by which MNE reads files of EEGLAB of MATLAB's version 7.3.
+
+    Raises
+    ------
+    UnavailableError
+        It is not installed.
+    """
+    if path.suffix.lower() == ".set" and _is_hdf5(path) and find_spec("pymatreader") is None:
+        raise UnavailableError(
+            f"{path.name} is of MATLAB's version 7.3, for which MNE needs the package pymatreader; it is not installed",
+            "pip install pymatreader",
+        )
+
+
+def _is_hdf5(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b"MATLAB 7.3" in file.read(128)
+
+
 def _require_stated_length(path: Path, raw: Any) -> None:
     """Return if a file of EEGLAB contains as many samples as it states, which MNE does not check."""
     stated_samples = _stated_samples(path)
     if stated_samples is not None and stated_samples != raw.n_times:
         raise DataError(
-            f"{path.name} states {stated_samples:,} samples but contains {raw.n_times:,}: it is truncated, fetch it again"
+            f"{path.name} states {stated_samples:,} samples but contains {raw.n_times:,}: it is truncated"
         )
 
 
@@ -138,9 +232,7 @@ def _stated_samples(path: Path) -> int | None:
     """`pnts` of a file of EEGLAB, a variable or a field of `EEG`; None if the file does not state it."""
     from scipy.io import whosmat
 
-    with path.open("rb") as file:
-        hdf5 = b"MATLAB 7.3" in file.read(128)
-    if hdf5:
+    if _is_hdf5(path):
         with opened(path) as content:
             pnts = content.get("pnts", content.get("EEG/pnts"))
             return None if pnts is None else int(array(pnts, path).ravel()[0])
@@ -153,16 +245,10 @@ def _stated_samples(path: Path) -> int | None:
 
 
 def _require_own_files(header: Path) -> None:
-    """Return if a header of BrainVision names files of its own folder; pins do not cover files elsewhere."""
-    text = header.read_bytes().decode("latin-1")
-    for key, target in re.findall(
-        r"^\s*(DataFile|MarkerFile)\s*[=:]\s*(.*?)\s*$", text, re.MULTILINE | re.IGNORECASE
-    ):
-        if len(PurePosixPath(target.replace("\\", "/")).parts) > 1:
-            raise DataError(
-                f"{header.name}: {key} is {target!r}, outside its folder: write the name of a file in the same folder, and "
-                "pin the header again"
-            )
+    """Return if a header names files of its own folder that exist; pins do not cover files elsewhere."""
+    problems = problems_of(header, lambda name: header.with_name(name).is_file())
+    if problems:
+        raise DataError("; ".join(problems))
 
 
 def open_epochs(path: Path) -> Any:
@@ -179,6 +265,7 @@ def open_epochs(path: Path) -> Any:
         if not EPOCHS.search(path.name):
             raise DataError(f"{path.name}: epochs are read from `.set` and `-epo.fif`")
         with parsing(path, "epochs by MNE"):
+            _require_reader_of_hdf5(path)
             if path.suffix == ".set":
                 try:
                     return _with_event_names(mne.read_epochs_eeglab(path), path)

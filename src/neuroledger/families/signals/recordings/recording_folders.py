@@ -5,19 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final
 
 from neuroledger.errors import DataError
+from neuroledger.families.signals.recordings.companions import sample_files
 from neuroledger.store.hashes import sha256_of
 
 __all__ = ["digest_of", "is_there", "largest_digest", "parts_of", "place_of"]
-
-# Suffixes of the files with the samples, for recordings whose own file is a header. Headers cannot identify recordings:
-# those of two subjects may be identical, and those of two copies may differ.
-SAMPLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {".vhdr": (".eeg", ".dat"), ".set": (".fdt",), ".lay": (".dat",), ".hea": (".mat", ".dat")}
-)
 
 
 def is_there(files: Mapping[str, Path], name: str) -> bool:
@@ -52,10 +45,15 @@ def parts_of(recording: Path, pinned: Set[Path]) -> list[Path]:
 
 
 def digest_of(recording: Path, pinned: Set[Path]) -> str:
-    """SHA-256 of a recording: of its file, of the file with its samples if its own is a header, or over its folder."""
+    """SHA-256 of a recording: of its file, of the files with its samples if its own is a header, or over its folder.
+
+    Headers cannot identify recordings: those of two subjects may be identical, and those of two copies may differ.
+    """
     if recording in pinned:
-        candidates = (recording.with_suffix(ending) for ending in SAMPLES.get(recording.suffix.lower(), ()))
-        return sha256_of(next((path for path in candidates if path in pinned), recording))
+        samples = [path for path in sample_files(recording) if path in pinned] or [recording]
+        if len(samples) == 1:
+            return sha256_of(samples[0])
+        return hashlib.sha256("".join(map(sha256_of, samples)).encode()).hexdigest()
     digest = hashlib.sha256()
     for path in parts_of(recording, pinned):
         digest.update(f"{path.relative_to(recording).as_posix()}\0".encode())

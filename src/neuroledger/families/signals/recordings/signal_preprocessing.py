@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,8 +15,13 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.arrays import Array
+from neuroledger.data.clocks import Clock, RecordingClocks
+from neuroledger.data.facts import Fact, Origin
 from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.bands import named_by
+from neuroledger.families.signals.clocks.channel_rates import at_one_rate
+from neuroledger.families.signals.clocks.clock_facts import count_by_label, note_clocks
+from neuroledger.families.signals.clocks.timelines import Timeline, is_event, place, rate_of, timeline_of
 from neuroledger.families.signals.recordings.beyond_ends import (
     lost_markers,
     note_left_out,
@@ -164,6 +170,7 @@ def windows_of(
         describe = window.described(recording.known, recording.file)
         known = events is None and not window.some and bool(window.meant)
         is_known = (lambda text: window.means(describe(text))) if known else None
+        timeline, stated_rate = timeline_of(raw), rate_of(raw)
         # Before the recording is resampled: annotations may count its samples.
         partner_spans = (
             None
@@ -172,9 +179,13 @@ def windows_of(
         )
         # A stimulus channel is seldom picked, and its codes do not survive a filter.
         codes = stimulus_spans(raw, is_known) if partner_spans is None and rows is None else []
-        _prepare(raw, steps, recording.file)
+        own = annotated_spans(raw) if partner_spans is None else []
+        raw, pieces, remarks = _prepared(raw, timeline, steps, window.duration, recording.file)
         rate = float(raw.info["sfreq"])
-        spans = _renamed(annotated_spans(raw) + codes, describe) if partner_spans is None else partner_spans
+        if steps.resample is None:
+            stated_rate = replace(stated_rate, value=rate)  # of the picked channels
+        seconds = timeline.seconds if len(timeline.parts) > 1 else raw.n_times / rate
+        spans = _renamed(own + codes, describe) if partner_spans is None else partner_spans
         markers = 0
         if partner_spans is None and rows is None:
             # With `events`, columns decide which events count; a lost marker has no columns.
@@ -186,18 +197,25 @@ def windows_of(
             layout = show(events, table, recording.file)
         else:
             complete = partner_spans is None
-            layout = lay(window, spans, raw.n_times / rate, columns or {}, recording.file, complete=complete)
+            layout = lay(window, spans, seconds, columns or {}, recording.file, complete=complete)
         onsets = layout.onsets
         if (window.countdown is not None or window.some) and not onsets:
             return None
-        offset = round(window.start * rate)
+        offset, length = round(window.start * rate), round(window.duration * rate)
+        begins = np.array([part.begin for part in timeline.parts])
+        samples = np.array([0 if piece is None else piece.shape[1] for piece in pieces])
+        placed = place(onsets, offset, length, rate, begins, samples)
+        # By the clock of the recording, whose gaps count.
         first = np.array([round(onset * rate) + offset for onset in onsets], dtype=int)
-        length = round(window.duration * rate)
-        begin, end = window.within or (0.0, raw.n_times / rate)
-        inside = (first >= max(0, round(begin * rate))) & (
-            first + length <= min(raw.n_times, round(end * rate))
+        total_samples = round(seconds * rate)
+        begin, end = window.within or (0.0, seconds)
+        within = (first >= max(0, round(begin * rate))) & (
+            first + length <= min(total_samples, round(end * rate))
         )
+        inside = placed.inside & within
         message = f"{recording.file}: no window of {window.duration:g} s is within the recording"
+        if timeline.gaps:
+            message += f", whose {len(timeline.parts)} parts last {_lasting(timeline)}"
         if not inside.any() and not window.some:
             raise DataError(message)
         expected = np.ones(len(first), dtype=bool)
@@ -206,18 +224,125 @@ def windows_of(
         by_events = events is not None or window.stride is None or window.laid_over == "events"
         lost, total = 0, int(expected.sum())
         if by_events:
-            lost = require_few(first[expected], length, raw.n_times, markers, window.beyond, recording.file)
+            lost = require_few(first[expected], length, total_samples, markers, window.beyond, recording.file)
+        clocks = _clocks_of(
+            recording,
+            timeline,
+            stated_rate,
+            spans if rows is None else onsets_as_spans(layout),
+            partner,
+            remarks,
+        )
+        across = placed.across & expected & within
+        beyond = (placed.before | placed.after) & expected if by_events else np.zeros(len(first), dtype=bool)
+        left_out = [
+            *count_by_label("across a gap", layout.extra, across),
+            *count_by_label("beyond the ends", layout.extra, beyond),
+        ]
+        clocks = clocks.model_copy(update={"windows": int(inside.sum()), "left_out": tuple(left_out)})
         if not inside.any():
             if lost and window.beyond < 1:
                 raise DataError(f"{message}, and {lost} reach beyond it")
             return None
-        data = raw.get_data()
-        values = np.empty((int(inside.sum()), len(data), length))
-        for row, at in enumerate(first[inside]):
-            values[row] = data[:, at : at + length]
-        del data
-    windows = _as_signals(values, raw, recording, layout, np.flatnonzero(inside), offset, steps, sha256)
-    return note_left_out(windows, recording.file, lost, total, markers) if by_events else windows
+        chosen = np.flatnonzero(inside)
+        channels = len(raw.ch_names)
+        values = np.empty((len(chosen), channels, length))
+        for row, (number, at) in enumerate(zip(placed.part[chosen], placed.first[chosen], strict=True)):
+            piece = pieces[number]
+            assert piece is not None
+            values[row] = piece[:, at : at + length]
+        del pieces, piece
+        missing = np.isnan(values).any(axis=(1, 2))
+        if 0 < missing.sum() <= window.beyond * len(values):
+            lacking = np.zeros(len(first), dtype=bool)
+            lacking[chosen[missing]] = True
+            left_out += count_by_label("with missing samples", layout.extra, lacking)
+            values, chosen = values[~missing], chosen[~missing]
+            clocks = clocks.model_copy(update={"windows": len(chosen), "left_out": tuple(left_out)})
+    windows = _as_signals(values, raw, recording, layout, chosen, offset, steps, sha256)
+    return note_left_out(
+        note_clocks(windows, clocks), recording.file, *((lost, total, markers) if by_events else (0, 0, 0))
+    )
+
+
+def _lasting(timeline: Timeline) -> str:
+    """How long the parts of a recording last."""
+    lengths = [part.samples / timeline.rate for part in timeline.parts]
+    return f"{min(lengths):.4g} to {max(lengths):.4g} s"
+
+
+def onsets_as_spans(layout: WindowLayout) -> list[Span]:
+    """The events of windows that a table lists, as spans without duration."""
+    return [Span(onset, 0.0, name) for onset, name in zip(layout.onsets, layout.names, strict=True)]
+
+
+def _prepared(
+    raw: Any, timeline: Timeline, steps: Preprocessing, shortest: float, file: str
+) -> tuple[Any, list[Array | None], list[str]]:
+    """The recording after all steps, the values of each of its parts (channel, sample), and remarks on its channels.
+
+    Each part is filtered and resampled by itself, so that nothing crosses a gap; None for a part shorter than `shortest`
+    seconds, which contains no window. The returned recording describes the channels of all parts.
+    """
+    if len(timeline.parts) == 1 and timeline.parts[0].samples == raw.n_times:
+        raw, remarks = _prepare(raw, steps, file)
+        return raw, [raw.get_data()], remarks
+    values: list[Array | None] = []
+    first: Any = None
+    remarks = []
+    for part in timeline.parts:
+        if part.samples < shortest * timeline.rate - 0.5:
+            values.append(None)
+            continue
+        last = (part.first + part.samples - 1) / timeline.rate
+        cut = raw.copy().crop(part.first / timeline.rate, last)
+        cut, remarks = _prepare(cut, steps, file)
+        values.append(cut.get_data())
+        first = cut if first is None else first
+    if first is None:
+        raise DataError(
+            f"{file}: its {len(timeline.parts)} parts last {_lasting(timeline)}, shorter than a window of {shortest:g} s"
+        )
+    return first, values, remarks
+
+
+def _clocks_of(
+    recording: Recording,
+    timeline: Timeline,
+    rate: Fact,
+    spans: Sequence[Span],
+    partner: tuple[AnnotationFile, Mapping[str, Path]] | None,
+    remarks: Sequence[str],
+) -> RecordingClocks:
+    """The clocks of a recording's samples and events."""
+    onsets = [span.onset for span in spans if is_event(span.description)]
+    aligned = "the same clock"
+    if partner is not None:
+        aligned = f"a separate file, aligned: {partner[0].aligned or 'start'}"
+    samples = Clock(
+        of="samples",
+        unit=Fact("s", rate.origin),
+        start=round(timeline.parts[0].begin, 6),
+        stop=round(timeline.seconds, 6),
+        rate=rate,
+        gaps=timeline.gaps,
+        count=sum(part.samples for part in timeline.parts),
+    )
+    events = Clock(
+        of="events",
+        unit=Fact("s", "stated"),
+        start=round(min(onsets), 6) if onsets else None,
+        stop=round(max(onsets), 6) if onsets else None,
+        count=len(onsets),
+        aligned=aligned,
+    )
+    return RecordingClocks(
+        recording=recording.file,
+        subject=recording.subject,
+        clocks=(samples, events),
+        windows=0,
+        notes=tuple(remarks),
+    )
 
 
 def windows_of_epochs(
@@ -262,7 +387,7 @@ def windows_of_epochs(
             Span(onset, 0.0, describe(names[int(code)]))
             for onset, code in zip(_onsets(epochs), epochs.events[:, 2], strict=True)
         ]
-        _prepare(epochs, steps, recording.file)
+        epochs, _ = _prepare(epochs, steps, recording.file)
         rate = float(epochs.info["sfreq"])
         numbers = np.arange(len(spans))
         layout = lay(window, spans, np.inf, {**(columns or {}), "epoch": numbers}, recording.file)
@@ -276,18 +401,45 @@ def windows_of_epochs(
                 f"beyond its epochs, which last from {epochs.times[0]:g} to {last:g} s: shorten it"
             )
         values = epochs.get_data(copy=False)[rows, :, first_sample : first_sample + length].astype(float)
-    return _as_signals(values, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256)
+    windows = _as_signals(values, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256)
+    return note_clocks(windows, _clocks_of_epochs(epochs, recording, spans, len(rows)))
+
+
+def _clocks_of_epochs(
+    epochs: Any, recording: Recording, spans: Sequence[Span], windows: int
+) -> RecordingClocks:
+    """The clocks of epochs: the rate of their samples, and the times of their events in the recording they were cut from."""
+    onsets = [span.onset for span in spans]
+    known: Origin = "assumed" if _unplaced(epochs) else "stated"
+    rate = Fact(float(epochs.info["sfreq"]), "stated")
+    samples = Clock(of="samples", unit=Fact("s", "stated"), rate=rate, count=len(spans) * len(epochs.times))
+    events = Clock(
+        of="events",
+        unit=Fact("s", known),
+        start=round(min(onsets), 6) if onsets else None,
+        stop=round(max(onsets), 6) if onsets else None,
+        count=len(onsets),
+        aligned="one epoch after another" if known == "assumed" else "the same clock",
+    )
+    return RecordingClocks(
+        recording=recording.file, subject=recording.subject, clocks=(samples, events), windows=windows
+    )
 
 
 def _onsets(epochs: Any) -> list[float]:
     """Times of the epochs' events, in seconds of the recording that the epochs were cut from."""
     samples = epochs.events[:, 0].astype(float)
-    if len(samples) > 1 and (np.diff(samples) == 1).all():
-        # MNE numbers epochs made of arrays like this. Their times are unknown, so they are placed one after another.
+    if _unplaced(epochs):
         return [float(number) * len(epochs.times) / epochs.info["sfreq"] for number in range(len(samples))]
     # An array with one element if MNE read it from a file.
     rate = float(np.max(getattr(epochs, "_raw_sfreq", None) or epochs.info["sfreq"]))
     return [float(sample) / rate for sample in samples]
+
+
+def _unplaced(epochs: Any) -> bool:
+    """Whether the times of epochs are unknown; MNE numbers epochs made of arrays, which are placed one after another."""
+    samples = epochs.events[:, 0]
+    return len(samples) > 1 and bool((np.diff(samples) == 1).all())
 
 
 def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array]:
@@ -386,8 +538,8 @@ def _renamed(spans: Sequence[Span], describe: Callable[[str], str]) -> list[Span
     return [span._replace(description=describe(span.description)) for span in spans]
 
 
-def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
-    """Run all steps before the cut, in place."""
+def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]:
+    """The recording after all steps before the cut, which modify it, and remarks on its channels."""
     without_range = unscaled(raw)
     names = _choose_channels(raw, steps, file)
     dropped = [name for pattern in steps.drop for name in _matching(pattern, raw.ch_names)]
@@ -407,6 +559,7 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
             f"{file}: its header has no range of values for {', '.join(unknown_unit)}, so their unit is unknown: drop them, "
             f"`preprocessing: {{drop: [{', '.join(unknown_unit)}]}}`, or ask the publisher"
         )
+    raw, remarks = at_one_rate(raw, names, steps.resample, file)
     # Only now, so that only picked channels are in memory.
     raw.load_data()
     if steps.reference is not None:
@@ -430,6 +583,7 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> None:
         _split(raw, steps, file)
     if steps.resample is not None and steps.resample != raw.info["sfreq"]:
         raw.resample(steps.resample)
+    return raw, remarks
 
 
 def _split(raw: Any, steps: Preprocessing, file: str) -> None:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from neuroledger.data.file_names import PLACEHOLDER, Pattern, expression, tail
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.timelines import noted_at, timeline_of
 from neuroledger.families.signals.recordings.wfdb import night_spans
 from neuroledger.spec.base import Frozen
 
@@ -22,6 +23,7 @@ __all__ = [
     "Span",
     "all_spans",
     "fields_in",
+    "note_spans",
     "annotated_spans",
     "own_spans",
     "stimulus_spans",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 DAY = 86400.0
+SPANS = "spans"
 
 
 class Span(NamedTuple):
@@ -153,7 +156,10 @@ def own_spans(raw: Any) -> list[Span]:
 
 
 def annotated_spans(raw: Any) -> list[Span]:
-    """The annotations within a recording of MNE."""
+    """The annotations within a recording of MNE, or those that its reader noted because MNE has no clock for gaps."""
+    noted: list[Span] | None = noted_at(raw).get(SPANS)
+    if noted is not None:
+        return list(noted)
     # In FIF files, MNE counts onsets from a time before the first sample, with or without a measurement date.
     start = raw.first_samp / raw.info["sfreq"]
     return [
@@ -162,6 +168,11 @@ def annotated_spans(raw: Any) -> list[Span]:
             raw.annotations.onset, raw.annotations.duration, raw.annotations.description, strict=True
         )
     ]
+
+
+def note_spans(raw: Any, spans: Sequence[Span]) -> None:
+    """Note the annotations of a recording by its own clock at MNE's `Raw`."""
+    raw.info["temp"] = {**noted_at(raw), SPANS: list(spans)}
 
 
 def all_spans(raw: Any) -> list[Span]:
@@ -174,9 +185,8 @@ def stimulus_spans(raw: Any, means: Callable[[str], bool] | None = None) -> list
 
     `means` decides which annotations are meaningful; by default, all except those of MNE about bad data are.
     """
-    descriptions = [
-        text for text in map(str, raw.annotations.description) if not text.upper().startswith(("BAD", "EDGE"))
-    ]
+    texts = [span.description for span in annotated_spans(raw)]
+    descriptions = [text for text in texts if not text.upper().startswith(("BAD", "EDGE"))]
     if any(descriptions if means is None else map(means, descriptions)):
         return []
     return _triggers(raw)
@@ -195,9 +205,10 @@ def _triggers(raw: Any) -> list[Span]:
         events = mne.find_events(
             raw, shortest_event=1, uint_cast=source.suffix == ".fif", verbose="ERROR", **masked
         )
-    rate = float(raw.info["sfreq"])
+    timeline = timeline_of(raw)
     return [
-        Span((int(sample) - raw.first_samp) / rate, 0.0, str(code)) for sample, _, code in events.tolist()
+        Span(timeline.time_of(int(sample) - raw.first_samp), 0.0, str(code))
+        for sample, _, code in events.tolist()
     ]
 
 

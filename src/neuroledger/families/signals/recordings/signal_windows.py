@@ -59,7 +59,8 @@ class Window(Frozen):
 
     Windows around events that reach beyond the ends of the recording are left out and counted in the notes of every score.
     `beyond` is the largest allowed share of them in a recording; a recording with more is refused, unless at most one window
-    reaches beyond either end.
+    reaches beyond either end. Windows with missing samples are left out up to the same share, and windows that cross a gap
+    or a joint of the recording always.
     """
 
     start: float

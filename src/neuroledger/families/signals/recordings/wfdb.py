@@ -9,12 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.channel_rates import note_remark
+from neuroledger.families.signals.clocks.timelines import Part, Timeline, note_timeline
+from neuroledger.families.signals.recordings.beyond_ends import note_markers
+from neuroledger.families.signals.recordings.wfdb_signals import FORMATS, MISSING, Stored, stored_numbers
 
 __all__ = [
     "Annotations",
     "Header",
     "Lead",
+    "files_of",
     "night_spans",
     "read_annotations",
     "read_header",
@@ -32,15 +38,17 @@ SYMBOLS = {
 }  # fmt: skip
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
 RESOLUTION = re.compile(r"## time resolution: ([0-9.]+)")
-STORED = re.compile(r"(212|16)(?:\+(\d+))?")
+STORED = re.compile(r"(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?")
 SCALED = re.compile(r"([0-9.eE+-]+)(?:\((-?\d+)\))?(?:/(\S+))?")
+NOTE, RHYTHM, GAP = '"', "+", "~"
 VOLTS = {"nV": 1e-9, "uV": 1e-6, "mV": 1e-3, "V": 1.0}
 
 
 class Lead(NamedTuple):
     """One line of a header: the file of a lead, and how to convert stored numbers to `units`.
 
-    `offset` is the byte at which the samples in the file begin.
+    `offset` is the byte at which the samples in the file begin, `per_frame` the number of samples in each frame, `skew` the
+    number of frames by which the lead is stored too late, and `initial` its first number.
     """
 
     file: str
@@ -51,14 +59,21 @@ class Lead(NamedTuple):
     units: str
     checksum: int | None
     name: str
+    per_frame: int = 1
+    skew: int = 0
+    initial: int = 0
 
 
 class Header(NamedTuple):
-    """A record: its sampling rate (Hz), number of samples, and leads."""
+    """A record: its sampling rate (frames per second, Hz), number of frames, leads, and segments.
+
+    `segments` are names and lengths in frames; a record without them is in one segment. "~" is a gap.
+    """
 
     rate: float
     samples: int
     leads: tuple[Lead, ...]
+    segments: tuple[tuple[str, int], ...] = ()
 
 
 class Annotations(NamedTuple):
@@ -75,7 +90,7 @@ class Annotations(NamedTuple):
 
 
 def read_header(path: Path) -> Header:
-    """The header of a record in one segment.
+    """The header of a record; of one in several segments, their names and lengths.
 
     Raises
     ------
@@ -83,33 +98,64 @@ def read_header(path: Path) -> Header:
         The file is not a header, or uses an unsupported feature; the message quotes the line.
     """
     try:
-        lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path.name} is not a WFDB header ({error}); fetch it again") from error
+        raise DataError(f"{path.name} is not a WFDB header ({error}): check that it is a text") from error
     lines = [line for line in lines if line and not line.startswith("#")]
     first = lines[0].split() if lines else []
     try:
+        count = int(first[1])
+        rate = float(first[2].split("/")[0].split("(")[0]) if len(first) > 2 else 250.0
+        samples = int(first[3]) if len(first) > 3 else 0
         if "/" in first[0]:
-            raise DataError(f"{path.name} is a record of several segments, which are not supported")
-        count, rate, samples = int(first[1]), float(first[2].split("/")[0].split("(")[0]), int(first[3])
+            return _of_segments(path, lines, rate, samples)
         leads = tuple(_lead(line) for line in lines[1 : 1 + count])
     except (IndexError, ValueError) as error:
         raise DataError(
             f"{path.name} is not a WFDB header with number of leads, rate and samples: {' '.join(first)[:60]!r}"
         ) from error
-    if len(leads) != count or not count or rate <= 0 or samples <= 0:
+    if len(leads) != count or not count or rate <= 0 or samples < 0:
         raise DataError(
             f"{path.name} states {count} leads of {samples} samples at {rate} Hz, but describes {len(leads)} leads"
         )
+    if not samples:
+        samples = _counted(path, leads)
     return Header(rate, samples, leads)
+
+
+def _of_segments(path: Path, lines: list[str], rate: float, samples: int) -> Header:
+    """The header of a record in several segments, with the leads of the first that has any."""
+    count = int(lines[0].split()[0].split("/")[1])
+    listed = [line.split() for line in lines[1 : 1 + count]]
+    segments = tuple((parts[0], int(parts[1])) for parts in listed)
+    total = sum(length for _, length in segments)
+    if len(segments) != count or rate <= 0 or (samples and samples != total):
+        raise DataError(
+            f"{path.name} states {count} segments of {samples} samples, but lists {len(segments)} of {total}"
+        )
+    named = [name for name, _ in segments if name != GAP]
+    if not named or any(Path(name).name != name for name in named):
+        raise DataError(
+            f"{path.name}: its segments must be records of the same folder, not {', '.join(named)[:80]!r}"
+        )
+    return Header(rate, total, read_header(path.with_name(f"{named[0]}.hea")).leads, segments)
+
+
+def _counted(path: Path, leads: tuple[Lead, ...]) -> int:
+    """Number of frames in the file of the first lead, for a header that does not state it."""
+    numbers = stored_numbers(path.with_name(leads[0].file), _stored_in(leads, leads[0].file), None)
+    return len(numbers[0]) // leads[0].per_frame
 
 
 def _lead(line: str) -> Lead:
     # File, format, gain; resolution, zero, first value, checksum, block size, name.
     parts = line.split(maxsplit=8)
     stored = STORED.fullmatch(parts[1])
-    if stored is None:
-        raise DataError(f"signals of format {parts[1]!r} are not supported, only plain 212 and 16: {line!r}")
+    if stored is None or int(stored[1]) not in FORMATS:
+        raise DataError(
+            f"signals of format {parts[1]!r} are not supported, only {', '.join(map(str, FORMATS))}; convert the record by "
+            f"`wfdb.wrsamp`, or to EDF: {line!r}"
+        )
     scaled = SCALED.fullmatch(parts[2] if len(parts) > 2 else "200")
     if scaled is None:
         raise ValueError(f"gain {parts[2]!r}")
@@ -117,82 +163,114 @@ def _lead(line: str) -> Lead:
     return Lead(
         file=parts[0],
         format=int(stored[1]),
-        offset=int(stored[2] or 0),
+        offset=int(stored[4] or 0),
         gain=float(scaled[1]) or 200.0,
         baseline=int(scaled[2]) if scaled[2] else zero,
         units=scaled[3] or "mV",
         checksum=int(parts[6]) if len(parts) > 6 else None,
         name=parts[8] if len(parts) > 8 else "",
+        per_frame=int(stored[2] or 1),
+        skew=int(stored[3] or 0),
+        initial=int(parts[5]) if len(parts) > 5 else zero,
     )
 
 
-def read_lead(path: Path, header: Header, number: int) -> npt.NDArray[np.float64]:
-    """One lead in its units, ``(sample,)``; NaN for samples marked as missing.
+def files_of(path: Path) -> list[str]:
+    """Names of the files of a record beside its header: signals, segments with theirs, and the annotations `.atr`.
 
     Raises
     ------
     DataError
-        The leads are not in one file of format 212 or 16, the file is too short, or the header's checksum differs.
+        As for `read_header`.
     """
-    return _in_units(_read_numbers(path, header), path, header, number)
+    header = read_header(path)
+    names = list(dict.fromkeys(lead.file for lead in header.leads)) if not header.segments else []
+    for name in dict.fromkeys(name for name, _ in header.segments if name != GAP):
+        names += [f"{name}.hea", *files_of(path.with_name(f"{name}.hea"))]
+    if path.with_suffix(".atr").is_file():
+        names.append(path.with_suffix(".atr").name)
+    return list(dict.fromkeys(name for name in names if name != GAP))
 
 
-def read_leads(path: Path, header: Header) -> npt.NDArray[np.float64]:
+def read_lead(path: Path, header: Header, number: int) -> Floats:
+    """One lead in its units, ``(sample,)``; NaN for samples marked as missing.
+
+    Of several samples in a frame, the mean. `path` is the file of the lead.
+
+    Raises
+    ------
+    DataError
+        The file is too short, or the header's checksum differs.
+    """
+    return _file_leads(path, header)[number]
+
+
+def _file_leads(path: Path, header: Header) -> dict[int, Floats]:
+    """The leads of one file by their number, ``(frame,)``."""
+    own = [number for number, lead in enumerate(header.leads) if lead.file == path.name]
+    signals = stored_numbers(path, _stored_in(header.leads, path.name), header.samples)
+    return {
+        number: _in_units(numbers, path, header, number) for number, numbers in zip(own, signals, strict=True)
+    }
+
+
+def _in_units(numbers: npt.NDArray[np.int64], path: Path, header: Header, number: int) -> Floats:
+    """One lead in its units, ``(frame,)``."""
+    lead = header.leads[number]
+    if lead.checksum is not None and (int(numbers.sum()) - lead.checksum) % 65536:
+        raise DataError(
+            f"{path.name}: lead {lead.name or number} does not match the checksum in its header: the file is damaged"
+        )
+    values = np.where(numbers == MISSING.get(lead.format), np.nan, (numbers - lead.baseline) / lead.gain)
+    frames = values.reshape(header.samples, lead.per_frame).mean(axis=1)
+    if lead.skew:
+        frames = np.concatenate([frames[lead.skew :], np.full(min(lead.skew, len(frames)), np.nan)])
+    return np.asarray(frames, dtype=float)
+
+
+def read_leads(path: Path, header: Header) -> Floats:
     """All leads, ``(lead, sample)``, in volts if their units are voltages, else in their units; NaN for missing samples.
+
+    Parameters
+    ----------
+    path
+        The header's file, beside those of the leads.
 
     Raises
     ------
     DataError
         As for `read_lead`.
     """
-    numbers = _read_numbers(path, header)
-    values = np.empty((len(header.leads), header.samples))
-    for number, lead in enumerate(header.leads):
-        values[number] = _in_units(numbers, path, header, number)
-        values[number] *= VOLTS.get(lead.units, 1.0)
+    values = np.full((len(header.leads), header.samples), np.nan)
+    if not header.segments:
+        for file in dict.fromkeys(lead.file for lead in header.leads):
+            for number, signal in _file_leads(path.with_name(file), header).items():
+                values[number] = signal * VOLTS.get(header.leads[number].units, 1.0)
+        return values
+    names = [lead.name for lead in header.leads]
+    begin = 0
+    for name, length in header.segments:
+        if name != GAP and length:
+            segment = read_header(path.with_name(f"{name}.hea"))
+            part = read_leads(path.with_name(f"{name}.hea"), segment)
+            for lead, row in zip(segment.leads, part, strict=True):
+                # A layout lists all leads of a record whose segments may lack some.
+                if lead.name not in names:
+                    raise DataError(f"{name}.hea has the lead {lead.name!r}, which {path.name} does not list")
+                values[names.index(lead.name), begin : begin + length] = row[:length]
+        begin += length
     return values
 
 
-def _read_numbers(path: Path, header: Header) -> npt.NDArray[np.int16]:
-    """The stored numbers of all leads, interleaved by sample."""
-    ((_, format, offset), *others) = {(lead.file, lead.format, lead.offset) for lead in header.leads}
-    if others:
-        stored = ", ".join(f"{lead.file} in format {lead.format}" for lead in header.leads)
-        raise DataError(f"{path.name}: all leads must be in one file of one format, not in {stored}")
-    total = header.samples * len(header.leads)
-    expected = -(-total * 3 // 2) if format == 212 else 2 * total
-    try:
-        content = np.fromfile(path, dtype=np.uint8, offset=offset)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path.name} cannot be read ({error}); fetch it again") from error
-    if len(content) < expected:
-        raise DataError(
-            f"{path.name} contains {len(content):,} bytes, but its header states {expected:,}; fetch it again"
-        )
-    return _twelve_bits(content[:expected], total) if format == 212 else content[:expected].view("<i2")
-
-
-def _in_units(
-    numbers: npt.NDArray[np.int16], path: Path, header: Header, number: int
-) -> npt.NDArray[np.float64]:
-    lead = header.leads[number]
-    values = numbers[number :: len(header.leads)].astype(np.int64)
-    if lead.checksum is not None and (int(values.sum()) - lead.checksum) % 65536:
-        raise DataError(
-            f"{path.name}: lead {lead.name or number} does not match the checksum in its header; fetch it again"
-        )
-    missing = -2048 if lead.format == 212 else -32768
-    return np.where(values == missing, np.nan, (values - lead.baseline) / lead.gain)
-
-
-def _twelve_bits(content: npt.NDArray[np.uint8], total: int) -> npt.NDArray[np.int16]:
-    """Unpack pairs of signed 12-bit numbers in three bytes: low byte, both high nibbles (the first's lower), low byte."""
-    padded = np.zeros(-(-len(content) // 3) * 3, dtype=np.uint8)
-    padded[: len(content)] = content
-    first, halves, second = padded.reshape(-1, 3).astype(np.int16).T
-    pairs = np.stack([first | ((halves & 0x0F) << 8), second | ((halves & 0xF0) << 4)], axis=1)
-    numbers = pairs.reshape(-1)[:total]
-    return np.where(numbers > 2047, numbers - 4096, numbers).astype(np.int16)
+def _stored_in(leads: tuple[Lead, ...], file: str) -> Stored:
+    """How the samples of a file are stored, by the lines of all its leads."""
+    own = [lead for lead in leads if lead.file == file]
+    kinds = {(lead.format, lead.offset) for lead in own}
+    if len(kinds) > 1:
+        formats = ", ".join(sorted({str(lead.format) for lead in own}))
+        raise DataError(f"{file}: all leads of a file must have one format and beginning, not {formats}")
+    format, offset = kinds.pop()
+    return Stored(format, offset, tuple(lead.per_frame for lead in own), tuple(lead.initial for lead in own))
 
 
 def read_annotations(path: Path) -> Annotations:
@@ -213,20 +291,24 @@ def read_annotations(path: Path) -> Annotations:
     rate = None
     while True:
         if position >= len(words):
-            raise DataError(f"{path.name} ends before its end mark; fetch it again")
+            raise DataError(
+                f"{path.name} ends before its end mark: the file is incomplete or of another format"
+            )
         code, interval = words[position] >> 10, words[position] & 0x3FF
         position += 1
         if code == 0 and interval == 0:
             break
         if code == SKIP:
             if position + 1 >= len(words):
-                raise DataError(f"{path.name} ends within an annotation; fetch it again")
+                raise DataError(
+                    f"{path.name} ends within an annotation: the file is incomplete or of another format"
+                )
             interval32 = (words[position] << 16) | words[position + 1]
             time += interval32 - (1 << 32) if interval32 >> 31 else interval32
             position += 2
         elif code in (AUX, CHN) and not notes:
             raise DataError(
-                f"{path.name} begins with a text or channel without an annotation; fetch it again"
+                f"{path.name} begins with a text or channel without an annotation: it is of another format"
             )
         elif code == AUX:
             text = content[2 * position : 2 * position + interval].rstrip(b"\0").decode("ascii", "replace")
@@ -280,46 +362,107 @@ def read_night(path: Path) -> Any:
     import mne
 
     header = read_header(path)
-    values = read_leads(path.with_name(header.leads[0].file), header)
+    values = read_leads(path, header)
     names = [lead.name or f"lead{number}" for number, lead in enumerate(header.leads)]
-    return mne.io.RawArray(values, mne.create_info(names, header.rate, "eeg"), verbose="ERROR")
+    raw = mne.io.RawArray(values, mne.create_info(names, header.rate, "eeg"), verbose="ERROR")
+    _annotate(raw, path)
+    parts: list[Part] = []
+    begin = 0
+    for name, length in header.segments:
+        joined = bool(parts) and parts[-1].first + parts[-1].samples == begin
+        if name != GAP and length and joined:
+            parts[-1] = parts[-1]._replace(samples=parts[-1].samples + length)
+        elif name != GAP and length:
+            parts.append(Part(begin / header.rate, begin, length))
+        begin += length
+    if len(parts) > 1:
+        note_timeline(raw, Timeline(header.rate, tuple(parts)))
+    averaged = [name for name, lead in zip(names, header.leads, strict=True) if lead.per_frame > 1]
+    return note_remarks(raw, header, averaged)
+
+
+def note_remarks(raw: Any, header: Header, averaged: list[str]) -> Any:
+    """The recording, with a remark on leads of several samples per frame, which are averaged as by wfdb."""
+    if averaged:
+        listed = ", ".join(
+            f"{name} {header.rate * lead.per_frame:g} Hz"
+            for name, lead in zip(raw.ch_names, header.leads, strict=True)
+            if lead.per_frame > 1
+        )
+        note_remark(
+            raw, averaged, f"leads recorded at higher rates ({listed}) are averaged to {header.rate:g} Hz"
+        )
+    return raw
+
+
+def _annotate(raw: Any, path: Path) -> None:
+    """Set the annotations of the file `.atr` beside a header, if there is one."""
+    import mne
+
+    beside = path.with_suffix(".atr")
+    if not beside.is_file():
+        return
+    spans = night_spans(beside, beside.name, float(raw.info["sfreq"]))
+    inside = [span for span in spans if 0 <= span[0] <= raw.times[-1]]
+    if inside:
+        raw.set_annotations(mne.Annotations(*map(list, zip(*inside, strict=True))))
+    note_markers(raw, [text for onset, _, text in spans if not 0 <= onset <= raw.times[-1]])
 
 
 def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, str]]:
-    """Annotations as (onset, duration, text): `(x` to `x)` is one, other texts last until the next one of their channel.
+    """Annotations as (onset, duration, text).
 
-    Onset and duration are in seconds; `rate` is the file's sampling rate in Hz.
+    Of notes, `(x` to `x)` is one, and other texts last until the next one of their channel. A change of rhythm, `(AFIB`,
+    lasts until the next one, the last of them until the last annotation. Beats and other marks have no duration; their text
+    is their mnemonic, such as `N` and `V`.
+
+    Onset and duration are in seconds; `rate` is the record's sampling rate in Hz.
 
     Raises
     ------
     DataError
         The file ends within an annotation, or a span has no beginning or no end.
     """
-    marks: dict[int, list[tuple[float, str]]] = {}
     notes = read_annotations(path)
-    for sample, channel, text in zip(notes.samples, notes.channels, notes.texts, strict=True):
-        if text:
-            marks.setdefault(int(channel), []).append((int(sample) / rate, text))
+    rate = notes.rate or rate
+    marks: dict[int, list[tuple[float, str]]] = {}
+    rhythms: list[tuple[float, str]] = []
     spans: list[tuple[float, float, str]] = []
+    lasts = int(notes.samples.max(initial=0)) / rate
+    for sample, symbol, channel, text in zip(
+        notes.samples.tolist(), notes.symbols.tolist(), notes.channels.tolist(), notes.texts, strict=True
+    ):
+        at = sample / rate
+        if symbol == NOTE:
+            marks.setdefault(channel, []).extend([(at, text)] if text else [])
+        elif symbol == RHYTHM and text:
+            rhythms.append((at, text))
+        else:
+            spans.append((at, 0.0, symbol))
+    changes = [at for at, _ in rhythms[1:]] + [lasts]
+    spans += [(at, end - at, text) for (at, text), end in zip(rhythms, changes, strict=False)]
     for marks_of_channel in marks.values():
-        open_at: dict[str, float] = {}
-        states = [
-            (at, text) for at, text in marks_of_channel if not text.startswith("(") and not text.endswith(")")
-        ]
-        ends = [at for at, _ in states[1:]] + [states[-1][0] + EPOCH] if states else []
-        spans += [(at, end - at, text) for (at, text), end in zip(states, ends, strict=True)]
-        for at, text in marks_of_channel:
-            if text.startswith("("):
-                open_at[text[1:]] = at
-            elif text.endswith(")"):
-                if text[:-1] not in open_at:
-                    raise DataError(f"{name}: {text[:-1]!r} ends at {at:g} s without a beginning")
-                onset = open_at.pop(text[:-1])
-                spans.append((onset, at - onset, text[:-1]))
-        if open_at:
-            unclosed, at = next(iter(open_at.items()))
-            raise DataError(
-                f"{name}: {unclosed!r} begins at {at:g} s without an end; use the reader `wfdb_beats` for annotations "
-                "of heartbeats and rhythms"
-            )
+        spans += _spans_of_notes(marks_of_channel, name)
     return sorted(spans)
+
+
+def _spans_of_notes(marks: list[tuple[float, str]], name: str) -> list[tuple[float, float, str]]:
+    """The spans of one channel's notes, which begin and end a span or last until the next one."""
+    open_at: dict[str, float] = {}
+    states = [(at, text) for at, text in marks if not text.startswith("(") and not text.endswith(")")]
+    ends = [at for at, _ in states[1:]] + [states[-1][0] + EPOCH] if states else []
+    spans = [(at, end - at, text) for (at, text), end in zip(states, ends, strict=True)]
+    for at, text in marks:
+        if text.startswith("("):
+            open_at[text[1:]] = at
+        elif text.endswith(")"):
+            if text[:-1] not in open_at:
+                raise DataError(f"{name}: {text[:-1]!r} ends at {at:g} s without a beginning")
+            onset = open_at.pop(text[:-1])
+            spans.append((onset, at - onset, text[:-1]))
+    if open_at:
+        unclosed, at = next(iter(open_at.items()))
+        raise DataError(
+            f"{name}: the note {unclosed!r} begins at {at:g} s without an end: correct the annotations"
+        )
+    return spans

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,10 @@ import xarray as xr
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import content_sha256
+from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.memory import row_blocks
-from neuroledger.errors import DataError, StorageError
+from neuroledger.errors import DataError, StorageError, UnlikeError
+from neuroledger.families.signals.clocks.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.beyond_ends import KEY, sum_left_out
 from neuroledger.families.signals.signals import DIMS
 from neuroledger.spec import registry
@@ -26,7 +28,7 @@ from neuroledger.store.store import Entry, Store, Written, current_store
 __all__ = ["IN_MEMORY", "join", "stored"]
 
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Increased when the stored bytes for the same parts change, or the coordinates that every reader writes."""
 KIND: Final = "windows"
 VALUES: Final = "values.bin"
@@ -47,7 +49,7 @@ def stored(
     256 MiB, they are built in memory, and stay there if they are tiny or the disk has no room. Of larger ones, only one part
     is in memory at a time. The key of an entry consists of the files' bytes, all parameters of the reader, and the versions
     of the reader, of this module and of the libraries. ``encoding`` of every result contains the counts of
-    `note_left_out` for each recording, and that of a stored one also its ``content_sha256``.
+    `note_left_out` and the clocks of each recording, and that of a stored one also its ``content_sha256``.
 
     Parameters
     ----------
@@ -70,8 +72,8 @@ def stored(
     entry = store.get(KIND, key) if key is not None else None
     if entry is not None:
         return _opened(store, entry)
-    left_out: dict[str, list[int]] = {}
-    stream = _read(parts, left_out)
+    said = _Said({}, [])
+    stream = _read(parts, said)
     loaded: list[xr.DataArray] = []
     for windows in stream:
         if windows is None:
@@ -83,28 +85,34 @@ def stored(
             break
     else:
         assembly = join(loaded)
-        assembly.encoding = {KEY: left_out}
+        assembly.encoding = {KEY: said.left_out, CLOCKS: said.clocks}
         if assembly.nbytes <= TINY or store.make_room(assembly.nbytes) < assembly.nbytes:
             return assembly
         key = key or _key_of(call, part)
-        return _opened(store, store.keep(KIND, key, lambda place: _write(store, place, loaded, left_out)))
+        return _opened(store, store.keep(KIND, key, lambda place: _write(store, place, loaded, said)))
     size = sum(windows.nbytes for windows in loaded)
     _require_room(store, size * max(1.0, of / len(loaded)) if of is not None else size, "about ")
     del windows
     popped = (loaded.pop(0) for _ in range(len(loaded)))
     key = key or _key_of(call, part)
     return _opened(
-        store, store.keep(KIND, key, lambda place: _write(store, place, chain(popped, stream), left_out))
+        store, store.keep(KIND, key, lambda place: _write(store, place, chain(popped, stream), said))
     )
 
 
-def _read(
-    parts: Iterable[xr.DataArray | None], left_out: dict[str, list[int]]
-) -> Iterator[xr.DataArray | None]:
-    """Yield the parts and sum their counts of windows left out; an OSError here is a read error, not a full disk."""
+class _Said(NamedTuple):
+    """What the parts state beside their windows, collected while they are read: windows left out, and clocks."""
+
+    left_out: dict[str, list[int]]
+    clocks: list[RecordingClocks]
+
+
+def _read(parts: Iterable[xr.DataArray | None], said: _Said) -> Iterator[xr.DataArray | None]:
+    """Yield the parts and collect what they state; an OSError here is a read error, not a full disk."""
     try:
         for part in parts:
-            sum_left_out(left_out, part)
+            sum_left_out(said.left_out, part)
+            said.clocks.extend(clocks_of(part))
             yield part
     except OSError as error:
         raise DataError(
@@ -117,8 +125,10 @@ def join(recordings: Sequence[xr.DataArray | None]) -> xr.DataArray:
 
     Raises
     ------
+    UnlikeError
+        The channels, lengths or sampling rates of recordings differ.
     DataError
-        There are no windows, or the channels or sampling rates of recordings differ.
+        There are no windows.
     """
     parts = [part for part in recordings if part is not None]
     if not parts:
@@ -139,9 +149,14 @@ def _require_consistent(first: xr.DataArray, part: xr.DataArray) -> None:
             f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different facts: "
             f"{', '.join(sorted(map(str, set(part.coords) ^ set(first.coords))))}"
         )
-    same = part["channel_id"].values.tolist() == first["channel_id"].values.tolist()
-    if not same or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
-        raise DataError(
+    names, others = (side["channel_id"].values.tolist() for side in (part, first))
+    if names != others and sorted(names) == sorted(others):
+        raise UnlikeError(
+            f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have the same channels in another "
+            "order: declare `channels: shared`, which puts the channels of all recordings in one order"
+        )
+    if names != others or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
+        raise UnlikeError(
             f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different channels, lengths "
             "or rates: declare `drop`, `pick` and `resample` so that they agree"
         )
@@ -165,9 +180,7 @@ def _version(library: str) -> str:
         return ""
 
 
-def _write(
-    store: Store, place: Path, parts: Iterable[xr.DataArray | None], left_out: dict[str, list[int]]
-) -> Written:
+def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None], said: _Said) -> Written:
     """Write the values in the order of the parts, then each coordinate to its own file."""
     path = place / VALUES
     first: xr.DataArray | None = None
@@ -208,7 +221,8 @@ def _write(
         "attrs": dict(first.attrs),
         "name": first.name,
         "content_sha256": content_sha256(assembly),
-        KEY: left_out,
+        KEY: said.left_out,
+        CLOCKS: [item.model_dump(mode="json") for item in said.clocks],
     }
     return Written(about, {VALUES: digest.hexdigest()})
 
@@ -268,6 +282,7 @@ def _mapped(store: Store, entry: Entry) -> xr.DataArray:
     }
     windows = xr.DataArray(values, dims=DIMS, coords=coords, attrs=about["attrs"], name=about["name"])
     windows.encoding = {"content_sha256": about["content_sha256"], KEY: about[KEY]}
+    windows.encoding[CLOCKS] = [RecordingClocks.model_validate(item) for item in about[CLOCKS]]
     return windows
 
 

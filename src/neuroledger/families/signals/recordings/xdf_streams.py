@@ -80,7 +80,9 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
         logger.removeHandler(problems)
     if problems.messages:
         # pyxdf continues after the damage, and windows would be cut at wrong times.
-        raise DataError(f"{path.name} is a damaged XDF file ({problems.messages[0]}); fetch it again")
+        raise DataError(
+            f"{path.name} is a damaged XDF file ({problems.messages[0]}): it is damaged or incomplete"
+        )
     samples = _samples(path.name, streams, wanted.samples)
     rate, times = _regular_times(path.name, samples, np.asarray(samples["time_stamps"], dtype=float))
     values = np.asarray(samples["time_series"], dtype=float).T

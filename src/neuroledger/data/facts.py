@@ -1,0 +1,34 @@
+"""Facts on which data or a score depend, with how each is known: stated by a file, declared in a spec, or assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Fact", "Origin"]
+
+Origin = Literal["stated", "declared", "assumed"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A value, such as a time step, a unit or a sampling rate, and how it is known.
+
+    Attributes
+    ----------
+    value
+        A number, a text or a truth value.
+    origin
+        ``stated`` by the file that was read, ``declared`` in a spec or by the caller, or ``assumed``: a default that
+        nobody confirmed.
+    """
+
+    value: float | int | str | bool
+    origin: Origin
+
+    def __str__(self) -> str:
+        return f"{self.value} ({self.origin})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for a record."""
+        return {"value": self.value, "origin": self.origin}
