@@ -16,7 +16,7 @@ from tests.hostile.proposals.corpus import (
     embedded,
     git,
     point,
-    signature,
+    signed,
     write,
 )
 from tests.hostile.proposals.guises import BIBLIOGRAPHY, edited, merged
@@ -136,7 +136,7 @@ def a_new_version_of_a_data_set(lab: Lab) -> None:
 def records_of_two_models_with_a_signature(lab: Lab) -> None:
     lab.spec("models", "pixels8", builder={"name": "pixels", "size": 8})
     keep(lab.open(), record("pixels8", RIDGE, 0.6), record("pixels4", RIDGE, 0.5))
-    signature(lab)
+    signed(lab, "pixels8", "pixels4")
 
 
 def a_licence_beside_the_data(lab: Lab) -> None:
