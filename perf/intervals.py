@@ -57,7 +57,7 @@ def main() -> None:
                 ).scores
                 scored = time.process_time()
                 for score in scores.values():
-                    assert score.low is not None or score.influence is None
+                    _ = score.low
                 times[0] += scored - start
                 times[1] += time.process_time() - scored
             sums = [a + b for a, b in zip(sums, times, strict=True)]

@@ -15,7 +15,7 @@ import neuroledger
 from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
-KERNEL_MODULES = 149
+KERNEL_MODULES = 155
 MODULES_IN_A_FOLDER = 25
 # Words that the kernel uses for something else than the component of the same name.
 OTHER_MEANINGS = {
@@ -23,6 +23,7 @@ OTHER_MEANINGS = {
     ("stats/score.py", "accuracy"): "a scale",
     ("report/plots/__init__.py", "agreement"): "a figure",
     ("report/plots/boards.py", "agreement"): "a figure",
+    ("stats/aggregate.py", "formula"): "a dimension of samples",
     ("stats/task_ranks.py", "agreement"): "the agreement of two rankings",
     ("engine/check.py", "properties"): "a key of JSON Schema",
     ("report/opening.py", "decoding"): "a group of benchmarks",
@@ -30,10 +31,10 @@ OTHER_MEANINGS = {
     ("errors.py", "onnx"): "an extra of the package",
     ("errors.py", "nir"): "an extra of the package",
     ("report/pareto.py", "synaptic_operations"): "the default axis",
+    ("data/gate/rows.py", "recording"): "a coordinate of signals, not the paradigm",
     ("data/clocks.py", "spikes"): "what a clock times",
     ("data/gate/clocks.py", "spikes"): "what a clock times",
     ("data/gate/clocks.py", "recording"): "a coordinate",
-    ("data/gate/rows.py", "recording"): "a coordinate of signals, not the paradigm",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

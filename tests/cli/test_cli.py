@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from neuroledger import cli
 from neuroledger.cli import main
+from neuroledger.families.efficiency import cost
+from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 
 
@@ -61,6 +64,21 @@ def test_scores_in_json_are_the_record(run) -> None:
     run("validate", "lab")
     code, out, _ = run("score", "pixels4", "lab.V4-ridge", "--json")
     assert code == 0 and json.loads(out)["score"]["value"] > 0.5
+
+
+def test_costs_in_json_are_numbers_or_null(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {
+        "footprint": Score(8.0, scale="bytes", unit="B"),
+        "energy": Score(math.nan, status="failed", reason="no meter"),
+    }
+    monkeypatch.setattr(cost, "model_cost", lambda *given, **options: ("lab.V4-ridge", costs))
+    code, out, _ = run("cost", "pixels4", "--json")
+    plain = json.loads(out)
+    assert code == 0 and plain["benchmark"] == "lab.V4-ridge"
+    assert (plain["costs"]["footprint"]["value"], plain["costs"]["footprint"]["unit"]) == (8.0, "B")
+    failed = plain["costs"]["energy"]
+    assert (failed["value"], failed["status"], failed["reason"]) == (None, "failed", "no meter")
+    assert str(costs["energy"]) == "failed: no meter"
 
 
 def test_a_requested_benchmark_without_data_is_reported_with_the_reason(run, lab: Lab) -> None:

@@ -107,21 +107,24 @@ def components(family: str) -> str:
 def calibrations(root: Path) -> str:
     """What the recorded calibrations found, a row for each metric of a benchmark, the headline first."""
     rows = [
-        "| benchmark | metric | runs | coverage | width | equal models differ | false ranks | ceiling covered "
-        "| noiseless responses | interval |",
-        "|---|---|--:|---|---|---|---|---|---|---|",
+        "| benchmark | metric | runs | coverage | length | interval score | equal models differ | false ranks "
+        "| ceiling covered | noiseless responses | interval |",
+        "|---|---|--:|---|---|---|---|---|---|---|---|",
     ]
     for path in sorted((root / "results" / "calibration").glob("*.json")):
         kept = calibration_in(path.read_bytes())
         if kept.reason:
-            rows.append(f"| {kept.benchmark} | {kept.headline} |{' |' * 7} not calibrated: {kept.reason} |")
+            rows.append(f"| {kept.benchmark} | {kept.headline} |{' |' * 8} not calibrated: {kept.reason} |")
         for name in sorted(kept.metrics, key=lambda name: (name != kept.headline, name)):
             one = kept.metrics[name]
             start = f"| {kept.benchmark} | {name} | {kept.runs} |"
             if isinstance(one, str):
-                rows.append(f"{start}{' |' * 6} not calibrated: {one} |")
+                rows.append(f"{start}{' |' * 7} not calibrated: {one} |")
                 continue
-            keys = (one.coverage, one.width, one.false_positives, one.false_ranks, one.ceiling, one.recovered)
+            keys = (
+                *(one.coverage, one.length, one.interval_score, one.false_positives, one.false_ranks),
+                *(one.ceiling, one.recovered),
+            )
             cells = [f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" if each else "" for each in keys]
             failed = "**withheld**" if name == kept.headline else "**not to be relied on**"
             rows.append(f"{start} {' | '.join(cells)} | {'shown' if one.passed else failed} |")

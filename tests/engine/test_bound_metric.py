@@ -15,8 +15,9 @@ import neuroledger as nl
 from neuroledger.engine.bound_metric import BoundMetric, _short, aligned, check_repeated, joined
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec.base import spec_sha256
+from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import NOWHERE, Influence, moved
+from neuroledger.stats.uncertainty import NOWHERE
 from tests.text_storage import STORAGES
 
 IDS = ["a", "b", "c"]
@@ -178,19 +179,19 @@ def test_parameters_are_shown_briefly() -> None:
     assert _short([1, 2, 3, 4]) == "[1, 2, 3, 4]" and _short((1, 2, 3, 4, 5)) == "(1, …, 5)"
     assert _short("x") == "'x'"
     assert _short(Group(name="left", of=Size(side=2))) == "left(of=Size(side=2))"
-    assert repr(nl.metric("accuracy")) == "<metric accuracy: accuracy(by='condition')>"
+    assert repr(nl.metric("cka")) == "<metric cka: cka(unbiased=True, regularisation=0.0)>"
 
 
-class Samples:
+class Given:
     """A metric that returns given samples in place of what its function computes, and records its arguments."""
 
-    def __init__(self, values: Any, dims: tuple[str, ...] = ("split", "neuroid"), **attrs: Any) -> None:
-        self.samples = xr.DataArray(np.asarray(values, dtype=float), dims=dims, attrs=attrs)
+    def __init__(self, values: Any, dims: tuple[str, ...] = ("split", "neuroid"), **fields: Any) -> None:
+        self.samples = Samples(xr.DataArray(np.asarray(values, dtype=float), dims=dims), **fields)
         self.given: dict[str, Any] = {}
 
-    def __call__(self, *arrays: xr.DataArray, **given: Any) -> xr.DataArray:
+    def __call__(self, *arrays: xr.DataArray, **given: Any) -> Samples:
         self.given = given
-        return self.samples.copy()
+        return self.samples
 
     def bound(self, id: str = "ridge", injected: frozenset[str] = frozenset(), **fields: Any) -> BoundMetric:
         known = nl.metric(id, seed=5)
@@ -206,7 +207,7 @@ TABLE = [[0.1, 0.2, 0.6], [0.3, 0.4, 0.5]]  # medians of neuroids 0.2 and 0.4
 
 
 def test_a_score_has_the_value_error_and_counts_of_its_samples() -> None:
-    result = Samples(TABLE, notes=["one", 2]).score(unit="bits")
+    result = Given(TABLE, notes=["one", "2"]).score(unit="bits")
     assert result.value == pytest.approx(0.3) and result.error == pytest.approx(
         np.std([0.2, 0.4]) / np.sqrt(2)
     )
@@ -219,15 +220,15 @@ def test_a_score_has_the_value_error_and_counts_of_its_samples() -> None:
     )
     assert result.notes == ("one", "2") and result.limits == (-1.0, 1.0)
     np.testing.assert_array_equal(result.samples, TABLE)
-    assert np.isnan(Samples(TABLE).score(error=None).error)
+    assert np.isnan(Given(TABLE).score(error=None).error)
 
 
 def test_stimuli_are_counted_once_whatever_their_repetitions() -> None:
-    samples = Samples(TABLE)
+    samples = Given(TABLE)
     twice = rows(["a", "b", "a", "b"], repetition=("presentation", [0, 0, 1, 1]))
     assert samples.score(array=twice).n["stimuli"] == 2
     assert samples.score(array=rows(None)).n["stimuli"] == 3
-    assert Samples(TABLE, n={"stimuli": 7, "trials": 9}).score().n == {
+    assert Given(TABLE, counts={"stimuli": 7, "trials": 9}).score().n == {
         "stimuli": 7, "split": 2, "neuroid": 3, "trials": 9,
     }  # fmt: skip
 
@@ -238,49 +239,73 @@ def test_undefined_samples_are_refused_with_the_reasons_of_the_metric() -> None:
     with pytest.raises(
         MetricError, match=rf"{start} \(predictions or responses do not vary; rescale features .*\)$"
     ):
-        Samples(empty).score()
+        Given(empty).score()
     with pytest.raises(MetricError, match=rf"{start} \(first; second\)$"):
-        Samples(empty, notes=["first", "second"]).score()
+        Given(empty, notes=["first", "second"]).score()
 
 
 def test_limits_are_those_of_the_samples_or_of_the_scale() -> None:
-    assert Samples(TABLE, limits=(0.0, 0.8)).score().limits == (0.0, 0.8)
-    assert Samples(TABLE).score(scale="bits").limits == NOWHERE
+    assert Given(TABLE, limits=(0.0, 0.8)).score().limits == (0.0, 0.8)
+    assert Given(TABLE).score(scale="bits").limits == NOWHERE
 
 
-def influence() -> Influence:
-    items = moved(["a", "b", "c"], np.array([0.1, -0.2, 0.1]))
-    return Influence({"stimulus": items, "subject": items})
+def varying(factors: tuple[str, ...], **fields: Any) -> Variation:
+    """Items a, b and c of each factor, each of which moves all samples."""
+    effects = np.array([0.1, -0.2, 0.1])
+
+    def without(keep: Keep) -> xr.DataArray:
+        moved = sum(float(effects[kept].mean()) for kept in keep.values())
+        return xr.DataArray(np.array(TABLE) + moved, dims=("split", "neuroid"))
+
+    return Variation(dict.fromkeys(factors, IDS), without, **fields)
 
 
-@pytest.mark.parametrize("given", [influence, influence()], ids=["on demand", "ready"])
-def test_the_influence_of_items_is_that_of_the_metric(given: Any) -> None:
-    created: Any = Samples(TABLE, influence=given).score().influence
-    assert set(created().factors) == {"stimulus", "subject"} and not created().skewed
-    skewed: Any = Samples(TABLE, influence=given, skewed=True).score().influence
-    assert skewed().skewed
+def test_a_score_varies_over_the_items_that_its_metric_names_and_the_dimensions_of_its_samples() -> None:
+    result = Given(TABLE, variation=varying(("stimulus", "subject"))).score()
+    known = result.uncertainty
+    assert known is not None and known.factors == ("stimulus", "subject", "neuroid")
+    assert (known.method, known.scale) == ("jackknife", "fisher"), "the scale is a correlation"
+    stimuli = known.part(("", ("stimulus",)))
+    assert stimuli is not None and stimuli.keys == ("a", "b", "c")
+    assert stimuli.variance == pytest.approx(np.var([0.1, -0.2, 0.1], ddof=1) / 3)
+    assert result.low < result.value < result.high
+    held_out = varying(("stimulus",), inflation={"stimulus": 4.0})
+    inflated = Given(TABLE, variation=held_out, limits=(0.0, 1.0)).score().uncertainty
+    assert inflated is not None and (inflated.method, inflated.scale) == ("held-out", "logit")
     ridge = nl.metric("ridge").spec.model_dump(by_alias=True) | {"interval": {"over": ["subject"]}}
     interval = type(nl.metric("ridge").spec).model_validate(ridge).interval
-    one: Any = Samples(TABLE, influence=given).score(interval=interval).influence
-    assert set(one().factors) == {"subject"}
+    one = Given(TABLE, variation=varying(("stimulus", "subject"))).score(interval=interval).uncertainty
+    assert one is not None and one.factors == ("subject",)
 
 
-def test_without_its_own_influence_a_score_varies_with_the_dimensions_of_its_samples() -> None:
-    created: Any = Samples(TABLE).score().influence
-    assert set(created().factors) == {"neuroid"}, "splits are not random items"
+def test_splits_are_not_random_items() -> None:
+    known = Given(TABLE).score().uncertainty
+    assert known is not None and known.factors == ("neuroid",)
 
 
-def test_replicates_of_a_metric_take_the_place_of_influences() -> None:
-    replicates = np.linspace(0.2, 0.4, 9)
-    bound = Samples(TABLE, replicates=replicates).bound()
-    bound = replace(bound, component=replace(bound.component, resampled_by=("subject",)))
-    result = bound(rows(IDS), rows(IDS))
-    assert result.influence is None and result.generalise == ("subject",)
-    assert Samples(TABLE).score().generalise is None
+def test_a_metric_that_names_no_items_is_computed_again_without_those_of_its_assemblies() -> None:
+    def mean(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+        if "d" not in target["stimulus_id"].values:
+            raise MetricError("undefined without d")
+        return xr.DataArray(float(target.mean()))
+
+    bound = Given(TABLE).bound()
+    bound = replace(bound, component=replace(bound.component, function=mean))
+    array = rows([*IDS, "d"])
+    stimuli = bound(array, array).uncertainty_over(["stimulus"])
+    assert stimuli is not None and stimuli.items == {"stimulus": 4}
+    # The last stimulus moves nothing, because the mean is undefined without it; the others move it as in a mean.
+    moved = np.array([-0.75, -0.25, 0.25, 0.0])
+    assert stimuli.variance == pytest.approx(4 / 3 * ((moved - moved.mean()) ** 2).sum())
+
+
+def test_a_metric_may_not_know_how_its_score_varies() -> None:
+    result = Given(TABLE, variation=NotKnown("the system is simulated")).score()
+    assert result.uncertainty is None and np.isnan(result.low)
 
 
 def test_a_function_gets_what_it_asks_for() -> None:
-    samples = Samples(TABLE)
+    samples = Given(TABLE)
     bound = samples.bound(injected=frozenset({"rng", "workspace", "splits"}))
     bound(rows(IDS), rows(IDS), splits=[([0, 1], [2])])
     assert set(samples.given) == {"rng", "workspace", "splits"}
@@ -293,7 +318,7 @@ def test_a_function_gets_what_it_asks_for() -> None:
 
 
 def test_a_function_that_needs_splits_is_refused_without_any() -> None:
-    bound = Samples(TABLE).bound(injected=frozenset({"splits"}), splits=None)
+    bound = Given(TABLE).bound(injected=frozenset({"splits"}), splits=None)
     with pytest.raises(MetricError, match=r"^ridge: regression needs `splits`, and the spec declares none$"):
         bound(rows(IDS), rows(IDS))
 
@@ -302,7 +327,7 @@ def test_an_error_within_a_metric_of_assemblies_is_not_disguised() -> None:
     def fails(*arrays: Any, **given: Any) -> Any:
         raise ValueError("inside")
 
-    bound = Samples(TABLE).bound()
+    bound = Given(TABLE).bound()
     with pytest.raises(ValueError, match=r"^inside$"):
         replace(bound, component=replace(bound.component, function=fails))(rows(IDS), rows(IDS))
 
@@ -310,9 +335,9 @@ def test_an_error_within_a_metric_of_assemblies_is_not_disguised() -> None:
 def test_in_reverse_the_source_is_predicted_and_splits_use_the_coordinates_of_the_target() -> None:
     calls: list[Any] = []
 
-    def function(*arrays: Any, **given: Any) -> xr.DataArray:
+    def function(*arrays: Any, **given: Any) -> Samples:
         calls.append((*arrays, given["splits"]))
-        return Samples(TABLE).samples
+        return Given(TABLE).samples
 
     splits = {"by": "object_name", "folds": 2, "train": 0.5}
     known = nl.metric("ridge", splits=splits, estimator="ridge")

@@ -37,7 +37,8 @@ def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> Non
     assert len(plain["code"]["sha256"]) == 64 and len(path.read_bytes()) < 4000
     stored = plain["metrics"]["ridge"]
     assert stored["passed"] and refuted(catalog) == {}
-    for name in ("coverage", "width", "false_positives", "false_ranks", "ceiling", "recovered"):
+    rates = ("coverage", "length", "interval_score", "false_positives", "false_ranks", "ceiling", "recovered")
+    for name in rates:
         assert stored[name]["low"] <= stored[name]["value"] <= stored[name]["high"], name
     assert result.ceiling is not None and result.recovered is not None
     before = path.read_bytes()
@@ -57,7 +58,7 @@ def test_the_hash_covers_what_components_use_indirectly() -> None:
     metric = inspect.getmodule(registry.get("metric", "rdm").function)
     assert metric is not None
     names = {module.__name__.rpartition(".")[2] for module in calibrate._with_families({metric})}
-    assert names == {"rdm", "influence", "gram", "scale"}
+    assert names == {"rdm", "pair", "gram", "scale"}
     alone = {module.__name__ for module in calibrate._with_families({calibrate})}
     assert alone == {"neuroledger.engine.calibrate"}, "only families"
 
@@ -92,6 +93,8 @@ def test_metrics_that_cannot_be_simulated_are_recorded_with_the_reason(
 
 def test_the_command_states_what_failed(valid: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(valid.root), "calibrate", RIDGE, "--runs", "20"]) == 0
-    assert "passed  lab.V4-ridge · ridge: coverage" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "passed  lab.V4-ridge · ridge: coverage" in said
+    assert all(f", {figure} " in said for figure in ("length over needed", "interval score", "false ranks"))
     with pytest.raises(RequestError, match="3 runs are too few"):
         calibrate_benchmark(valid.open(), RIDGE, runs=3)

@@ -15,9 +15,9 @@ from neuroledger.engine.record import record_path
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Influence, moved
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, ledger, record
+from tests.varying import of_items
 
 FOUND = (
     Difference("one", 0.5, 0.25, 0.25, 0.1, 0.4, 0.0004, 0.0008, 1.234, 0.05, 30, covers="new stimuli"),
@@ -125,21 +125,21 @@ def test_one_benchmark_is_compared_as_a_suite_of_its_own(shelf: Lab) -> None:
         compare("ant", "bee", benchmark="lab.V4-psl", catalog=shelf.open())
 
 
-def test_a_suite_of_one_benchmark_has_its_skewed_interval() -> None:
+def test_a_suite_of_one_benchmark_has_the_interval_of_its_difference() -> None:
     rng = np.random.default_rng(2)
-    first, second = (rng.normal(shift, 1, 30) ** 2 for shift in (0.2, 1.0))
+    first, second = (rng.normal(mean, 0.2, 30) for mean in (0.7, 0.4))
     a, b = (
-        Score(
-            float(each.mean()), scale="fraction", id="one",
-            influence=Influence({"stimulus": moved(range(30), (each - each.mean()) / 30)}, squares=True),
-        )
+        Score(float(each.mean()), scale="fraction", id="one", varies=of_items(each, scale="logit"))
         for each in (first, second)
-    )  # fmt: skip
+    )
     created = compare(a, b)
     alone = created.differences[0]
     assert (created.overall.low, created.overall.high, created.overall.p) == (alone.low, alone.high, alone.p)
-    assert alone.low is not None and alone.high is not None and alone.value is not None
-    assert alone.value - alone.low > 1.2 * (alone.high - alone.value)
+    assert alone.low is not None and alone.p is not None and alone.pairs == 30
+    by_pair = first - second
+    assert alone.low == pytest.approx(
+        by_pair.mean() - 2.04523 * by_pair.std(ddof=1) / np.sqrt(30), rel=1e-5
+    ), "Student's interval of the mean of paired differences, with 29 degrees of freedom"
 
 
 def test_scores_are_compared_on_their_own_benchmarks(shelf: Lab) -> None:
@@ -170,7 +170,7 @@ def test_models_in_memory_are_scored_with_the_seed_of_the_record_of_the_other(
     assert item.value is None and item.reason == "records with seeds 0 and 6 cannot be paired; rerun one"
 
 
-def test_records_whose_interval_has_no_draws_are_scored_again_with_a_message(
+def test_records_that_store_no_deviations_by_item_are_scored_again_with_a_message(
     shelf: Lab, scored: list[Any]
 ) -> None:
     keep(shelf.open(), record("bee", "lab.V4-ridge", 0.25))
@@ -183,6 +183,22 @@ def test_records_whose_interval_has_no_draws_are_scored_again_with_a_message(
     assert (
         lines[1] == "lab.V4-ridge: the record of ant and bee lacks the variation of the score; scored again"
     )
+
+
+def test_a_record_of_private_data_is_scored_again_and_one_with_deviations_is_not(
+    shelf: Lab, scored: list[Any]
+) -> None:
+    known = of_items(np.linspace(0.0, 1.0, 12))
+    by_item, summed = (known.to_dict(private=private) for private in (False, True))
+    for kept, calls in ((by_item, 0), (summed, 2)):
+        for model in ("ant", "bee"):
+            content = record(model, "lab.V4-ridge", 0.5)
+            headline = {**(content.score or {}), "uncertainty": kept}
+            keep(shelf.open(), content.model_copy(update={"score": headline}))
+        created = compare("ant", "bee", benchmark="lab.V4-ridge", catalog=shelf.open())
+        assert len(scored) == calls
+        if not calls:
+            assert created.differences[0].p == 1.0, "the same deviations of the same items"
 
 
 def test_benchmarks_that_cannot_be_compared_have_a_reason_and_no_part_in_the_suite(

@@ -12,7 +12,8 @@ import pytest
 from neuroledger.engine.control import SHUFFLES, Control, bounded, in_words, shuffled, undefined
 from neuroledger.engine.session import Request, Session
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import quantile
+from neuroledger.stats.uncertainty import quantile
+from tests.engine.given_interval import between
 from tests.engine.lab import Lab
 
 BOUND = 0.1
@@ -41,7 +42,7 @@ class Shuffles:
 
     def judged(self, half: float = math.inf) -> Control:
         """Judge them; the first score has an interval of this half width over items."""
-        first = Score(self.first, low=self.first - half, high=self.first + half)
+        first = between(self.first - half, self.first + half, self.first)
         return shuffled("negative", first, self.value, BOUND)
 
 
@@ -150,7 +151,7 @@ def test_shuffles_without_a_value_are_left_out() -> None:
 )  # fmt: skip
 def test_a_control_is_judged_by_its_interval(role: str, low: float, high: float, verdict: str) -> None:
     at_most = 2.0 if role == "positive" else None
-    control = bounded(role, Score((low + high) / 2, low=low, high=high), 0.8, at_most)  # type: ignore[arg-type]
+    control = bounded(role, between(low, high), 0.8, at_most)  # type: ignore[arg-type]
     assert control.verdict == verdict and control.follows
     for other in {"passed", "undecided", "failed"} - {verdict}:
         assert not replace(control, verdict=other).follows  # type: ignore[arg-type]

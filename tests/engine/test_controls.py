@@ -18,6 +18,7 @@ from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split
+from tests.engine.given_interval import between
 
 VALUES = np.arange(20.0).reshape(10, 2)
 TARGET = xr.DataArray(
@@ -45,7 +46,7 @@ class Session:
 
 def exactly(value: float) -> Score:
     """A score with an interval of no length."""
-    return Score(value, low=value, high=value)
+    return between(value, value)
 
 
 class Case:
@@ -72,7 +73,7 @@ class Case:
 
         def headline(*given: Any) -> Score:
             self.headlines.append(given)
-            return Score(value, low=value - half, high=value + half)
+            return between(value - half, value + half, value)
 
         def model_of(session: Any, id: str) -> Any:
             return SimpleNamespace(shuffles_labels=id in self.shuffling)

@@ -9,20 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from neuroledger.data.gate.validation import ValidationReport, identity, seal
 from neuroledger.engine import diff_since
 from neuroledger.engine.diff_since import LONGEST_PAGE, ONLY_SAYS, Proposal, Review, record_in
-from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
 from neuroledger.engine.record import Record
+from neuroledger.engine.refresh import refreshed
 from neuroledger.errors import Finding
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 from neuroledger.spec.load import spec_of
+from neuroledger.stats import uncertainty as inference
+from neuroledger.store.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
 from tests.report.ledger import CONTROLS, record
+from tests.varying import of_items
 
 BYTES = b"four"
 MD5 = hashlib.md5(BYTES).hexdigest()
@@ -1072,6 +1076,27 @@ def test_another_outcome_of_the_same_inputs_needs_a_person() -> None:
     assert codes({RECORD: other}) == [("note", "review.record")]  # where and how long may differ
 
 
+def test_a_refreshed_interval_is_computed_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = record("ant", "lab.V4", 0.5)
+    known = {"uncertainty": of_items(np.arange(9.0)).to_dict()}
+    old = base.model_copy(update={"score": {**(base.score or {}), **known}})
+    old = old.model_copy(update={"payload_sha256": old.payload()})
+    before = {RECORD: json.dumps(old.model_dump(mode="json"))}
+    monkeypatch.setattr(inference, "VERSION", 2)
+    new = refreshed(old)
+    assert new.score is not None and new.score["low"] != (old.score or {})["low"]
+    for change, code in (
+        ({}, ("note", "record.refreshed")), ({"value": 0.6}, ("warning", "review.record-moved")),
+        ({"low": 0.49}, ("warning", "review.record-moved")),
+    ):  # fmt: skip
+        score = {**new.score, **change}
+        again = new.model_copy(
+            update={"score": score, "scores": {"ridge": {**new.scores["ridge"], **change}}}
+        )
+        sealed = again.model_copy(update={"payload_sha256": again.payload()})
+        assert codes({RECORD: json.dumps(sealed.model_dump(mode="json"))}, before=before) == [code]
+
+
 def test_invalid_records_are_refused() -> None:
     unread = "not a record: a field is missing, unknown or invalid"
     assert findings_of({RECORD: "{}"}) == [
@@ -1287,12 +1312,10 @@ def calibration(covered: int | None = 95, **fields: Any) -> str:
     few = (share(5, 100, 100), share(2, 100, 100))
     metrics: dict[str, Any] = {"ridge": {"reason": "nothing is random"}}
     if covered is not None:
-        width = Figure(1.0, 0.9, 1.1, 100)
-        metrics = {
-            "ridge": Calibration(
-                "new stimuli", {"stimulus": 60}, 0.5, share(covered, 100, 100), width, *few
-            ).to_dict()
-        }
+        length, loss = Figure(1.0, 0.9, 1.1, 100), Figure(1.2, 1.1, 1.3, 100)
+        coverage = share(covered, 100, 100)
+        found = Calibration("new stimuli", {"stimulus": 60}, 0.5, coverage, length, loss, *few)
+        metrics = {"ridge": found.to_dict()}
     known = {
         "benchmark": "lab.V4", "headline": "ridge", "ceiling": "", "identity": {"benchmark": spec_sha256(declared)},
         "code": {"sha256": "0" * 64}, "seed": 0, "runs": 100, "reason": "", "metrics": metrics,

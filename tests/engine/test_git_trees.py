@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from neuroledger.engine.diff_since import review
-from neuroledger.engine.git_trees import (
+from neuroledger.errors import RequestError, SpecError
+from neuroledger.store.git import git as asked
+from neuroledger.store.git_trees import (
     FILE,
     LINK,
     MODULE,
@@ -23,8 +25,6 @@ from neuroledger.engine.git_trees import (
     is_shallow,
     working,
 )
-from neuroledger.errors import RequestError, SpecError
-from neuroledger.store.git import git as asked
 
 
 def git(root: Path, *words: str) -> str:

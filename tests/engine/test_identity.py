@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from neuroledger.engine import bound_metric
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS, inputs_of
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
 from neuroledger.spec.base import canonical, sha256_of, spec_sha256
 from neuroledger.spec.kinds import KINDS
+from neuroledger.stats import groups, uncertainty, variation
+from neuroledger.stats.uncertainty import Uncertainty
 from tests.engine.lab import Lab
 
 
@@ -70,6 +75,28 @@ def test_descriptive_fields_are_not_part_of_the_identity(lab: Lab) -> None:
     lab.benchmark(title="Another title", description="Words.")
     lab.dataset(title="Another title of the data")
     assert identity(lab) == before
+
+
+def test_nothing_of_an_interval_is_part_of_the_identity(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its method nor its version, level, groups, natural scale or smallest error."""
+    catalog = lab.open()
+
+    def inputs() -> dict[str, Any]:
+        return inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", Request())
+
+    before = inputs()
+    for module, name, other in (
+        (uncertainty, "VERSION", 9), (uncertainty, "LEVEL", 0.9), (uncertainty, "quantile", lambda level, degrees: 3.0),
+        (groups, "MOST_GROUPS", 20), (groups, "COARSE", 4), (groups, "DRAWS", 64), (variation, "uncertainty_of", None),
+        (variation, "inflation", lambda splits: 1.0), (bound_metric, "natural_scale", lambda scale, limits: "identity"),
+        (bound_metric, "LIMITS", {}),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, other)
+        assert inputs() == before, name
+    plain = json.dumps(before)
+    for field in Uncertainty((), method="jackknife").to_dict().keys() - {"version", "method"}:
+        assert f'"{field}"' not in plain, f"{field} of an interval"
+    assert '"jackknife"' not in plain and '"held-out"' not in plain
 
 
 def test_data_and_model_are_part_of_the_identity(lab: Lab) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,8 +34,9 @@ from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, Finding, MetricError, UnavailableError
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Influence, moved
+from neuroledger.stats.uncertainty import Uncertainty
 from tests.report.ledger import record
+from tests.varying import of_items
 
 DATASETS = {"lab.V4": "one", "lab.IT": "two", "lab.V1": "one"}
 
@@ -271,8 +273,8 @@ def test_a_pair_is_closed_by_its_channels_its_data_or_a_missing_file(monkeypatch
 
 
 def varying() -> Score:
-    items = moved(["a", "b", "c"], np.array([0.1, -0.2, 0.1]))
-    return Score(0.5, influence=Influence({"stimulus": items}), population="one", scale="correlation")
+    items = of_items(np.array([0.1, -0.2, 0.1]), ["a", "b", "c"])
+    return Score(0.5, varies=items, population="one", scale="correlation")
 
 
 class Case:
@@ -310,9 +312,12 @@ def test_a_record_contains_scores_controls_and_the_request(
         "lab.V4",
     )
     assert list(content.scores) == ["m", "n"] and content.error is None and content.inputs == item.inputs
-    assert content.score is not None and content.score["value"] == 0.5 and "spread" in content.score
-    assert "spread" not in content.scores["m"]
-    assert content.score | {"spread": None} == content.scores["m"] | {"spread": None}
+    assert content.score is not None and content.score["value"] == 0.5
+    assert content.score | {"uncertainty": None} == content.scores["m"] | {"uncertainty": None}
+    own, summed = (score["uncertainty"]["parts"] for score in (content.score, content.scores["m"]))
+    assert [part["keys"] for part in own] == [["a", "b", "c"]] and [part["keys"] for part in summed] == [1]
+    assert own[0]["variance"] == pytest.approx(summed[0]["variance"])
+    assert "uncertainty" not in content.scores["n"], "how it varies is not known"
     assert content.controls["p"] == {
         "role": "positive", "value": None, "low": None, "high": None, "bound": 0.8, "at_most": None,
         "verdict": "failed", "shuffles": 0, "reason": "x.nc is constant",
@@ -322,15 +327,25 @@ def test_a_record_contains_scores_controls_and_the_request(
     assert 0 <= content.timing["wall_s"] < 60 and 0 <= content.timing["cpu_s"] < 60
 
 
-def test_joint_draws_of_private_data_are_not_recorded(
+def test_of_private_data_no_deviation_of_an_item_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content, _ = run_job(Case(tmp_path, monkeypatch, access="private").session, job())
-    assert content.score is not None and "spread" not in content.score
+    case = Case(tmp_path, monkeypatch, access="private")
+    content, _ = run_job(case.session, job())
+    assert content.score == content.scores["m"] and '"b"' not in content.model_dump_json()
+    again = content.as_score().uncertainty
+    assert again is not None and again.error == pytest.approx(case.result.headline.uncertainty.error)
+    assert again.parts[0].keys == ("ant on lab.V4",), "it is paired with no other score"
+
+
+def test_a_score_whose_variation_is_not_known_is_recorded_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = Case(tmp_path, monkeypatch)
     case.result = Evaluation({"n": Score(0.1)}, {}, case.result.measured)
     content, _ = run_job(case.session, job())
-    assert content.score is not None and "spread" not in content.score
+    assert content.score is not None and "uncertainty" not in content.score
+    assert content.score["low"] is None and content.as_score().uncertainty is None
 
 
 def test_a_limited_run_is_partial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,13 +375,15 @@ def test_an_error_about_the_pair_gives_a_failed_record_and_a_crash_none(
 def test_an_error_while_intervals_are_computed_also_gives_a_failed_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails() -> Influence:
-        raise MetricError("no draws")
+    def fails(factors: Sequence[str] | None) -> Uncertainty:
+        raise MetricError("one neuroid only")
 
     case = Case(tmp_path, monkeypatch)
-    case.result = Evaluation({"m": varying().replace(influence=fails)}, {}, case.result.measured)
+    case.result = Evaluation({"m": varying().replace(varies=fails)}, {}, case.result.measured)
     content, evaluation = run_job(case.session, job())
-    assert (content.status, evaluation) == ("failed", None) and (content.error or {})["message"] == "no draws"
+    assert (content.status, evaluation) == ("failed", None) and (content.error or {})[
+        "message"
+    ] == "one neuroid only"
 
 
 def test_a_model_in_memory_is_recorded_by_id_and_type(

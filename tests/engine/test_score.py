@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,9 @@ from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.spec.registry import INJECTED
 from neuroledger.stats.score import Score
+from neuroledger.stats.uncertainty import Uncertainty
+from tests.engine.given_interval import between
+from tests.varying import exactly
 
 TARGET = xr.DataArray(np.arange(4.0)[:, None], dims=("presentation", "neuroid"))
 REPEATED = xr.concat([TARGET, TARGET], "presentation")
@@ -45,7 +49,7 @@ class Ceiling:
 
     def __call__(self, assembly: Any) -> Score:
         self.of.append(assembly)
-        return Score(0.6, low=0.5, high=0.7, scale="correlation")
+        return between(0.5, 0.7, 0.6, scale="correlation")
 
 
 def job(*metrics: Metric, bound: Any = None, pretraining: tuple[str, ...] = (), **fields: Any) -> Resolved:
@@ -166,15 +170,21 @@ def test_a_trace_metric_needs_a_paradigm_with_a_trace(session: Session) -> None:
         headline(job(Metric(input="trace")), measured(), session, None)
 
 
-def test_a_benchmark_generalises_only_over_the_factors_that_the_metric_resamples(session: Session) -> None:
-    both = Metric(generalise=("stimulus", "neuroid"), id="m")
-    assert headline(job(both), measured(), session, None).population == "lab"
-    same = job(both, generalise=["neuroid", "stimulus"])
-    assert headline(same, measured(), session, None).generalise == ("stimulus", "neuroid")
-    with pytest.raises(
-        MetricError, match="cannot generalise over stimulus alone: m resamples stimulus, neuroid"
-    ):
-        headline(job(both, generalise=["stimulus"]), measured(), session, None)
-    free = Metric(influence=lambda: None)
-    result = headline(job(free, generalise=["stimulus"]), measured(), session, None)
-    assert (result.population, result.generalise) == ("lab", ("stimulus",))
+def test_a_score_varies_over_the_factors_that_the_benchmark_names_or_else_over_those_of_the_metric(
+    session: Session,
+) -> None:
+    asked: list[Any] = []
+
+    def varies(factors: Sequence[str] | None) -> Uncertainty:
+        asked.append(factors)
+        return exactly(0.1)
+
+    both = Metric(generalise=("stimulus", "neuroid"), varies=varies)
+    own = headline(job(both), measured(), session, None)
+    named = headline(job(both, generalise=["stimulus"]), measured(), session, None)
+    assert (own.generalise, named.generalise) == (("stimulus", "neuroid"), ("stimulus",))
+    assert asked == [], "nothing is computed before it is asked for"
+    for result in (own, named):
+        assert result.population == "lab"
+        assert result.uncertainty is not None and result.uncertainty.parts[0].population == "lab"
+    assert asked == [own.generalise, named.generalise]

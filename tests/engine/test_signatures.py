@@ -83,7 +83,16 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "controls": lambda plain: plain["controls"].clear(),
     "note": lambda plain: plain["scores"]["ridge"].update(notes=["state of the art"]),
     "reason of a control": lambda plain: plain["controls"]["noise"].update(reason="certified"),
-    "items that were drawn": lambda plain: plain["score"]["spread"]["items"].update(stimulus=9000),
+    "number of items": lambda plain: plain["score"]["uncertainty"]["items"].update(stimulus=9000),
+    "degrees of freedom": lambda plain: plain["score"]["uncertainty"]["parts"][0].update(freedom=9000.0),
+    "limits of the interval": lambda plain: plain["score"]["uncertainty"].update(limits=[0.0, 0.9]),
+    "error of the ceiling": lambda plain: (
+        [
+            score["ceiling"]["uncertainty"]["parts"][0].update(variance=1e-9)
+            for score in (plain["score"], plain["scores"]["ridge"])
+        ]
+        and None
+    ),
     "shuffles of a control": lambda plain: plain["controls"]["noise"].update(shuffles=128),
     "end of the interval of a control": lambda plain: plain["controls"]["noise"].update(low=-0.5),
     "samples": lambda plain: plain["scores"]["ridge"].update(samples_sha256="0" * 64),

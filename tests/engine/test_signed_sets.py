@@ -13,7 +13,6 @@ import pytest
 
 from neuroledger.engine import record as module
 from neuroledger.engine.checked import Evidence, Origin
-from neuroledger.engine.git_trees import FILE, Entry, Tree
 from neuroledger.engine.record import Record, message_of, record_path, signature_path, signer_of, write_record
 from neuroledger.engine.signatures import (
     Signer,
@@ -25,6 +24,7 @@ from neuroledger.engine.signatures import (
     signer_in_proposal,
 )
 from neuroledger.errors import RequestError
+from neuroledger.store.git_trees import FILE, Entry, Tree
 from tests.report.ledger import record
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")

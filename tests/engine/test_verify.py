@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,8 +30,10 @@ from neuroledger.engine.session import Request
 from neuroledger.engine.signatures import Signer
 from neuroledger.engine.verify import AGAIN, verify
 from neuroledger.errors import Finding, IntegrityError, MissingError, RequestError, SpecError
-from neuroledger.stats.spread import Influence, moved, pack
+from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.uncertainty import Uncertainty
 from tests.report.ledger import record
+from tests.varying import of_items
 
 WHERE = "results/records/lab.V4/ant.json"
 
@@ -357,45 +360,106 @@ def test_hashes_of_prepared_data_may_differ_between_processors(desk: Desk) -> No
     assert recomputed(desk, longer, was).code == "record.not-reproduced"
 
 
-def drawn(shift: float, factor: str = "stimulus") -> Record:
-    """A record with joint draws, to which other draws are added, multiplied by ``shift``."""
-    values, others = np.random.default_rng(0).normal(size=(2, 30)) / 30
-    ids = [f"s{i}" for i in range(30)]
-    packed, other = (
-        pack(Influence({factor: moved(ids, items - items.mean())}).spread("lab"))
-        for items in (values, values + shift * others)
-    )
-    return changed(record("ant", "lab.V4", 0.5), "score", "spread", to=packed | {"draws": other["draws"]})
+def stored(*parts: Uncertainty) -> dict[str, Any]:
+    """Deviations over one or more factors, as a record stores them."""
+    known = Uncertainty(tuple(part for each in parts for part in each.parts), parts[0].items)
+    return {**known.to_dict(), "limits": [-1.0, 1.0]}
+
+
+def deviating(shift: float = 0.0, factor: str = "stimulus", ids: str = "s") -> Record:
+    """A record with deviations by item, to which others are added, multiplied by ``shift``; the error stays."""
+    values, others = np.random.default_rng(0).normal(size=(2, 30))
+    moved = values + shift * others
+    moved = (moved - moved.mean()) / moved.std()
+    known = of_items(0.1 * moved, [f"{ids}{i}" for i in range(30)], factor=factor)
+    return changed(record("ant", "lab.V4", 0.5), "score", "uncertainty", to=stored(known))
 
 
 def with_rounding(seed: int, size: float) -> Record:
-    """A record with joint draws of stimuli, and draws of ``size`` of a part that is next to nothing beside them."""
-    values, small = (np.random.default_rng(at).normal(size=30) / 30 for at in (0, seed))
-    ids = [f"s{i}" for i in range(30)]
-    factors = {
-        "stimulus": moved(ids, values - values.mean()),
-        "neuroid": moved(ids, size * (small - small.mean())),
-    }
-    return changed(record("ant", "lab.V4", 0.5), "score", "spread", to=pack(Influence(factors).spread("lab")))
+    """A record with deviations of stimuli, and those of ``size`` of neuroids, which are next to nothing beside them."""
+    values, small = (np.random.default_rng(at).normal(size=30) for at in (0, seed))
+    known = stored(of_items(values), of_items(size * small, factor="neuroid"))
+    return changed(record("ant", "lab.V4", 0.5), "score", "uncertainty", to=known)
 
 
-@pytest.mark.parametrize(("size", "code"), [(1e-14, "record.reproduced"), (1e-3, "record.not-reproduced")])
-def test_draws_of_rounding_errors_may_be_others(desk: Desk, size: float, code: str) -> None:
+@pytest.mark.parametrize(("size", "code"), [(1e-14, "record.reproduced"), (0.1, "record.not-reproduced")])
+def test_deviations_that_are_rounding_errors_may_be_others(desk: Desk, size: float, code: str) -> None:
     assert recomputed(desk, with_rounding(2, size), with_rounding(1, size)).code == code
 
 
 @pytest.mark.parametrize(
     ("again", "what"),
     [
-        (drawn(1e-3), None), (drawn(1e-2), "spread stimulus has other draws"),
-        (drawn(0.0, "neuroid"), "spread has other factors"),
+        (deviating(1e-3), None), (deviating(0.1), "uncertainty has other deviations over stimulus"),
+        (deviating(factor="neuroid"), "uncertainty has other factors"),
+        (deviating(ids="im"), "uncertainty has other groups over stimulus"),
     ],
-    ids=["rounded", "moved", "factor"],
+    ids=["rounded", "moved", "factor", "names"],
 )  # fmt: skip
-def test_joint_draws_may_differ_by_their_rounding(desk: Desk, again: Record, what: str | None) -> None:
-    finding = recomputed(desk, again, drawn(0.0))
+def test_deviations_may_differ_by_their_rounding(desk: Desk, again: Record, what: str | None) -> None:
+    finding = recomputed(desk, again, deviating())
     assert finding.code == ("record.reproduced" if what is None else "record.not-reproduced")
     assert what is None or what in finding.what
+
+
+def test_a_record_with_an_interval_of_an_earlier_version_is_current(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = deviating()
+    desk.store(base)
+    monkeypatch.setattr(inference, "VERSION", 3)
+    [finding] = desk.verify()
+    assert (finding.code, finding.severity, finding.fix) == ("record.current", "ok", "`neuroledger refresh`")
+    assert (
+        "its inputs are current; its interval is of version 1, the current one is version 3" in finding.what
+    )
+    again = numbers(deviating(), "low", to=0.3)  # another method has other ends
+    finding = recomputed(desk, again, base)
+    assert (finding.code, finding.fix) == ("record.not-checked", "`neuroledger refresh`")
+    assert finding.what.startswith("recomputed: within 1e-08; not checked: its interval is of version 1")
+    assert isinstance(desk.results[0].checked, NotChecked)
+    finding = recomputed(desk, numbers(again, "value", to=0.9), base)
+    assert finding.code == "record.not-reproduced", "its value must be the same"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"), [("passed", "record.value-reproduced"), ("undecided", "record.not-checked")]
+)
+def test_controls_that_an_earlier_version_judged_have_the_same_verdicts(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, code: str
+) -> None:
+    base = changed(deviating(), "score", "uncertainty", "controls", to=1)
+    again = deviating()
+    for name, number in {"low": -0.05, "high": 0.05, "value": 0.0, "shuffles": 8, "verdict": verdict}.items():
+        again = changed(again, "controls", "noise", name, to=number)
+    signed = signing(monkeypatch, None)
+    desk.store(base)
+    desk.again = again
+    [finding] = desk.verify(recompute=True, key=tmp_path / "key")
+    assert (finding.code, signed) == (code, [])
+    assert "not checked: the intervals of its controls, which are of version 1" in finding.what
+    assert recomputed(desk, numbers(again, "high", to=0.6), base).code == "record.not-reproduced"
+
+
+def test_the_interval_of_an_earlier_version_is_not_signed(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.store(deviating())
+    monkeypatch.setattr(inference, "VERSION", 2)
+    desk.again = deviating()
+    signed = signing(monkeypatch, None)
+    assert desk.verify(recompute=True, key=tmp_path / "key")[0].code == "record.not-checked"
+    assert signed == []
+
+
+def test_of_a_record_that_stores_draws_the_value_is_compared(desk: Desk) -> None:
+    drawn = base64.b64encode(np.arange(-8.0, 9.0).astype("<f2").tobytes()).decode()
+    spread = {"draws": {"stimulus": drawn}, "deviation": {"stimulus": 0.01}, "items": {"stimulus": 30}}
+    was = changed(record("ant", "lab.V4", 0.5), "score", "spread", to=spread)
+    finding = recomputed(desk, deviating(), was)
+    assert (finding.code, finding.fix) == ("record.not-checked", AGAIN)
+    assert desk.results[0].checked == NotChecked("its interval, which is of earlier methods")
+    assert recomputed(desk, numbers(deviating(), "value", to=0.9), was).code == "record.not-reproduced"
 
 
 def leaves(content: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -418,8 +482,19 @@ def other(value: Any) -> Any:
     return [*value, "one more"] if isinstance(value, list) else {"one": "more"}
 
 
+def with_another_part(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*parts, *stored(of_items(np.arange(5.0), factor="neuroid"))["parts"]]
+
+
+# What may be read in the place of deviations, a version and a method.
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "parts": with_another_part, "version": lambda version: version + 1, "method": lambda method: "held-out",
+    "scale": lambda scale: "logit",
+}  # fmt: skip
+
+
 def test_every_part_of_the_payload_is_compared(desk: Desk) -> None:
-    base = drawn(0.0)
+    base = deviating()
     for name, value in {"notes": ["two neuroids left out"], "error": 0.01}.items():
         base = changed(changed(base, "score", name, to=value), "scores", "ridge", name, to=value)
     base = base.model_copy(update={"payload_sha256": base.payload()})
@@ -431,7 +506,7 @@ def test_every_part_of_the_payload_is_compared(desk: Desk) -> None:
         place = content
         for name in at[:-1]:
             place = place[name]
-        place[at[-1]] = drawn(0.1).score["spread"]["draws"][at[-1]] if "draws" in at else other(value)
+        place[at[-1]] = OTHERS.get(at[-1], other)(value)
         again = base.model_copy(update=content)
         assert module._compared(WHERE, base, again).finding.code == "record.not-reproduced", at
         assert not again.intact, at

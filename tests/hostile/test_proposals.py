@@ -13,9 +13,9 @@ import pytest
 from neuroledger.engine.check import check
 from neuroledger.engine.diff_since import Proposal as Change
 from neuroledger.engine.diff_since import review
-from neuroledger.engine.git_trees import committed
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.store.git_trees import committed
 from tests.engine.lab import Lab
 from tests.hostile.proposals import guises, honest, tricks
 from tests.hostile.proposals.__main__ import run_proposal

@@ -19,20 +19,8 @@ from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.stats.differences import Difference, corrected, difference
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Influence, moved
 from tests.engine.lab import Lab
-
-
-def scored(values: np.ndarray, population: str = "lab") -> Score:
-    """The mean of one value per stimulus."""
-    ids = [f"s{i}" for i in range(len(values))]
-    items = moved(ids, (values - values.mean()) / len(values))
-    return Score(
-        float(values.mean()),
-        scale="correlation",
-        influence=Influence({"stimulus": items}),
-        population=population,
-    )
+from tests.varying import mean_score as scored
 
 
 def test_interval_p_and_effect_agree_with_a_paired_t_test() -> None:
@@ -172,13 +160,18 @@ def test_two_models_end_to_end_by_id_in_memory_and_as_scores(run_lab: Lab) -> No
     assert given.p == pytest.approx(again.p)
 
 
-def test_records_without_draws_are_scored_again(run_lab: Lab) -> None:
+@pytest.mark.parametrize("private", [False, True])
+def test_records_without_deviations_by_item_are_scored_again(run_lab: Lab, private: bool) -> None:
+    """Those of earlier records store none; those of private data store their sum of squares only."""
     catalog = run_lab.open()
     [found] = compare("pixels4", "coarse", catalog=catalog).differences
     for model in ("pixels4", "coarse"):
         path = record_path(catalog.root, "lab.V4-ridge", model)
         old = read_record(path)
-        bare = {name: part for name, part in (old.score or {}).items() if name != "spread"}
+        bare = {name: part for name, part in (old.score or {}).items() if name != "uncertainty"}
+        uncertainty = old.as_score().uncertainty
+        if private and uncertainty is not None:
+            bare["uncertainty"] = uncertainty.to_dict(private=True)
         write_record(path, old.model_copy(update={"score": bare}))
     told: list[str] = []
     [again] = compare("pixels4", "coarse", catalog=catalog, tell=told.append).differences

@@ -23,6 +23,7 @@ from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
 from tests.report.ledger import HOSTILE, keep, record, score
+from tests.varying import exactly
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 
@@ -267,8 +268,8 @@ def test_differences_say_why_they_have_no_interval(lab: Lab) -> None:
     assert found[RIDGE].value == pytest.approx(0.4) and found[RIDGE].low is None
     assert "lacks the variation of the score" in found[RIDGE].reason
     assert found[PLS].value is None and "has no record" in found[PLS].reason
-    spread: dict[str, Any] = {"draws": {}, "deviation": {}, "items": {}}
-    whole = [record(m, RIDGE, 0.5, score=score(0.5, spread=spread)) for m in ("ant", "bee")]
+    uncertainty = exactly(0.01).to_dict()
+    whole = [record(m, RIDGE, 0.5, score=score(0.5, uncertainty=uncertainty)) for m in ("ant", "bee")]
     withheld = next(pairwise(catalog, suite, whole, ["ant", "bee"], {RIDGE: "too narrow"})).differences[0]
     assert withheld.low is None and withheld.reason == "too narrow"
     other = record("bee", RIDGE, 0.5, request={"seed": 3})

@@ -15,11 +15,11 @@ from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, packed
 from neuroledger.report.site import build_site, rendered
 from neuroledger.spec.suites import Group
-from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Influence, moved, pack
+from neuroledger.stats.uncertainty import Part, Uncertainty
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, TABLET, evaluate, needs_chromium
 from tests.report.ledger import keep, record, score
+from tests.varying import mean_score
 
 pytestmark = needs_chromium
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
@@ -34,8 +34,11 @@ def site(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 
     lab: Lab = ledger(tmp_path_factory.mktemp("pages") / "lab", repository)
     catalog = lab.open()
-    spread = {"draws": {}, "deviation": {"stimulus": 0.02, "neuroid": 0.01}, "items": {}}
-    varied = score(0.9, spread=spread, covers="the 95 % interval covers new stimuli and new neuroids")
+    errors = {"stimulus": 0.02, "neuroid": 0.01}
+    parts = tuple(Part("lab", (name,), ("a",), np.array([error]), 20) for name, error in errors.items())
+    uncertainty = Uncertainty(parts, dict.fromkeys(errors, 21)).to_dict()
+    covers = "the 95 % interval covers new stimuli and new neuroids"
+    varied = score(0.9, uncertainty=uncertainty, covers=covers)
     keep(
         catalog,
         record("ant", RIDGE, 0.9, score=varied, scores={"ridge": varied}), record("ant", PLS, 0.8),
@@ -60,14 +63,10 @@ def varied(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     catalog = lab.open()
     for model, pair in values.items():
         for benchmark, value in zip((RIDGE, PLS), pair, strict=True):
-            draws = value + rng.normal(0, 0.05, 60)
-            ids = [f"s{i}" for i in range(60)]
-            own = Score(
-                value, scale="correlation", population="lab",
-                influence=Influence({"stimulus": moved(ids, (draws - draws.mean()) / 60)}),
-            )  # fmt: skip
-            assert own.spread is not None
-            plain = score(value) | {"low": own.low, "high": own.high, "spread": pack(own.spread)}
+            own = mean_score(value + rng.normal(0, 0.05, 60)).replace(value=value)
+            assert own.uncertainty is not None
+            varying = {"low": own.low, "high": own.high, "uncertainty": own.uncertainty.to_dict()}
+            plain = score(value) | varying
             keep(catalog, record(model, benchmark, value, score=plain, scores={"ridge": plain}))
     build_site(catalog, "lab", lab.root / "site")
     return lab.root / "site"

@@ -24,6 +24,7 @@ from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 from tests.report.ledger import record, score
+from tests.varying import exactly
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 
@@ -116,9 +117,7 @@ def test_benchmarks_agree_if_they_rank_models_in_the_same_order(lab: Lab) -> Non
 
 
 def test_layers_are_drawn_over_depth_and_the_committed_one_is_marked() -> None:
-    curve = {
-        name: Score(value, low=value - 0.1, high=value + 0.1) for name, value in (("a", 0.2), ("b", 0.6))
-    }
+    curve = {name: Score(value, varies=exactly(0.05)) for name, value in (("a", 0.2), ("b", 0.6))}
     assert plots.layers(curve).data == {"score": {"a": 0.2, "b": 0.6}}
     ax = plots.layers({"V4": curve, "IT": curve}, committed={"IT": "b"})
     assert sum(line.get_marker() == "D" for line in ax.lines) == 1
@@ -251,13 +250,13 @@ def test_differences_are_starred_by_the_corrected_p() -> None:
 
 def test_every_public_value_has_a_card(lab: Lab) -> None:
     text = "<b>loud</b>"
-    scored = Score(0.5, low=0.4, high=0.6, notes=(text,))
+    scored = Score(0.5, varies=exactly(0.05), notes=(text,))
     one = record("ant", RIDGE, None, error={"type": "MetricError", "message": text})
     versus = Comparison(
         text, "bee", "lab", 1, (Difference("one", 0.9, 0.5, 0.4),), Difference("lab", reason=text)
     )
     rate = share(95, 100, 100)
-    certificate = Calibration(text, {}, 0.5, rate, rate, rate, rate)
+    certificate = Calibration(text, {}, 0.5, rate, rate, rate, rate, rate)
     catalog = lab.open()
     held = load_dataset(catalog, "lab")
     assert held.stimuli is not None

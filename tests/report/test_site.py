@@ -385,5 +385,7 @@ def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(
     page = " ".join((tmp_path / "site" / "benchmarks" / f"{RIDGE}.html").read_text().split())
     assert "✗ failed: the board withholds the interval" in page
     assert "✗ failed: the intervals of this metric are unreliable" in page
+    row = page.split("length of the interval over that of one with the true standard deviation")[1]
+    assert "1.000" in row.split("</tr>")[0] and "interval score" in page
     ceiling = page.split("<dt>ceiling</dt>")[1].split("</dd>")[0]
     assert "the noiseless responses score 0.830 [0.810, 0.850] of it in simulated experiments" in ceiling

@@ -7,22 +7,25 @@ import io
 import json
 import math
 import re
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import t
 
+from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
 from neuroledger.report.table import boards_of, leaderboard, tidy
-from neuroledger.stats.spread import Influence, moved, pack
+from neuroledger.stats.calibration import Calibration, Figure, share
 from neuroledger.store.files import write_json
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import calibrated
 from tests.report.ledger import keep, record, score
+from tests.varying import mean_score, of_items
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 
@@ -168,20 +171,18 @@ def test_records_are_read_from_the_repository(lab: Lab) -> None:
         leaderboard(suite="lob", catalog=catalog)
 
 
-def drawn(values: np.ndarray, population: str) -> dict[str, Any]:
-    """Return the draws of the mean of one value per stimulus, as stored in a record."""
-    ids = [f"s{i}" for i in range(len(values))]
-    return pack(
-        Influence({"stimulus": moved(ids, (values - values.mean()) / len(values))}).spread(population)
-    )
+def of_stimuli(model: str, benchmark: str, values: np.ndarray, dataset: str) -> Record:
+    """Return the record of a mean over stimuli of a data set, with the deviation of each."""
+    found = mean_score(values)
+    assert found.uncertainty is not None
+    ends = {"low": found.low, "high": found.high}
+    plain = score(found.value, uncertainty=found.uncertainty.to_dict(), **ends)
+    inputs = {"dataset": {"id": dataset}}
+    return record(model, benchmark, 0.0, score=plain, scores={"ridge": plain}, inputs=inputs)
 
 
-def shared(model: str, values: dict[str, np.ndarray], population: str) -> list[Record]:
-    plain = {
-        id: score(float(v.mean()), 1.96 * float(v.std()) / len(v) ** 0.5, spread=drawn(v, population))
-        for id, v in values.items()
-    }
-    return [record(model, id, 0.0, score=each, scores={"ridge": each}) for id, each in plain.items()]
+def shared(model: str, values: dict[str, np.ndarray], dataset: str) -> list[Record]:
+    return [of_stimuli(model, id, each, dataset) for id, each in values.items()]
 
 
 def test_shared_errors_of_models_and_of_benchmarks_are_taken_into_account(
@@ -199,7 +200,7 @@ def test_shared_errors_of_models_and_of_benchmarks_are_taken_into_account(
     assert (joint["ant"].place, joint["bee"].place) == ("1", "2"), "unpaired, ±0.1 each leaves the order open"
     cell = joint["ant"].score
     mean = (a[RIDGE] + 3 * a[PLS]) / 4
-    assert cell.half_width == pytest.approx(1.984 * mean.std(ddof=1) / 10, rel=0.03), (
+    assert cell.half_width == pytest.approx(t.ppf(0.975, 99) * mean.std(ddof=1) / 10, rel=1e-3), (
         "not that of independent ones"
     )
     apart = rows(board_of(lab, [*shared("ant", a, "lab"), *shared("bee", b, "other")]))
@@ -210,40 +211,58 @@ def test_benchmarks_of_different_data_add_their_degrees_of_freedom(lab: Lab) -> 
     """Six stimuli each have five; two data sets have those of Welch's test, and one data set has no more than five."""
     rng = np.random.default_rng(1)
     values = {RIDGE: rng.normal(0.5, 0.3, 6), PLS: rng.normal(0.5, 0.1, 6)}
-    for sets in (("one", "two"), ("one", "one")):
-        records = []
-        for (id, each), name in zip(values.items(), sets, strict=True):
-            plain = score(float(each.mean()), 0.1, spread=drawn(each, f"{name} {id}"))
-            inputs = {"dataset": {"id": name}}
-            records.append(record("ant", id, 0.0, score=plain, scores={"ridge": plain}, inputs=inputs))
-        parts = np.array(
-            [(share * each.std(ddof=1)) ** 2 / 6 for share, each in zip((1, 3), values.values(), strict=True)]
-        )
-        degrees = 5.0 if len(set(sets)) == 1 else parts.sum() ** 2 / (parts**2 / 5).sum()
+    weighted = {RIDGE: values[RIDGE] / 4, PLS: 3 * values[PLS] / 4}
+    parts = np.array([each.var(ddof=1) / 6 for each in weighted.values()])
+    welch = parts.sum() ** 2 / (parts**2 / 5).sum()
+    paired = (weighted[RIDGE] + weighted[PLS]).var(ddof=1) / 6
+    for second, variance, degrees in (("two", parts.sum(), welch), ("one", paired, 5.0)):
+        sets = {RIDGE: "one", PLS: second}
+        records = [of_stimuli("ant", id, each, sets[id]) for id, each in values.items()]
         found = rows(board_of(lab, records))["ant"].score.half_width
-        assert found == pytest.approx(t.ppf(0.975, degrees) * math.sqrt(parts.sum()) / 4, rel=0.05)
+        assert found == pytest.approx(t.ppf(0.975, degrees) * math.sqrt(variance), rel=1e-3)
 
 
 def test_the_mean_of_one_benchmark_has_the_interval_of_its_score(lab: Lab) -> None:
     lab.spec("suites", "one", title="One", benchmarks=[RIDGE])
-    plain = score(0.9, low=0.7, high=0.95, spread=drawn(np.linspace(0.5, 1.3, 20), "lab"))
+    values = np.linspace(0.8, 1.0, 20) ** 4
+    uncertainty = of_items(values, scale="fisher")
+    value = float(values.mean())
+    low, high = uncertainty.interval(value, (-1.0, 1.0))
+    assert value - low > 1.1 * (high - value), "on Fisher's scale, it is not symmetric"
+    plain = score(value, low=low, high=high, uncertainty=uncertainty.to_dict(), ceiling=None)
     board = leaderboard([record("ant", RIDGE, 0.0, score=plain)], suite="one", catalog=lab.open())
     cell = rows(board)["ant"].score
-    assert (cell.value, cell.low, cell.high) == (0.9, 0.7, 0.95)
+    assert (cell.value, cell.low, cell.high) == pytest.approx((value, low, high))
 
 
-def test_an_interval_that_failed_its_calibration_is_withheld(lab: Lab) -> None:
+def test_an_interval_whose_coverage_is_shown_to_be_below_90_percent_is_withheld(lab: Lab) -> None:
     records = [*full("ant", 0.9), *full("bee", 0.1)]
     assert rows(board_of(lab, records))["ant"].place == "1"
-    path = calibrated(lab, coverage=70)
+    assert share(83, 100, 100).high < 0.9
+    path = calibrated(lab, coverage=83)
     ant = rows(board_of(lab, records))["ant"]
-    assert ant.cells[0].half_width is None and "70%" in ant.cells[0].reason
+    assert ant.cells[0].half_width is None and "contains the truth in 83%" in ant.cells[0].reason
     assert ant.cells[1].half_width is not None and ant.score.half_width is None and ant.place == "1–2"
     plain = json.loads(path.read_text())
     write_json(path, plain | {"identity": {"benchmark": "of another version"}})
     assert rows(board_of(lab, records))["ant"].place == "1"
     path.write_text("{}")
     assert rows(board_of(lab, records))["ant"].place == "1"
+
+
+@pytest.mark.parametrize(
+    ("coverage", "fields"),
+    [
+        (84, {}),  # 84 of 100 have the interval .75 to .91: coverage may be .90
+        (95, {"false_positives": asdict(share(40, 100, 100)), "false_ranks": asdict(share(40, 100, 100))}),
+        (100, {"length": asdict(Figure(3.0, 2.9, 3.1, 100))}),
+    ],
+)
+def test_no_other_calibration_withholds_an_interval(lab: Lab, coverage: int, fields: dict[str, Any]) -> None:
+    path = calibrated(lab, coverage=coverage, **fields)
+    assert isinstance(calibration_in(path.read_bytes()).first, Calibration)
+    ant = rows(board_of(lab, [*full("ant", 0.9), *full("bee", 0.1)]))["ant"]
+    assert ant.cells[0].half_width == pytest.approx(0.02) and ant.cells[0].reason == "" and ant.place == "1"
 
 
 def test_tidy_has_one_row_per_metric(lab: Lab) -> None:

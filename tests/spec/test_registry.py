@@ -206,22 +206,12 @@ def test_parameters_that_do_not_fit_together_are_refused_and_all_others_pass() -
 def test_every_decorator_keeps_what_is_declared_and_knows_only_channels() -> None:
     def called(*_: Any, **__: Any) -> None: ...
 
-    registry.ceiling("c1", version=2, input="behaviour", resampled_by=("subject",))(called)
+    registry.ceiling("c1", version=2, input="behaviour")(called)
     found = registry.get("ceiling", "c1")
-    assert (found.input, found.resampled_by, found.version, found.timed) == (
-        "behaviour",
-        ("subject",),
-        2,
-        False,
-    )
-    registry.metric("m1", version=1, input="trace", timed=True, resampled_by=("stimulus",))(called)
+    assert (found.input, found.version, found.timed) == ("behaviour", 2, False)
+    registry.metric("m1", version=1, input="trace", timed=True)(called)
     found = registry.get("metric", "m1")
-    assert (found.input, found.resampled_by, found.timed, found.trials) == (
-        "trace",
-        ("stimulus",),
-        True,
-        False,
-    )
+    assert (found.input, found.timed, found.trials) == ("trace", True, False)
     registry.paradigm("p1", version=1, shows={"stimuli"}, asks=lambda values: {f"responses:{values['region']}"},
                       itself=True, permuted="source")(called)  # fmt: skip
     found = registry.get("paradigm", "p1")
@@ -246,8 +236,8 @@ def test_declarations_have_defaults_and_names_and_versions_are_kept() -> None:
     registry.reader("r2", version=6)(called)
     metric, ceiling = registry.get("metric", "m2"), registry.get("ceiling", "c2")
     assert (metric.version, metric.input, metric.timed, metric.trials) == (3, "assemblies", False, False)
-    assert (metric.resampled_by, metric.together) == ((), None)
-    assert (ceiling.version, ceiling.input, ceiling.resampled_by) == (4, "assemblies", ())
+    assert metric.together is None
+    assert (ceiling.version, ceiling.input) == (4, "assemblies")
     builder, reader = registry.get("builder", "b3"), registry.get("reader", "r2")
     assert (builder.name, builder.version, builder.outputs) == ("b3", 5, {"decisions"})
     assert (reader.version, reader.prepares, reader.reads, reader.pins) == (6, False, None, None)

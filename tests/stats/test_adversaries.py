@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.stats.differences import clearly_better, joint_mean, rank_sets
+from neuroledger.stats.differences import clearly_better, difference, joint_mean, rank_sets
 from neuroledger.stats.score import Score
 
 Floats = npt.NDArray[np.float64]
@@ -71,7 +71,7 @@ def test_intervals_cover_the_truth_under_other_generators(
         result.append(bound(models[0], target).replace(generalise=over))
     values = np.array([score.value for score in result])
     content = np.mean([score.low <= values.mean() <= score.high for score in result])
-    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
+    claimed = np.sqrt(np.mean([score.uncertainty.variance for score in result]))
     assert content >= 0.84
     # For few neurons with gains of heavy tails, the claim is more than there is, never less.
     assert 0.72 < claimed / values.std(ddof=1) < (1.75 if fixed == "stimuli" else 1.6)
@@ -83,7 +83,7 @@ def test_equal_models_under_other_generators_neither_differ_nor_get_ranks(metric
     for run in range(40):
         models, target = zoo.experiment(run, 4)
         scores: list[Score] = [bound(item, target).replace(population="zoo") for item in models]
-        false.append(nl.compare(*scores[:2]).differences[0].p < 0.05)
+        false.append(difference("b", *scores[:2]).p < 0.05)
         ranks = rank_sets(clearly_better([joint_mean([(1.0, item)]) for item in scores]))
         ranked.append(any(rank != (1, 4) for rank in ranks))
     assert np.mean(false) <= 0.15 and np.mean(ranked) <= 0.15
@@ -104,7 +104,7 @@ def test_accuracies_of_items_of_unequal_difficulty_are_covered_and_compared(hard
             given = xr.DataArray(np.where(right, "yes", "no"), dims="presentation", coords=ids)
             pair.append(bound(given[order], truth[order]).replace(population="lab"))
         result.append(pair[0])
-        false.append(nl.compare(*pair).differences[0].p < 0.05)
+        false.append(difference("b", *pair).p < 0.05)
     truth_ = np.mean([score.value for score in result])
     assert np.mean([score.low <= truth_ <= score.high for score in result]) >= 0.9
     assert np.mean(false) <= 0.1

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import xarray as xr
 from scipy.stats import norm
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import Ridge
 
 import neuroledger as nl
 from neuroledger.stats.differences import difference
@@ -42,53 +38,16 @@ def error(score: Score) -> float:
     return float(found.high / norm.ppf(0.975))
 
 
-def expected(step: float) -> float:
-    return math.sqrt(2) * step
+@pytest.mark.parametrize("right", [np.ones(STIMULI, dtype=bool), MODEL])
+def test_models_with_the_same_answers_might_differ_by_one_answer(right: np.ndarray) -> None:
+    assert error(nl.metric("accuracy")(answers(right), TRIALS)) == pytest.approx(1 / STIMULI)
 
 
-def test_accuracies_might_differ_by_two_answers() -> None:
-    assert error(nl.metric("accuracy")(answers(MODEL), TRIALS)) == pytest.approx(expected(1 / STIMULI))
-
-
-def test_agreements_might_differ_by_two_answers() -> None:
-    a, b = MODEL.mean(), RIGHT.mean(axis=1)
-    by_chance = a * b + (1 - a) * (1 - b)
-    steps = {
-        "observed_consistency": 1 / STIMULI,
-        "error_consistency": float((1 / (1 - by_chance)).mean()) / STIMULI,
-        "accuracy_difference": float((2 * abs(a - b) / STIMULI + STIMULI**-2).mean()),
-    }
-    for name, step in steps.items():
-        score = nl.metric(name)(answers(MODEL), TRIALS)
-        assert score.spread is not None
-        assert (score.spread - score.spread).error == pytest.approx(expected(step)), name
-        assert error(score) >= 0.999 * expected(step), "mean squares have longer intervals"
-        people = score.replace(generalise=("subject",))
-        assert error(people) == 0.0, f"{name}: new people see the same stimuli, with the same answers"
-
-
-@pytest.mark.parametrize(
-    ("metric", "rows", "step"),
-    [
-        ("balanced_accuracy", (20, 100), 1 / 2 / 20),
-        ("macro_f1", (20, 100), 1 / 2 / 20),
-        ("balanced_accuracy", (2, 100), 1 / 2 / 3),
-        ("decoding_pearson_r", (60, 60), 0.0),
-    ],
-)
-def test_decoders_might_differ_in_the_rarest_class(metric: str, rows: tuple[int, int], step: float) -> None:
-    """The recall of a class of two trials is not known, but its class does not weigh more than another."""
-    rng = np.random.default_rng(6)
-    truth = np.repeat([0.0, 1.0], rows)
-    features = truth[:, None] + rng.standard_normal((len(truth), 4))
-    folds = [(np.arange(at, len(truth), 2), np.arange(1 - at, len(truth), 2)) for at in (0, 1)]
-    if metric == "decoding_pearson_r":
-        score = nl.decode(Ridge(), features, truth, splits=folds, metric=metric)
-    else:
-        score = nl.decode(
-            LinearDiscriminantAnalysis(), features, truth.astype(int).astype(str), splits=folds, metric=metric
-        )
-    assert error(score) == pytest.approx(expected(step), abs=1e-12)
+@pytest.mark.parametrize("metric", ["observed_consistency", "error_consistency", "accuracy_difference"])
+def test_the_difference_of_models_with_the_same_answers_is_not_certain(metric: str) -> None:
+    score = nl.metric(metric)(answers(MODEL), TRIALS)
+    assert score.uncertainty is not None
+    assert 0 < error(score) < score.uncertainty.error
 
 
 def test_a_model_that_agrees_with_all_people_might_disagree_in_new_stimuli() -> None:
@@ -97,7 +56,7 @@ def test_a_model_that_agrees_with_all_people_might_disagree_in_new_stimuli() -> 
     trials = answers(np.tile(same, PEOPLE), np.repeat([f"p{i}" for i in range(PEOPLE)], STIMULI))
     score = nl.metric("observed_consistency")(answers(same), trials)
     assert (score.value, score.high) == (1.0, 1.0)
-    assert score.low == pytest.approx(1 - norm.ppf(0.975) * expected(1 / STIMULI))
+    assert score.low == pytest.approx(1 - (1 + norm.ppf(0.975)) / STIMULI)
     consistency = nl.metric("error_consistency")(answers(same), trials)
     assert consistency.value == pytest.approx(1.0) and consistency.low < 0.9
 

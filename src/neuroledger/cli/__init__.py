@@ -426,6 +426,16 @@ def _parser() -> argparse.ArgumentParser:
         help="file of allowed signers, to distinguish signed from self-reported records",
     )
 
+    p = verb(
+        "refresh",
+        "scoring",
+        "compute intervals of records again by the current method, from the records alone",
+    )
+    p.add_argument(
+        "records", nargs="*", type=Path, metavar="RECORD", help="record files (default: all records)"
+    )
+    _add_json(p)
+
     p = verb("sign", "scoring", "recompute records and sign the reproduced ones with an SSH key")
     p.add_argument(
         "records", nargs="*", type=Path, metavar="RECORD", help="record files (default: all records)"

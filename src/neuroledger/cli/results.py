@@ -31,9 +31,9 @@ def leaderboard(options: argparse.Namespace) -> int:
 
 def history(options: argparse.Namespace) -> int:
     """List every commit that changed a score of a benchmark, oldest first."""
-    from neuroledger.engine.git_trees import is_shallow
     from neuroledger.report.board import number
     from neuroledger.report.history import history as history_of
+    from neuroledger.store.git_trees import is_shallow
 
     catalog = open_catalog(options.root)
     benchmark = catalog.benchmark(options.benchmark).id
@@ -89,7 +89,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Estimate coverage, width, false positives and false ranks in simulated experiments."""
+    """Estimate coverage, length, interval score, false positives and false ranks in simulated experiments."""
     from neuroledger.engine.calibrate import calibrate_benchmark
     from neuroledger.errors import NeuroLedgerError
 
@@ -127,12 +127,18 @@ def _say_calibration(id: str, plain: dict[str, Any]) -> None:
         if isinstance(outcome, str):
             say(f"not calibrated  {id} · {name}: {outcome}")
             continue
-        rates = [outcome[key] for key in ("coverage", "width", "false_positives", "false_ranks")]
-        cells = [f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in rates]
+        shown = {
+            "coverage": "coverage", "length": "length over needed", "interval_score": "interval score",
+            "false_positives": "equal models differ", "false_ranks": "false ranks",
+        }  # fmt: skip
+        figures = [(label, outcome[key]) for key, label in shown.items()]
+        cells = [
+            f"{label} {one['value']:.3f} [{one['low']:.3f}, {one['high']:.3f}]" for label, one in figures
+        ]
         more = [f"{label} {outcome[key]['value']:.3f}" for key, label in
                 (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if outcome[key]]  # fmt: skip
-        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, width {cells[1]}, "
-            f"equal models differ {cells[2]}, false ranks {', '.join([cells[3], *more])}")  # fmt: skip
+        verdict = "passed" if outcome["passed"] else "FAILED"
+        say(f"{verdict}  {id} · {name}: {', '.join([*cells, *more])}")
 
 
 def ranks(options: argparse.Namespace) -> int:

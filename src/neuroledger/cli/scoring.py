@@ -1,4 +1,4 @@
-"""run, score, evaluate, cost, verify, sign: compute, check and sign records."""
+"""run, score, evaluate, cost, verify, refresh, sign: compute, check, refresh and sign records."""
 
 from __future__ import annotations
 
@@ -252,11 +252,12 @@ def evaluate(options: argparse.Namespace) -> int:
 def cost(options: argparse.Namespace) -> int:
     """Measure the costs of a model."""
     from neuroledger.families.efficiency.cost import model_cost
+    from neuroledger.stats.stored_score import plain_score
 
     catalog = open_catalog(options.root)
     benchmark, costs = model_cost(options.model, options.benchmark, catalog=catalog, device=options.device)
     if options.json:
-        say_json({"benchmark": benchmark, "costs": {id: cost.to_dict() for id, cost in costs.items()}})
+        say_json({"benchmark": benchmark, "costs": {id: plain_score(cost) for id, cost in costs.items()}})
         return 0
     say(f"{options.model} on {benchmark}")
     rows = [(id, "–" if cost.status == "failed" else f"{cost.value:,.6g}", cost.unit or cost.scale, cost.reason or "")
@@ -319,6 +320,28 @@ def verify(options: argparse.Namespace) -> int:
 def _plain_result(result: Verified) -> dict[str, Any]:
     evidence = {"origin": result.evidence.origin.value, "signer": result.evidence.signer}
     return {**result.finding.to_dict(), "checked": STATES[type(result.checked)], "evidence": evidence}
+
+
+def refresh(options: argparse.Namespace) -> int:
+    """Compute the intervals of records again from the deviations that they store."""
+    from neuroledger.engine.refresh import refresh as refresh_records
+
+    catalog = open_catalog(options.root)
+    with choose("none" if options.json else None) as display:
+        findings = refresh_records(catalog, options.records, display=display)
+    if options.json:
+        say_json([finding.to_dict() for finding in findings])
+    else:
+        for finding in findings:
+            if finding.code != "record.interval-current":
+                say(f"{SIGNS[finding.severity]} {finding}")
+        counts = Counter(finding.code for finding in findings)
+        kept = counts["record.interval-kept"]
+        say(
+            f"{len(findings)} records: {counts['record.refreshed']} refreshed, "
+            f"{counts['record.interval-current']} current, {kept} kept as they are"
+        )
+    return FAILED if any(finding.severity == "error" for finding in findings) else SUCCESS
 
 
 def sign(options: argparse.Namespace) -> int:

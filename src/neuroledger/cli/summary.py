@@ -11,10 +11,10 @@ from typing import Any, Final
 from neuroledger.display import visible
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.diff_since import MOST_EMBEDDED, Proposal, Review, record_in
-from neuroledger.engine.git_trees import committed
 from neuroledger.engine.record import Record
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
+from neuroledger.store.git_trees import committed
 
 __all__ = ["summary"]
 

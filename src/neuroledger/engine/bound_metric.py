@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -19,10 +19,13 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
-from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of, names_of
-from neuroledger.stats.score import LIMITS, Score
-from neuroledger.stats.splits import draw, first_values, given, predefined, rows_of_stimuli, testing
-from neuroledger.stats.spread import NOWHERE, Influence
+from neuroledger.stats.aggregate import aggregate, error_of
+from neuroledger.stats.left_out import general, with_subjects
+from neuroledger.stats.samples import NotKnown, Samples
+from neuroledger.stats.score import LIMITS, Score, natural_scale
+from neuroledger.stats.splits import Split, draw, first_values, given, predefined, rows_of_stimuli, testing
+from neuroledger.stats.uncertainty import NOWHERE, Uncertainty
+from neuroledger.stats.variation import uncertainty_of
 from neuroledger.stats.workspace import Memo, Workspace
 
 __all__ = [
@@ -182,21 +185,31 @@ class _Bound:
         rows: xr.DataArray,
         tested: Collection[str] | None = None,
     ) -> Score:
-        injected: dict[str, Any] = {}
         if tested is not None and "splits" not in self.component.injected:
             arrays, rows = [_of_stimuli(array, tested) for array in arrays], _of_stimuli(rows, tested)
-        if "splits" in self.component.injected:
-            if splits is None and self.spec.splits is None:
-                raise MetricError(
-                    f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"
-                )
-            injected["splits"] = (
-                draw(self.spec.splits, rows)  # type: ignore[arg-type]
-                if splits is None
-                else given(splits, rows.sizes["presentation"])
+        drawn = self._splits(splits, rows)
+        if tested is not None and drawn is not None:
+            drawn = testing(drawn, rows, tested)
+        samples = self._samples(arrays, drawn)
+        return _score(self, samples, arrays, drawn, rows)
+
+    def _splits(self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray) -> Sequence[Split] | None:
+        """Return the splits of the rows that the component needs, or None."""
+        if "splits" not in self.component.injected:
+            return None
+        if splits is not None:
+            return given(splits, rows.sizes["presentation"])
+        if self.spec.splits is None:
+            raise MetricError(
+                f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"
             )
-            if tested is not None:
-                injected["splits"] = testing(injected["splits"], rows, tested)
+        return draw(self.spec.splits, rows)
+
+    def _samples(self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None) -> Samples:
+        """Return what the component computes from the arrays."""
+        injected: dict[str, Any] = {}
+        if splits is not None:
+            injected["splits"] = splits
         if "rng" in self.component.injected:
             injected["rng"] = np.random.default_rng(self.seed)
         if "workspace" in self.component.injected:
@@ -204,7 +217,7 @@ class _Bound:
         # Undefined samples are NaN, and the notes report them.
         with self.workspace.limits(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                samples = self.component.function(*arrays, **injected, **self.parameters)
+                return Samples.of(self.component.function(*arrays, **injected, **self.parameters))
             except (AttributeError, TypeError, ValueError) as error:
                 bare = [
                     type(side).__name__ for side in arrays if not isinstance(side, xr.DataArray | Mapping)
@@ -215,7 +228,38 @@ class _Bound:
                     f"{self.spec.id} cannot be computed from a {bare[0]} ({error}); pass an xarray.DataArray with the "
                     "dimensions and coordinates listed in docs/behaviour.md"
                 ) from error
-        return _score(self.spec, self.component, samples, rows)
+
+    def uncertainty(
+        self,
+        samples: Samples,
+        arrays: Sequence[xr.DataArray],
+        splits: Sequence[Split] | None,
+        factors: Sequence[str] | None,
+    ) -> Uncertainty | None:
+        """Return how the aggregated samples vary over new items of the factors (default: all that the spec names)."""
+        variation = samples.variation
+        if isinstance(variation, NotKnown):
+            return None
+        if variation is None and all(isinstance(each, xr.DataArray) for each in arrays):
+            whole = samples.values
+
+            def compute(fewer: Sequence[xr.DataArray], parts: Sequence[Split] | None) -> xr.DataArray:
+                try:
+                    return self._samples(fewer, parts).values
+                except MetricError:  # undefined without these items
+                    return xr.full_like(whole, np.nan, dtype=np.float64)
+
+            halves = self.spec.splits is not None and self.spec.splits.unique
+            variation = general(arrays, splits, compute, whole, halves=halves)
+        if variation is not None and isinstance(arrays[-1], xr.DataArray):
+            variation = with_subjects(variation, arrays[-1])
+        limits = samples.limits or LIMITS.get(self.spec.scale, NOWHERE)
+        steps = [(step.over, step.with_) for step in self.spec.aggregate]
+        natural = natural_scale(self.spec.scale, limits)
+        found = uncertainty_of(samples, steps, variation, natural, factors)
+        if factors is None and found is not None and self.spec.interval is not None:
+            return found.only(self.spec.interval.over)
+        return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -383,18 +427,11 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
-def _subjects(rows: Any, samples: xr.DataArray) -> dict[str, str]:
-    """Return the subject of each neuroid by the names of :func:`names_of`, if it is known."""
+def _subjects(rows: Any) -> int:
+    """Return the number of subjects to whom the neuroids belong, or 0."""
     if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != ("neuroid",):
-        return {}
-    names = names_of(rows, "neuroid").tolist()
-    if (
-        "neuroid" in samples.dims
-        and samples.sizes["neuroid"] < len(names)
-        and not set(names) & set(names_of(samples, "neuroid").tolist())
-    ):
-        return {}
-    return dict(zip(map(str, names), as_text(rows["subject"].values).tolist(), strict=True))
+        return 0
+    return len(encode(rows["subject"].values).labels)
 
 
 def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
@@ -415,11 +452,16 @@ def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
 
 
 def _score(
-    spec: Comparison, component: registry.Registered, samples: xr.DataArray, rows: xr.DataArray
+    bound: _Bound,
+    samples: Samples,
+    arrays: Sequence[xr.DataArray],
+    splits: Sequence[Split] | None,
+    rows: xr.DataArray,
 ) -> Score:
+    spec = bound.spec
     steps = [(step.over, step.with_) for step in spec.aggregate]
-    notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
-    value = aggregate(samples, steps)
+    notes = tuple(map(str, samples.notes))
+    value = aggregate(samples.values, steps)
     if not np.isfinite(value):
         reason = "; ".join(notes) or "predictions or responses do not vary"
         if not notes and "alpha" in (spec.compare.model_dump().get("estimator") or {}):
@@ -427,44 +469,36 @@ def _score(
         raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({reason})")
     error = float("nan")
     if spec.error is not None:
-        error = error_of(samples, steps, spec.error.over, spec.error.with_)
-    # Each is a value, or a function that computes it on demand.
-    replicates, cells, influence = (
-        samples.attrs.pop(name, None) for name in ("replicates", "cells", "influence")
-    )
-    limits, skewed = samples.attrs.pop("limits", None), samples.attrs.pop("skewed", False)
-    step = samples.attrs.pop("step", {})
-
-    owners = _subjects(rows, samples)
-
-    def influences() -> Influence | None:
-        if influence is not None:
-            result: Influence | None = influence() if callable(influence) else influence
-        else:
-            known: Cells | None = cells() if callable(cells) else cells
-            result = influence_of(samples, steps, known)
-        if result is not None and (skewed or step):
-            result = replace(result, skewed=skewed or result.skewed, step=step or result.step)
-        if result is not None and owners and "neuroid" in result.factors:
-            result = replace(result, nested={"subject": ("neuroid", owners)})
-        return result if result is None or spec.interval is None else result.only(spec.interval.over)
-
-    n: dict[str, float] = {}
-    dims = getattr(rows, "dims", ())  # thresholds and single values have no dims
-    if "presentation" in dims and "stimuli" not in samples.attrs.get("n", {}):
-        n["stimuli"] = rows.sizes["presentation"]
-        if "stimulus_id" in rows.coords:
-            n["stimuli"] = len(encode(rows["stimulus_id"].values).labels)
-    elif "stimulus" in dims:
-        n["stimuli"] = rows.sizes["stimulus"]
-    n |= {str(dim): size for dim, size in samples.sizes.items()}
-    if len(set(owners.values())) > 1 and "subject" not in n:
-        n["subject"] = len(set(owners.values()))
-    n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
-    n |= _incomplete_neuroids(spec, rows)
+        error = error_of(samples.values, steps, spec.error.over, spec.error.with_)
     return Score(
-        value, error=error, scale=spec.scale, direction=spec.direction, unit=spec.unit, samples=samples, n=n,
-        notes=notes, id=spec.id, replicates=replicates, influence=None if replicates is not None else influences,
-        limits=limits or LIMITS.get(spec.scale, NOWHERE),
-        generalise=component.resampled_by if replicates is not None else None,
-    )  # fmt: skip
+        value,
+        error=error,
+        scale=spec.scale,
+        direction=spec.direction,
+        unit=spec.unit,
+        samples=samples.values,
+        predictions=samples.predictions,
+        n=_counts(samples, rows) | _incomplete_neuroids(spec, rows),
+        facts=dict(samples.facts),
+        notes=notes,
+        id=spec.id,
+        limits=samples.limits or LIMITS.get(spec.scale, NOWHERE),
+        varies=lambda factors: bound.uncertainty(samples, arrays, splits, factors),
+    )
+
+
+def _counts(samples: Samples, rows: xr.DataArray) -> dict[str, float]:
+    """Return the numbers of stimuli, of entries of the samples' dimensions, of subjects, and those of the metric."""
+    counts: dict[str, float] = {}
+    dims = getattr(rows, "dims", ())  # thresholds and single values have no dims
+    if "presentation" in dims and "stimuli" not in samples.counts:
+        counts["stimuli"] = rows.sizes["presentation"]
+        if "stimulus_id" in rows.coords:
+            counts["stimuli"] = len(encode(rows["stimulus_id"].values).labels)
+    elif "stimulus" in dims:
+        counts["stimuli"] = rows.sizes["stimulus"]
+    counts |= {str(dim): size for dim, size in samples.values.sizes.items()}
+    subjects = _subjects(rows)
+    if subjects > 1:
+        counts.setdefault("subject", subjects)
+    return counts | {name: float(count) for name, count in samples.counts.items()}

@@ -128,11 +128,11 @@ def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) ->
 
 def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
     paradigm = registry.get("paradigm", spec.paradigm.name)
-    if real.headline.spread is None:
+    if real.headline.uncertainty is None:
         raise MetricError("the score has no interval")
     if paradigm.simulates is None:
         raise MetricError(f"no generative model of what the paradigm {paradigm.name} measures is known")
-    draw: Draw = paradigm.simulates(real.measured, real.headline.spread.factors)
+    draw: Draw = paradigm.simulates(real.measured, real.headline.uncertainty.factors)
     return draw
 
 
@@ -239,8 +239,8 @@ def refuted(catalog: Catalog) -> dict[str, str]:
             if first is None or first.passed or calibration.identity["benchmark"] != spec_sha256(spec):
                 continue
             reasons[calibration.benchmark] = (
-                f"interval withheld: in {calibration.runs} simulated experiments it covers the truth in "
-                f"{first.coverage.value:.0%}, and {first.false_positives.value:.0%} of equal models differ"
+                f"interval withheld: in {calibration.runs} simulated experiments it contains the truth in "
+                f"{first.coverage.value:.0%} (at most {first.coverage.high:.1%}) instead of 95%"
             )
         except (OSError, ValueError, LookupError, NeuroLedgerError) as error:
             words = f"not a calibration ({error})"

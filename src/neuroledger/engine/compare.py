@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -180,12 +179,19 @@ def _side(benchmark: str, model: str, record: Record | None, withheld: str | Non
         return _Side(None, 0, str(error))
     seed, reason = int(found.request.get("seed", 0)), ""
     if withheld is not None:
-        return _Side(score.replace(spread=None), seed, withheld)
-    if score.spread is None and math.isfinite(score.low):
+        return _Side(score.replace(varies=None), seed, withheld)
+    if _lacks_items(score):
+        score = score.replace(varies=None)
         reason = (
             f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
         )
     return _Side(score, seed, reason)
+
+
+def _lacks_items(recorded: Score) -> bool:
+    """Whether a recorded score has an interval, but no deviations by item, which pair it with another score."""
+    known = recorded.uncertainty
+    return known is not None and all(len(part.keys) == 1 for part in known.parts)
 
 
 def _recorded_pair(spec: BenchmarkSpec, a: _Side, b: _Side) -> Outcome:
@@ -302,7 +308,7 @@ class _Scorer:
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
-            if record is not None and score.spread is None and score.low == score.low
+            if record is not None and _lacks_items(score)
         ]
         if unpaired:
             self.tell(

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from neuroledger.stats.score import Score, number
-from neuroledger.stats.spread import quantile
+from neuroledger.stats.uncertainty import quantile
 
 __all__ = [
     "SHUFFLES", "Control", "Role", "Verdict", "bounded", "control_of", "in_words", "shuffled", "undecided_in", "undefined",

@@ -22,9 +22,9 @@ from neuroledger.engine.check import schema_texts
 from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.control import in_words, undecided_in
 from neuroledger.engine.controls import departures
-from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
 from neuroledger.engine.record import Record, record_of
+from neuroledger.engine.refresh import refreshed
 from neuroledger.engine.signatures import (
     LIST_PATH,
     ROOT_PATH,
@@ -38,6 +38,7 @@ from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
 from neuroledger.spec.document import json_object, parse
 from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec, Weighted
 from neuroledger.spec.load import spec_of
+from neuroledger.store.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
 
 __all__ = ["Proposal", "Review", "record_in", "review"]
 
@@ -544,6 +545,11 @@ class Proposal:
             yield _error("record.misplaced", path, words, "run `neuroledger run` without a limit")
         elif problems := self._control_problems(new):
             yield _error("spec.control", path, problems[0])
+        elif old is not None and old.intact and _is_refreshed(old, new):
+            words = (
+                f"{_value(new)}, with the interval of the current method, which is the same as computed here"
+            )
+            yield _note("record.refreshed", path, words)
         elif old is not None and old.id == new.id and old.payload_sha256 != new.payload_sha256:
             words = f"{_value(old)} → {_value(new)} from the same inputs"
             yield _warning("review.record-moved", path, words, f"`neuroledger verify --recompute {path}`")
@@ -817,6 +823,11 @@ def _input_field(record: Record, kind: str, field: str) -> str:
     """Return a field of the benchmark, model or data set in the inputs of a record; empty if missing."""
     entry = record.inputs.get(kind)
     return str(entry.get(field, "")) if isinstance(entry, dict) else ""
+
+
+def _is_refreshed(old: Record, new: Record) -> bool:
+    """Whether a changed record is that of the base branch with intervals of the current method, and no more."""
+    return old.payload_sha256 != new.payload_sha256 and refreshed(old).payload() == new.payload_sha256
 
 
 def _value(record: Record | None) -> str:

@@ -24,7 +24,7 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import unpack
+from neuroledger.stats.stored_score import judged_in, limits_in, score_of, uncertainty_in, version_in
 from neuroledger.store.files import write_json
 from neuroledger.store.git import git
 
@@ -70,6 +70,7 @@ class _Value(_Interval):
     raw: Number | None = None
     scale: str = ""
     n: dict[str, Number] = {}
+    uncertainty: dict[str, Any] | None = None
 
 
 class _Ceiling(_Value):
@@ -171,7 +172,7 @@ class Record(BaseModel):
         """Return the headline score, without samples; its items belong to the population of the data set."""
         dataset = self.inputs.get("dataset")
         population = str(dataset.get("id", "")) if isinstance(dataset, dict) else ""
-        return Score.of_record(self.score or {}).replace(population=population)
+        return score_of(self.score or {}, population, f"{self.model} on {self.benchmark}")
 
     def _repr_html_(self) -> str:
         score = self.score or {}
@@ -219,7 +220,12 @@ def record_of(plain: Any) -> Record:
     for score in (record.score, *record.scores.values()):
         if score is not None:
             try:
-                unpack(_Score.model_validate(score).spread)
+                _Score.model_validate(score)
+                for part in filter(None, (score, score.get("ceiling"))):
+                    uncertainty_in(part, "")
+                    limits_in(part)
+                    version_in(part)
+                    judged_in(part)
             except MetricError as error:
                 raise ValueError(str(error)) from error
     names = ("value", "low", "high", "scale", "direction", "ceiling")

@@ -39,7 +39,7 @@ from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.base import id_of, sha256_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.stats.spread import pack
+from neuroledger.stats.stored_score import by_item, plain_score
 from neuroledger.store.files import sweep
 
 __all__ = ["Done", "Work", "closed", "current", "grouped", "not_ready", "run", "run_job", "run_object"]
@@ -337,12 +337,12 @@ def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Out
 def _plain(
     session: Session, job: Job, evaluation: Evaluation
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the headline and all scores as plain data; the headline contains its joint draws unless data are private."""
-    scores = {name: score.to_dict() for name, score in evaluation.scores.items()}
-    headline, spread = dict(next(iter(scores.values()))), evaluation.headline.spread
+    """Return the headline and all scores as plain data; the headline has its deviations by item, unless data are private."""
+    scores = {name: plain_score(score) for name, score in evaluation.scores.items()}
+    headline = dict(next(iter(scores.values())))
     data = session.catalog.dataset(session.catalog.benchmark(job.benchmark).dataset)
-    if spread is not None and data.access != "private":
-        headline["spread"] = pack(spread)
+    if data.access != "private":
+        headline |= by_item(evaluation.headline)
     return headline, scores
 
 

@@ -89,14 +89,4 @@ def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
 
 def _generalised(raw: Score, benchmark: BenchmarkSpec) -> Score:
     """Return the score with the factors that the benchmark generalises over and the population of its items."""
-    if benchmark.generalise is None:
-        return raw.replace(population=benchmark.dataset)
-    if raw.influence is not None:
-        return raw.replace(population=benchmark.dataset, generalise=benchmark.generalise)
-    known = raw.generalise or ()
-    if known and set(known) != set(benchmark.generalise):
-        raise MetricError(
-            f"{benchmark.id} cannot generalise over {', '.join(benchmark.generalise)} alone: {raw.id} resamples "
-            f"{', '.join(known)}; name these in `generalise`, or leave it out"
-        )
-    return raw
+    return raw.replace(population=benchmark.dataset, generalise=benchmark.generalise or raw.generalise)

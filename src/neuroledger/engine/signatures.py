@@ -17,7 +17,6 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from neuroledger.engine.git_trees import Tree
 from neuroledger.engine.record import (
     ALLOWED,
     NAMESPACE,
@@ -34,6 +33,7 @@ from neuroledger.engine.record import (
 )
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.store.files import write_text
+from neuroledger.store.git_trees import Tree
 
 __all__ = [
     "LIST_PATH", "NAMESPACE_OF_SETS", "ROOT_PATH", "Root", "Signer", "hashes_in", "part_of_signed_set", "root_in", "sign",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -376,7 +377,9 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
     if record.score is None:
         return []
     drawn = []
-    deviations = (record.score.get("spread") or {}).get("deviation") or {}
+    uncertainty = record.as_score().uncertainty
+    parts = () if uncertainty is None else uncertainty.parts
+    deviations = {" × ".join(part.over): math.sqrt(part.variance) for part in parts}
     if deviations:
         caption = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."
         drawn.append((caption, bars(deviations, "standard error")))

@@ -22,7 +22,6 @@ from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import Group, groups_of, suites_of, to_score, weights_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
 from neuroledger.stats.score import COMMENSURABLE, Score
-from neuroledger.stats.spread import Spread
 from neuroledger.stats.task_ranks import Agreement, agreement, mean_rank, normalised_ranks, published_table
 
 __all__ = [
@@ -223,22 +222,19 @@ def _withheld(record: Record, reason: str) -> Record:
     """Return the record without its interval, because the interval failed its calibration."""
     if record.score is None or not record.intact:
         return record
-    plain = {name: part for name, part in record.score.items() if name not in ("spread", "covers")}
+    withheld = ("spread", "uncertainty", "covers")
+    plain = {name: part for name, part in record.score.items() if name not in withheld}
     changed = record.model_copy(update={"score": plain | {"low": None, "high": None, "reason": reason}})
     return changed.model_copy(update={"payload_sha256": changed.payload()})
 
 
 def _score(record: Record) -> Score:
-    """Return the recorded score; without recorded draws, its spread is independent and follows from its interval."""
-    score = record.as_score()
-    if score.spread is None and math.isfinite(score.low):
-        error = (score.high - score.low) / (2 * NORMAL_95)
-        return score.replace(spread=Spread.alone(f"{record.model} on {record.benchmark}", error))
-    return score
+    """Return the recorded score."""
+    return record.as_score()
 
 
 class _Entry(NamedTuple):
-    """A row with the joint draws of its score and of its score on each benchmark."""
+    """A row with its score and its score on each benchmark, and how they vary."""
 
     row: Row
     score: Joint | None
@@ -288,10 +284,10 @@ def _mean(
     if missing:
         return Cell("partial", reason=f"without {', '.join(missing)}"), None
     joint = joint_mean([(share, scores[id]) for id, share in shares.items()])
-    if joint.spread is None:
+    if joint.uncertainty is None:
         return Cell("scored", joint.value), joint
-    low, high = joint.spread.interval(joint.value)
-    if len(shares) == 1:  # a mean of one score has its skewed interval
+    low, high = joint.uncertainty.interval(joint.value)
+    if len(shares) == 1:  # a mean of one score has its interval, on its natural scale
         (score,) = (scores[id] for id in shares)
         low, high = score.low, score.high
     return Cell("scored", joint.value, low, high), joint
@@ -325,7 +321,7 @@ def _is_scored(entry: _Entry, index: int, column: Column) -> bool:
 def _tops(joints: Mapping[str, Joint], column: Column) -> set[str]:
     """Return the models that no other is clearly better than; values without intervals are compared exactly."""
     higher = column.direction == "higher"
-    if not column.counts and all(joint.spread is None for joint in joints.values()):
+    if not column.counts and all(joint.uncertainty is None for joint in joints.values()):
         best = (max if higher else min)((joint.value for joint in joints.values()), default=0.0)
         return {model for model, joint in joints.items() if joint.value == best}
     better = clearly_better(list(joints.values()), higher=higher)

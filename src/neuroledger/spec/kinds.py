@@ -84,7 +84,7 @@ class ErrorRule(Frozen):
 
 
 class IntervalRule(Frozen):
-    """Sources of variation that the 95 % interval covers; without this rule, all that the metric can resample."""
+    """Sources of variation that the 95 % interval covers; without this rule, all over which the metric varies."""
 
     over: tuple[str, ...]
 
@@ -247,7 +247,7 @@ class BenchmarkSpec(Spec):
     ceiling: Id | Override | None = None
     floor: FloorRule | None = None
     generalise: tuple[str, ...] | None = None
-    """What the claim generalises over: new stimuli, neuroids, subjects, …; by default all that the metric can resample.
+    """What the claim generalises over: new stimuli, neuroids, subjects, …; by default all over which the metric varies.
 
     ``[stimulus, subject]`` claims new subjects with all their neuroids, where neuroids have a subject.
     """

@@ -76,8 +76,6 @@ class Registered:
     ----------
     input
         Input of a metric or ceiling: `assemblies`, `behaviour`, `predictions` or `trace`.
-    resampled_by
-        Units that a metric or ceiling resamples for its own replicates: ``stimulus``, ``subject``, …
     timed
         Whether a metric needs the dimension of time bins even for a single bin.
     trials
@@ -110,7 +108,6 @@ class Registered:
     trials: bool = False
     inputs: Declared = ()
     outputs: Declared = ()
-    resampled_by: tuple[str, ...] = ()
     itself: bool = False
     permuted: Side | None = None
     simulates: Simulates | None = None
@@ -224,20 +221,15 @@ def metric(
     timed: bool = False,
     trials: bool = False,
     together: Callable[[Any], None] | None = None,
-    resampled_by: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` (the default), ``predictions``, or ``trace`` (the counts of one pass of a network). A
     ``timed`` metric needs time bins, even a single one. A metric of ``trials`` gets the target before repetitions are
-    averaged. ``together`` raises a ValueError on parameters that do not fit together. A metric that returns its own
-    replicates states what they resample in ``resampled_by``; replicates of two models are paired draw by draw. Raise
-    ``version`` whenever the metric's numbers can change.
+    averaged. ``together`` raises a ValueError on parameters that do not fit together. Raise ``version`` whenever the
+    metric's numbers can change.
     """
-    return _register(
-        "metric", name, version, input=input, timed=timed, trials=trials, together=together,
-        resampled_by=resampled_by,
-    )  # fmt: skip
+    return _register("metric", name, version, input=input, timed=timed, trials=trials, together=together)
 
 
 def ceiling(
@@ -245,15 +237,14 @@ def ceiling(
     *,
     version: int,
     input: str = "assemblies",
-    resampled_by: tuple[str, ...] = (),
     together: Callable[[Any], None] | None = None,
 ) -> Callable[[F], F]:
     """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
-    For ``resampled_by`` and ``together`` see `metric`.
+    For ``together`` see `metric`.
     """
-    return _register("ceiling", name, version, input=input, resampled_by=resampled_by, together=together)
+    return _register("ceiling", name, version, input=input, together=together)
 
 
 def paradigm(

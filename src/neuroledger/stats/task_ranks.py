@@ -11,7 +11,7 @@ import numpy as np
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import RequestError
 from neuroledger.spec.base import id_of
-from neuroledger.stats.resampling import holm
+from neuroledger.stats.aggregate import holm
 
 if TYPE_CHECKING:
     from neuroledger.spec.catalog import Catalog

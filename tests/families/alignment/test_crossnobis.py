@@ -119,57 +119,15 @@ def repeated(
     return source, target
 
 
-@pytest.mark.parametrize("comparison", ["cosine", "pearson", "spearman"])
-def test_the_influence_of_a_neuroid_is_the_change_without_it(comparison: str) -> None:
-    source, target = repeated(np.random.default_rng(5), 20, 8)
-    metric = nl.metric("crossnobis", comparison=comparison)
-    score = metric(source, target)
-    assert score.interval_covers.endswith("covers new stimuli and new neuroids")
-    influence = score.influence()
-    left = np.array([metric(source, target.isel(neuroid=np.arange(8) != i)).value for i in range(8)])
-    items = influence.factors["neuroid"]
-    np.testing.assert_allclose(items.deviation, np.sqrt(7 / 8) * (left.mean() - left), atol=1e-10)
-    halves = np.repeat([0, 1], 4)
-    parts = [metric(source, target.isel(neuroid=halves != half)).value for half in (0, 1)]
-    np.testing.assert_allclose(items.without(halves), parts, atol=1e-10)
-
-
-@pytest.mark.parametrize("comparison", ["cosine", "pearson"])
-def test_many_neuroids_have_the_derivative_by_their_weight(
-    comparison: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import neuroledger.families.alignment.metrics.crossnobis as code
-
-    monkeypatch.setattr(code, "AFRESH", 0)
-    source, target = repeated(np.random.default_rng(6), 20, 8)
-    metric = nl.metric("crossnobis", comparison=comparison, noise="none")
-    step, slopes = 1e-5, []
-    for i in range(8):
-        ends = []
-        for sign in (1, -1):
-            weights = np.ones(8)
-            weights[i] += sign * step
-            ends.append(metric(source, target * np.sqrt(weights)).value)
-        slopes.append((ends[0] - ends[1]) / (2 * step))
-    influence = metric(source, target).influence()
-    slopes = np.asarray(slopes)
-    np.testing.assert_allclose(
-        influence.factors["neuroid"].deviation, np.sqrt(8 / 7) * (slopes - slopes.mean()), atol=1e-7
-    )
-
-
 def test_intervals_contain_the_similarity_for_new_stimuli_and_neuroids() -> None:
     """Intervals for new stimuli alone do not: neuroids of unequal strength differ between experiments."""
-    scores = []
-    for run in range(100):
-        source, target = repeated(np.random.default_rng([7, run]), 150, 6, noise=0.5)
-        scores.append(
-            nl.metric("crossnobis", comparison="pearson")(source, target).replace(population=str(run))
+    scores = [
+        nl.metric("crossnobis", comparison="pearson")(
+            *repeated(np.random.default_rng([7, run]), 150, 6, noise=0.5)
         )
+        for run in range(60)
+    ]
     truth = np.mean([score.value for score in scores])
-
-    def coverage(chosen: list[nl.Score]) -> float:
-        return float(np.mean([score.low <= truth <= score.high for score in chosen]))
-
-    assert coverage(scores) > 0.9
-    assert coverage([score.replace(generalise=("stimulus",)) for score in scores]) < 0.85
+    stimuli = [score.replace(generalise=("stimulus",)) for score in scores]
+    assert np.mean([score.low <= truth <= score.high for score in scores]) > 0.9
+    assert np.mean([score.low <= truth <= score.high for score in stimuli]) < 0.85

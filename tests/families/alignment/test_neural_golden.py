@@ -31,7 +31,7 @@ def test_versions_of_the_pinned_components():
     ceilings = {
         "internal_consistency": 6,
         "predictor_consistency": 5,
-        "rdm_consistency": 6,
+        "rdm_consistency": 7,
         "rsa": 3,
         "constant": 1,
     }

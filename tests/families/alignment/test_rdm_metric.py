@@ -112,7 +112,7 @@ def test_the_interval_for_few_neuroids_has_the_true_variance(stimuli, neuroids):
         X = Z @ readout + 1.5 * rng.standard_normal((stimuli, 12))
         score = metric(assembly(X, prefix="f"), assembly(Y))
         values.append(score.value)
-        claimed.append(score.spread.error**2)
+        claimed.append(score.uncertainty.error**2)
         covered.append((score.low, score.high))
     assert 0.95 < np.mean(claimed) / np.var(values) < 1.4
     low, high = np.transpose(covered)

@@ -25,7 +25,7 @@ def _assembly(values, subjects=None):
 
 
 def _compare(source, target):
-    return rdm_subjects(source, target, workspace=Workspace())
+    return rdm_subjects(source, target, workspace=Workspace()).values
 
 
 def test_each_subject_against_scipy():
@@ -45,11 +45,11 @@ def test_the_interval_covers_stimuli_and_subjects_and_contains_the_value():
     source = rng.standard_normal((30, 6))
     target = np.hstack([source + rng.standard_normal((30, 6)), source + rng.standard_normal((30, 6))])
     score = nl.metric("rdm_subjects")(_assembly(source), _assembly(target, ["A"] * 6 + ["B"] * 6))
-    assert score.spread.factors == ("stimulus", "subject")
+    assert score.uncertainty.factors == ("stimulus", "subject")
     assert score.interval_covers == "the 95 % interval covers new stimuli and new subjects"
     assert score.low < score.value < score.high
     # Two subjects leave one degree of freedom for the variance between them.
-    assert score.spread.freedom < 20
+    assert score.uncertainty.freedom < 20
 
 
 def test_subjects_are_needed():

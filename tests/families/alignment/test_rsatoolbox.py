@@ -44,4 +44,4 @@ def test_the_error_over_stimuli_and_subjects_is_that_of_the_dual_bootstrap(
     """Its 500 draws have an error of 3 %; it also draws stimuli twice and leaves out their pairs."""
     score = scored(distance, comparison)
     assert score.interval_covers == "the 95 % interval covers new stimuli and new subjects"
-    assert score.spread.error == pytest.approx(GOLDEN[distance]["errors"][comparison], rel=0.25)
+    assert score.uncertainty.error == pytest.approx(GOLDEN[distance]["errors"][comparison], rel=0.25)

@@ -34,23 +34,33 @@ def test_each_stimulus_counts_once_for_trials_of_people():
     assert bind.metric("accuracy")(source, target).samples.size == 80
 
 
-def test_new_stimuli_are_as_many_in_each_condition():
-    """The difference between an easy and a hard condition is no part of the variance."""
+def test_the_stimuli_of_an_accuracy_vary_and_the_people_who_saw_them_do_not():
+    ids, right = np.arange(50), np.random.default_rng(0).random(50) < 0.7
+    source = presentations(np.where(right, "a", "b"), stimulus_id=ids)
+    people = presentations(["a"] * 50, stimulus_id=ids, truth=["a"] * 50, subject=np.repeat(["p", "q"], 25))
+    score = bind.metric("accuracy")(source, people)
+    assert score.uncertainty.factors == ("presentation",)
+    assert score.uncertainty.error == pytest.approx(np.std(right, ddof=1) / np.sqrt(50))
+    assert 0 < score.low < score.value < score.high < 1
+
+
+def test_an_accuracy_over_time_varies_with_stimuli():
     rng = np.random.default_rng(0)
-    count, chance = 40, {"easy": 0.95, "hard": 0.15}
-    conditions = np.repeat(list(chance), count)
-    ids = [f"s{i}" for i in range(2 * count)]
-    coords = {"stimulus_id": ids, "condition": conditions, "truth": ["a"] * len(ids)}
-    people = presentations(["a"] * len(ids), **coords, subject=["p"] * len(ids))
-    scores = []
-    for _ in range(200):
-        right = rng.random(len(ids)) < np.vectorize(chance.get)(conditions)
-        answers = presentations(np.where(right, "a", "b"), stimulus_id=ids)
-        scores.append(bind.metric("accuracy")(answers, people))
-    true = np.std([score.value for score in scores], ddof=1)
-    assert np.sqrt(np.mean([score.spread.variance for score in scores])) / true == pytest.approx(1, abs=0.12)
-    mixed = bind.metric("accuracy", compare={"by": None})(answers, people)
-    assert mixed.spread.error > 1.2 * scores[-1].spread.error
+    answers = np.where(rng.random((30, 3)) < 0.7, "a", "b")
+    over_time = xr.DataArray(answers, dims=("presentation", "time_bin"))
+    score = bind.metric(
+        "accuracy", aggregate=[{"over": "time_bin", "with": "mean"}, {"over": "presentation", "with": "mean"}]
+    )(over_time, presentations(["a"] * 30))
+    means = (answers == "a").mean(axis=1)
+    assert score.uncertainty.factors == ("presentation",)
+    assert score.uncertainty.error == pytest.approx(np.std(means, ddof=1) / np.sqrt(30))
+
+
+def test_an_accuracy_without_exceptions_is_not_certain():
+    """Two of the outcomes could have been others, as Agresti and Coull add two of each."""
+    score = bind.metric("accuracy")(presentations(["a"] * 20), presentations(["a"] * 20))
+    assert score.value == 1 and score.uncertainty.error == pytest.approx(np.sqrt(2) / 20)
+    assert 0.4 < score.low < 0.95 and score.high == 1
 
 
 def test_right_answers_are_the_values_unless_people_gave_them():
@@ -99,6 +109,12 @@ def test_one_person_has_no_distance_to_others():
         bind.ceiling("accuracy_distance")(one)
 
 
+def jackknifed(left):
+    """Deviations of a score from its values without each item."""
+    count = len(left)
+    return np.sqrt((count - 1) / count) * (left.mean() - left)
+
+
 def baker():
     case = GOLDEN["accuracy_delta"]
     subject, kind, animal, correct = zip(
@@ -142,8 +158,8 @@ def test_losses_of_accuracy_vary_with_new_stimuli_if_they_are_named():
     assert both.value == people.value
     assert both.interval_covers.endswith("covers new stimuli and new subjects")
     assert people.interval_covers.endswith("covers new subjects")
-    assert both.spread.error > people.spread.error
-    assert people.spread.error == pytest.approx(both.replace(generalise=("subject",)).spread.error)
+    assert both.uncertainty.error > people.uncertainty.error
+    assert people.uncertainty.error == pytest.approx(both.replace(generalise=("subject",)).uncertainty.error)
     ceiling = bind.ceiling("baker_accuracy_delta")(named[1])
     assert ceiling.interval_covers.endswith("covers new stimuli and new subjects")
 
@@ -268,20 +284,42 @@ def test_tasks_consistency_pools_people():
     assert bind.ceiling("tasks_consistency", variables=["condition"])(target).value > 0
 
 
-def test_a_similarity_of_losses_near_zero_is_not_certain():
-    """The model loses about twice as much accuracy as simulated people, so that its similarity is nearly always 0."""
-    rng = np.random.default_rng(8)
-    kind, animal = np.tile(np.repeat(["w", "f"], 10), 9), np.repeat([f"a{i}" for i in range(9)], 20)
-    ids, hard = np.array([f"im{i:03d}" for i in range(180)]), rng.standard_normal(180)
+@pytest.mark.parametrize("of_model", [True, False])
+def test_halves_of_people_stay_when_a_person_is_left_out(of_model):
+    source, target, _ = baker()
+    people = target.drop_vars("stimulus_id", errors="ignore")
+    names = np.unique(people["subject"].values)
+    kind = people["image_type"].values
 
-    def trials(people, loss):
-        level = np.tile(1.2 + hard - loss * (kind == "f"), (people, 1)) + rng.logistic(size=(people, 180))
-        coords = {"animal": animal, "image_type": kind, "truth": animal, "stimulus_id": ids}
-        named = {name: ("presentation", np.tile(values, people)) for name, values in coords.items()}
-        named["subject"] = ("presentation", np.repeat([f"p{i}" for i in range(people)], 180))
-        right = np.where(level.ravel() > 0, np.tile(animal, people), "none")
-        return xr.DataArray(right, dims="presentation", coords=named)
+    def drop(person):
+        of_person = people["subject"].values == person
+        return (
+            people.values[of_person & (kind == "w")].mean() - people.values[of_person & (kind == "f")].mean()
+        )
 
-    people = trials(12, 0.9)
-    score = bind.metric("baker_accuracy_delta")(trials(1, 2.6).drop_vars("subject"), people)
-    assert score.value < 0.05 and 0.25 < score.high < 0.9
+    drops, rng = np.array([drop(name) for name in names]), np.random.default_rng(0)
+    halves = [rng.permutation(len(names))[: len(names) // 2] for _ in range(100)]
+    bound = bind.metric("baker_accuracy_delta") if of_model else bind.ceiling("baker_accuracy_delta")
+    score = bound(source, people) if of_model else bound(people)
+    own = [
+        np.mean([(source.values == a)[(source["animal"].values == a) & (source["image_type"].values == t)].mean()
+                 for a in np.unique(source["animal"].values)])
+        for t in "wf"
+    ]  # fmt: skip
+
+    def by_hand(stay):
+        values = []
+        for half in halves:
+            first = drops[[at for at in half if at in stay]].mean()
+            rest = drops[[at for at in range(len(names)) if at in stay and at not in half]].mean()
+            compared, reference = (own[0] - own[1], first) if of_model else (first, rest)
+            similarity = max(1 - abs(reference - compared) / abs(reference), 0)
+            values.append(similarity if of_model else 2 * similarity / (1 + similarity))
+        return values
+
+    everyone = set(range(len(names)))
+    np.testing.assert_allclose(score.samples.values, by_hand(everyone), atol=1e-12)
+    left = np.array([np.mean(by_hand(everyone - {at})) for at in range(len(names))])
+    part = score.uncertainty.part(("", ("subject",)))
+    order = np.argsort(names.astype(str))
+    np.testing.assert_allclose(part.values, jackknifed(left)[order], atol=1e-12)

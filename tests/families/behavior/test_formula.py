@@ -67,21 +67,17 @@ def test_the_interval_of_a_share_contains_the_truth_near_one_too(share):
     assert covered / 150 > 0.9
 
 
-def test_a_formula_that_always_holds_adds_its_share_of_doubt():
+def test_formulas_are_fixed_and_their_items_vary():
     data = differences(np.where(np.arange(30) % 3, 1.0, -1.0))
     sure = "(1;%low%) = (1;%low%)"
-    one, both, twice = (
-        nl.metric("formula", formulas=each)(data, data).spread.error
-        for each in ([RISES], [RISES, sure], [sure, "(1;%high%) = (1;%high%)"])
+    one, both, alone, twice = (
+        nl.metric("formula", formulas=each)(data, data).uncertainty
+        for each in ([RISES], [RISES, sure], [sure], [sure, "(1;%high%) = (1;%high%)"])
     )
-    assert one / 2 < both < one
-    # Two formulas that always hold are as certain as one.
-    alone = nl.metric("formula", formulas=[sure])(data, data).spread.error
-    assert twice == pytest.approx(alone, rel=0.3) and twice > 0
-    # Formulas of the same items are no independent samples: a formula and its opposite always have the mean one half.
-    assert nl.metric("formula", formulas=[RISES, FALLS])(data, data).spread.error == pytest.approx(
-        0, abs=1e-12
-    )
+    assert one.factors == both.factors == ("item",)
+    assert both.error == pytest.approx(one.error / 2)
+    # Two formulas that always hold for the same items are as certain as one.
+    assert twice.error == alone.error == pytest.approx(np.sqrt(2) / 30)
 
 
 def test_sums_brackets_and_logic_by_hand():

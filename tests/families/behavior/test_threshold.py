@@ -167,27 +167,28 @@ def test_elevation_of_a_planted_shift():
 
 
 def test_new_stimuli_move_an_elevation_through_the_fits_of_both_conditions():
-    """The claim is that of leaving out each trial of either condition and fitting again, as the jackknife says."""
+    """The claim is that of leaving out each stimulus of either condition and fitting again, as the jackknife says."""
     rng = np.random.default_rng(5)
     x = np.repeat(np.arange(1.0, 9.0), 15)
     sides = {
-        name: behaviour(x, rng.random(x.size) < 0.5 + 0.47 * norm.cdf(0.8 * (x - mean)))
+        name: behaviour(x, rng.random(x.size) < 0.5 + 0.47 * norm.cdf(0.8 * (x - mean))).assign_coords(
+            stimulus_id=("presentation", [f"{name} {i % 25}" for i in range(x.size)])
+        )
         for name, mean in (("baseline", 3.0), ("test", 4.5))
     }
     people = [2.5, 2.9, 2.7]  # all above the model's elevation, so the nearness is a straight line
     bound = bind.metric("threshold_elevation", independent_variable="offset", threshold_accuracy=0.75)
     score = bound(sides, people)
-    expected = 0.0
+    left = []
     for name, side in sides.items():
-        values = []
-        for out in range(x.size):
-            rest = side.isel(presentation=np.delete(np.arange(x.size), out))
-            values.append(bound({**sides, name: rest}, people).value)
-        expected += (x.size - 1) * np.var(values)
-    assert score.influence().factors["stimulus"].variance == pytest.approx(expected, rel=0.02)
-    assert set(score.spread.factors) == {"stimulus", "subject"}
+        for out in range(25):
+            rest = side.isel(presentation=side["stimulus_id"].values != f"{name} {out}")
+            left.append(bound({**sides, name: rest}, people).value)
+    part = score.uncertainty.part(("", ("stimulus",)))
+    assert part.variance == pytest.approx((len(left) - 1) * np.var(left))
+    assert set(score.uncertainty.factors) == {"stimulus", "subject"}
     # An elevation that was given does not depend on stimuli.
-    assert bound(1.5, people).spread.factors == ("subject",)
+    assert bound(1.5, people).uncertainty.factors == ("subject",)
 
 
 @pytest.mark.parametrize("name", ["threshold", "threshold_elevation"])
@@ -199,10 +200,10 @@ def test_the_ceiling_covers_new_people_who_are_compared_with_all_others(name):
     assert np.mean([score.low <= mean <= score.high for score in scores]) > 0.88
     assert (
         0.85
-        < np.mean([score.spread.error for score in scores]) / np.std([score.value for score in scores])
+        < np.mean([score.uncertainty.error for score in scores]) / np.std([score.value for score in scores])
         < 1.2
     )
-    assert bound([2.0, 3.0]).spread is None  # one pair does not show how much others would differ
+    assert bound([2.0, 3.0]).uncertainty is None  # one pair does not show how much others would differ
 
 
 def test_bad_thresholds_are_refused():
@@ -293,21 +294,6 @@ def test_thresholds_found_with_the_same_stimuli_move_together():
         [one.assign_coords(subject=one["subject"].str.replace("0", k)) for k in "12"], "presentation"
     )
     score = bind.metric("threshold", **NAMED)(one, people)
-    assert score.value == pytest.approx(1.0) and score.spread.error == pytest.approx(0.0, abs=1e-9)
+    assert score.value == pytest.approx(1.0) and score.uncertainty.error == pytest.approx(0.0, abs=1e-9)
     other = bind.metric("threshold", **NAMED)(answered([0.3], np.random.default_rng(1)), people)
     assert other.spread.error > 0.01
-
-
-def test_an_error_near_the_peak_of_nearness_is_that_of_the_fold():
-    """The distance of a normal estimate from its mean has .6 of its deviation; far from the peak, it has all of it."""
-    rng = np.random.default_rng(3)
-
-    def claims(threshold):
-        score = bind.metric("threshold", **NAMED)(answered([threshold], rng, 200), [0.3, 0.3, 0.3001])
-        items = score.influence().factors["stimulus"]
-        return (score.spread.draws["stimulus"] ** 2).mean(), items.variance
-
-    near, sloped = np.mean([claims(0.3) for _ in range(12)], axis=0)
-    assert 0.55 < np.sqrt(near / sloped) < 0.85
-    far, sloped = claims(0.4)
-    assert far == pytest.approx(sloped, rel=0.05)

@@ -32,7 +32,7 @@ def test_the_number_is_scikit_learns(arrays):
     np.testing.assert_allclose(score.samples.values[0], values)
     assert score.low < score.value < score.high
     assert score.n["subject"] == 6
-    predictions = score.samples.attrs["predictions"]
+    predictions = score.predictions
     assert predictions.sizes["presentation"] == 90
     assert set(predictions["truth"].values) == {"rest", "move"}
     assert score.scale == "accuracy"

@@ -175,7 +175,7 @@ def test_a_class_of_unused_rows_is_not_a_choice():
     for decoder in ("shrinkage_lda", network()):
         score = nl.decode(decoder, x, y, splits=folds, seeds=(1,))
         assert score.value > 0.7
-        assert score.samples.attrs["predictions"]["choice"].values.tolist() == ["a", "b"]
+        assert score.predictions["choice"].values.tolist() == ["a", "b"]
 
 
 def network():

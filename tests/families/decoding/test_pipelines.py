@@ -218,7 +218,7 @@ def test_a_filter_bank_of_a_filtered_recording_is_that_of_mne_and_pyriemann():
         filtered = raw.copy().filter(low, high, method="iir", picks="eeg", verbose="ERROR").get_data() * 1e6
         cut = np.stack([filtered[:, at : at + 128] for at in first]).astype(np.float32).astype(float)
         parts.append(Covariances("oas").transform(cut))
-    predictions = score.samples.attrs["predictions"]
+    predictions = score.predictions
     rows = np.round((predictions["onset"].values - 3.0) / 2.5).astype(int)
     for fold in np.unique(predictions["split"].values):
         test = rows[predictions["split"].values == fold]
@@ -340,7 +340,7 @@ def test_a_tested_person_is_recentred_by_windows_without_labels():
         > nl.decode(declared(COV, {"name": "mdm"}), x, y, groups=person, splits=rule).value + 0.1
     )
     whole = nl.decode(declared(*steps), x, y, groups=person, splits={**rule, "calibration": {"share": 1}})
-    assert whole.samples.attrs["predictions"].sizes["presentation"] == 120 and whole.value > 0.75
+    assert whole.predictions.sizes["presentation"] == 120 and whole.value > 0.75
     taught = nl.decode(
         declared(COV, {"name": "mdm"}),
         x,
@@ -349,7 +349,7 @@ def test_a_tested_person_is_recentred_by_windows_without_labels():
         splits={**rule, "calibration": {"share": 0.5, "labels": True}},
     )
     assert "joined the training part" in " ".join(taught.notes)
-    assert (taught.samples.attrs["predictions"]["trained"].values == 100).all()
+    assert (taught.predictions["trained"].values == 100).all()
     with pytest.raises(RequestError, match=r"0\.5 at most"):
         nl.decode(
             declared(*steps),

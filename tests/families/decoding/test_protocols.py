@@ -48,7 +48,7 @@ def test_folds_are_those_of_moabb(name):
 def test_each_subject_has_its_own_decoder(name):
     estimator = make_pipeline(Covariances("oas"), MDM())
     score = nl.decode(estimator, X, Y, groups=FACTS, splits=RULES[name][0], train="each")
-    trained = score.samples.attrs["predictions"]
+    trained = score.predictions
     known = {}
     for train, test in KNOWN[name]:
         fitted = clone(estimator).fit(X[train], Y[train])

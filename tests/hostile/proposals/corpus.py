@@ -19,9 +19,10 @@ import yaml
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.signatures import sign
 from neuroledger.spec.base import sha256_of
-from neuroledger.stats.spread import DRAWS
+from neuroledger.stats.groups import DRAWS
 from tests.engine.lab import Lab, build
 from tests.report.ledger import keep, record
+from tests.varying import exactly
 
 RIDGE = "lab.V4-ridge"
 COMMAND = "touch CANARY"
@@ -151,7 +152,7 @@ def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
 
     width = Figure(1.0, 0.9, 1.1, 100)
     few = (share(5, 100, 100), share(2, 100, 100))
-    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), width, *few)
+    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), width, width, *few)
     header = {
         "benchmark": RIDGE,
         "headline": "ridge",
@@ -1017,6 +1018,68 @@ def a_control_without_its_value(lab: Lab) -> None:
 @proposal("refused", "record.unreadable")
 def a_record_of_a_benchmark_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["inputs"].update(benchmark="the best"))
+
+
+def deviations(of_part: dict[str, object] | None = None, **fields: object) -> dict[str, object]:
+    """Deviations of one factor, in the form of a record; fields of them and of their part are replaced."""
+    plain = exactly(0.1).to_dict()
+    [part] = plain["parts"]
+    return plain | {"parts": [part | (of_part or {})], "limits": [-1.0, 1.0]} | fields
+
+
+@proposal("needs a person", "review.record-moved")
+def deviations_as_they_are_recorded(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations()))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty={"parts": "many"}))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_whose_square_is_infinite(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations({"variance": 1e300})))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_more_groups_than_memory_has(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations({"keys": 10**12})))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_with_fields_of_their_own(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations({"more": 1})))
+
+
+@proposal("refused", "record.unreadable")
+def an_interval_of_an_invented_method(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(method="intuition")))
+
+
+@proposal("refused", "record.unreadable")
+def an_interval_of_a_version_that_never_was(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(version=0)))
+
+
+@proposal("refused", "record.unreadable")
+def limits_that_end_before_they_begin(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(limits=[1.0, -1.0])))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_no_factor(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(parts=[])))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_fewer_than_no_items(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(items={"stimulus": -1})))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_a_ceiling_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"]["ceiling"].update(uncertainty=deviations(parts="many")))
 
 
 def spread(text: bytes, **fields: object) -> dict[str, object]:

@@ -468,13 +468,11 @@ def _drawn_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
     _coordinate(assembly, step.repetition, "presentation")
     rule = SplitsSpec(folds=10, train=0.5, by=step.repetition, unique=True, stratify=None, seed=1)
     try:
-        reliabilities = internal_consistency(
-            assembly, splits=draw(rule, assembly), correction="spearman_brown"
-        )
+        ceiling = internal_consistency(assembly, splits=draw(rule, assembly), correction="spearman_brown")
     except MetricError as error:
         raise AssemblyError(str(error)) from None
-    others = [dim for dim in reliabilities.dims if dim != "neuroid"]
-    return np.asarray(reliabilities.mean(others).values)
+    others = [dim for dim in ceiling.values.dims if dim != "neuroid"]
+    return np.asarray(ceiling.values.mean(others).values)
 
 
 def _even_odd_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:

@@ -88,12 +88,12 @@ def decode(
     metric
         Id of a decoding metric.
     seed, seeds
-        Seed of the resampling for the interval and of shuffled labels; seeds of the training, for stochastic estimators.
+        Seed of shuffled labels; seeds of the training, for stochastic estimators.
     sampling_rate, start
         In Hz, and in seconds from the event to the first sample, for arrays (window, channel, sample). Windows without an
         `onset` are assumed to be consecutive; overlap is then detected only by shared samples.
     cluster, per
-        The unit that is resampled for the interval (default: the subject, the recording or the window, the first that
+        The unit that is left out for the interval (default: the subject, the recording or the window, the first that
         varies), and the unit that is scored: window, recording or subject.
     normalise
         Whether to scale the score so that a dummy on the same splits has 0 and a perfect decoder 1.
@@ -108,7 +108,7 @@ def decode(
     Returns
     -------
     Score
-        samples: (seed, split); samples.attrs["predictions"]: all predictions, with the targets as coordinate `truth`.
+        samples: (seed, split); predictions: all predictions, with the targets as coordinate `truth`.
 
     Raises
     ------

@@ -29,11 +29,7 @@ def confusion(score: Score | xr.DataArray, *, ax: Axes | None = None) -> Axes:
     MetricError
         There are no predictions, or they are not classes.
     """
-    predictions = (
-        score.samples.attrs.get("predictions")
-        if isinstance(score, Score) and score.samples is not None
-        else score
-    )
+    predictions = score.predictions if isinstance(score, Score) else score
     if not isinstance(predictions, xr.DataArray) or "truth" not in predictions.coords:
         raise MetricError(
             "the score has no predictions with their truth to draw; decode classes with nl.decode"

@@ -67,7 +67,7 @@ def table(
     scores_by_name = {"decoder": scores} if isinstance(scores, Score) else dict(scores)
     parts = []
     for pipeline, score in scores_by_name.items():
-        predictions = None if score.samples is None else score.samples.attrs.get("predictions")
+        predictions = score.predictions
         if not isinstance(predictions, xr.DataArray):
             raise MetricError(f"{pipeline}: the score has no predictions; decode with nl.decode")
         parts.append(_result_rows(predictions, pipeline, dataset, metric))

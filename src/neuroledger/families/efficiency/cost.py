@@ -361,7 +361,7 @@ def _score(
         scale=spec.scale,
         direction=spec.direction,
         unit=spec.unit,
-        samples=(lambda: _samples(spec.id, reading)) if reading.parts else None,
+        samples=_samples(spec.id, reading) if reading.parts else None,
         n=reading.n,
         status=status,
         reason=reason,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 from scipy.optimize import OptimizeWarning, curve_fit
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
@@ -20,17 +20,18 @@ from neuroledger.families.alignment.regression.held_out import (
     Facts,
     correlations,
 )
-from neuroledger.families.alignment.regression.influence import correlation_influence, refit_of
+from neuroledger.families.alignment.regression.held_out_variation import held_out_variation
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
+from neuroledger.stats.variation import inflation, one_by_one
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["extrapolated_predictivity", "subject_predictivity"]
 
 FEWEST = 2
-STEP = 0.02  # change of a mean correlation in central differences, about its error: curves near a line have steep slopes
 
 
 @ceiling("subject_predictivity", version=3)
@@ -41,7 +42,7 @@ def subject_predictivity(
     workspace: Workspace,
     estimator: Estimator = Ridge(),  # noqa: B008 - a frozen default
     correlation: Correlation = "pearson",
-) -> xr.DataArray:
+) -> Samples:
     """Correlation of predicted and measured responses, with the other subjects in place of a model.
 
     For each subject, the neuroids of all other subjects are the features of ``estimator``, and the score is computed as
@@ -56,7 +57,7 @@ def subject_predictivity(
 
     Returns
     -------
-    xr.DataArray
+    Samples
         ``(split, neuroid)`` with ``subject``. An interval for new subjects counts them as the predicted ones only: other
         predictors would change the ceiling further.
 
@@ -79,8 +80,13 @@ def subject_predictivity(
             + "".join(f" ({note})" for note in notes)
         )
     result = np.full((len(splits), values.shape[1]), np.nan)
-    facts = Facts([], {}, [])
+    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
+    coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
+    samples = xr.DataArray(result, dims=("split", "neuroid"), coords=coords)
+    ids, inflated = stimulus_names(assembly, len(values)), inflation(splits)
+    varying: list[tuple[Booleans, Variation]] = []
     for subject in subjects:
+        facts = Facts(notes, {}, [])
         others = (labels != subject) & complete
         try:
             scores = correlations(
@@ -95,24 +101,25 @@ def subject_predictivity(
             )
         except MetricError as error:
             raise CeilingError(f"subject {str(subject)!r}: {error}") from error
-        result[:, labels == subject] = scores[:, 0]
-    features = int(np.mean([((labels != subject) & complete).sum() for subject in subjects]))
+        own = labels == subject
+        result[:, own] = scores[:, 0]
+        places = [[at] for at in range(len(splits))]
+        varying.append((own, held_out_variation(samples[:, own], ids, facts.test_parts, places, inflated)))
 
-    def cells() -> Cells:
-        parts = []
-        for at, split in enumerate(splits):  # held-out parts are ordered by subject, then by split
-            full = np.zeros((len(split.test), values.shape[1]))
-            for number, subject in enumerate(subjects):
-                test_parts = facts.test_parts[number * len(splits) : (number + 1) * len(splits)]
-                full[:, labels == subject] = correlation_influence(test_parts)[at]
-            parts.append((split.test, full))
-        ids = assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(len(values))
-        return Cells(ids, parts, refit=refit_of(splits, features))
+    def each(factor: str, codes: Indices) -> Floats:
+        left = np.full((int(codes.max()) + 1, *result.shape), np.nan)
+        for own, part in varying:
+            left[:, :, own] = np.array(one_by_one(part, factor, codes, len(left)))
+        return left
 
-    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
-    coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
-    attrs = {"notes": notes + facts.notes, "cells": cells}
-    return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs=attrs)
+    def without(keep: Keep) -> xr.DataArray:
+        left = np.full(result.shape, np.nan)
+        for own, part in varying:
+            left[:, own] = part.without(keep).values
+        return samples.copy(data=left)
+
+    varies = Variation({"stimulus": ids}, without, each, inflation={"stimulus": inflated})
+    return Samples(samples, varies, notes=notes)
 
 
 def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[str], list[str]]:
@@ -136,7 +143,7 @@ def extrapolated_predictivity(
     correlation: Correlation = "pearson",
     bootstraps: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Subject predictivity of each neuroid, extrapolated to infinitely many subjects: ``(neuroid,)``.
 
     Subject predictivity is computed in every set of 2, 3, … subjects, and ``v (1 − exp(−x / τ))`` is fitted to the means
@@ -151,9 +158,9 @@ def extrapolated_predictivity(
 
     Returns
     -------
-    xr.DataArray
-        ``(neuroid,)``; ``attrs["cells"]`` returns the influence of stimuli through the mean predictivities to which the
-        curve is fitted.
+    Samples
+        ``(neuroid,)``. Without some stimuli, the ceiling changes as the height of the curve that is fitted to the mean
+        predictivities of all sets.
 
     Raises
     ------
@@ -176,10 +183,8 @@ def extrapolated_predictivity(
         )
     sizes = range(FEWEST, len(subjects) + 1)
     samples: dict[int, list[list[float]]] = {size: [[] for _ in labels] for size in sizes}
-    count = assembly.sizes["presentation"]
-    influence = np.zeros((len(sizes), count, len(labels)))
-    refit = 1.0
-    for number, size in enumerate(sizes):
+    varying: dict[int, list[tuple[Indices, Variation]]] = {size: [] for size in sizes}
+    for size in sizes:
         for chosen in combinations(subjects, size):
             columns = np.flatnonzero(np.isin(labels, chosen))
             part = subject_predictivity(
@@ -189,12 +194,9 @@ def extrapolated_predictivity(
                 estimator=estimator,
                 correlation=correlation,
             )
-            for column, values in zip(columns, part.transpose("neuroid", "split").values, strict=True):
+            for column, values in zip(columns, part.values.transpose("neuroid", "split").values, strict=True):
                 samples[size][column] += values[np.isfinite(values)].tolist()
-            cells = part.attrs["cells"]()
-            refit = cells.refit  # of all subjects at last
-            for rows, moves in cells.parts:
-                influence[number][np.ix_(rows, columns)] += np.nan_to_num(moves)
+            varying[size].append((columns, cast(Variation, part.variation)))
     asymptotes = np.asarray(
         [
             _asymptote([samples[size][column] for size in sizes], sizes, bootstraps, seed)
@@ -207,19 +209,56 @@ def extrapolated_predictivity(
     undefined = int(np.isnan(asymptotes[np.isin(labels, subjects)]).sum())
     notes += [f"{undefined} of {len(labels)} neuroids could not be extrapolated"] if undefined else []
 
-    def cells_of_heights() -> Cells:
-        known = np.flatnonzero(np.isfinite(asymptotes))
-        moves = np.zeros((count, len(labels)))
-        for column in known:
-            values = [samples[size][column] for size in sizes]
-            slopes = _slopes([float(np.mean(each)) for each in values], sizes)
-            weights = slopes / [len(each) for each in values]
-            moves[:, column] = np.tensordot(weights, influence[:, :, column], 1)
-        ids = assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(count)
-        return Cells(ids, [(np.arange(count), moves)], refit=refit)
+    means = np.array([[np.mean(values) if values else np.nan for values in samples[size]] for size in sizes])
+    heights = _heights(means, sizes)
+    result = xr.DataArray(asymptotes, dims=("neuroid",), coords=coords)
 
-    attrs = {"notes": notes, "cells": cells_of_heights}
-    return xr.DataArray(asymptotes, dims=("neuroid",), coords=coords, attrs=attrs)
+    def moved(left: Mapping[int, Sequence[tuple[Indices, Floats]]]) -> Floats:
+        of_sizes = np.array([_mean_over_sets(left[size], len(labels)) for size in sizes])
+        return np.asarray(asymptotes + _heights(of_sizes, sizes) - heights)
+
+    def without(keep: Keep) -> xr.DataArray:
+        left = {
+            size: [(columns, varies.without(keep).values) for columns, varies in parts]
+            for size, parts in varying.items()
+        }
+        return result.copy(data=moved(left))
+
+    def each(factor: str, codes: Indices) -> Floats:
+        count = int(codes.max()) + 1
+        left = {
+            size: [(columns, one_by_one(varies, factor, codes, count)) for columns, varies in parts]
+            for size, parts in varying.items()
+        }
+        return np.array(
+            [
+                moved(
+                    {
+                        size: [(columns, groups[at]) for columns, groups in parts]
+                        for size, parts in left.items()
+                    }
+                )
+                for at in range(count)
+            ]
+        )
+
+    ids = stimulus_names(assembly, assembly.sizes["presentation"])
+    varies = Variation({"stimulus": ids}, without, each, inflation={"stimulus": inflation(splits)})
+    return Samples(result, varies, notes=notes)
+
+
+def _mean_over_sets(parts: Sequence[tuple[Indices, Floats]], neuroids: int) -> Floats:
+    """Mean over sets of subjects and splits, (neuroid,), of predictivities (split, neuroid of the set)."""
+    total, known = np.zeros(neuroids), np.zeros(neuroids)
+    for columns, values in parts:
+        total[columns] += np.nansum(values, axis=0)
+        known[columns] += np.isfinite(values).sum(axis=0)
+    return np.asarray(total / np.where(known > 0, known, np.nan))
+
+
+def _heights(means: Floats, sizes: Sequence[int]) -> Floats:
+    """Height of the curve fitted to the means of each neuroid, (size, neuroid)."""
+    return np.array([_height(column.tolist(), sizes) for column in means.T])
 
 
 def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int) -> float:
@@ -246,16 +285,6 @@ def _height(means: Sequence[float], sizes: Sequence[int]) -> float:
     except (RuntimeError, ValueError):
         return float("nan")
     return float(height)
-
-
-def _slopes(means: Sequence[float], sizes: Sequence[int]) -> Floats:
-    """Derivative of the height by the mean at each number of subjects, by central differences; 0 where it is undefined."""
-    slopes = np.zeros(len(means))
-    for at in range(len(means)):
-        shift = np.where(np.arange(len(means)) == at, STEP, 0.0)
-        ends = [_height((np.asarray(means) + sign * shift).tolist(), sizes) for sign in (1, -1)]
-        slopes[at] = np.nan_to_num((ends[0] - ends[1]) / (2 * STEP))
-    return slopes
 
 
 def _rise(x: np.ndarray, height: float, pace: float) -> np.ndarray:

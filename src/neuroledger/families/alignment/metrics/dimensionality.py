@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["factor_dimensionality"]
 
@@ -19,7 +21,7 @@ RESIDUAL = "residual"
 @metric("factor_dimensionality", version=1, input="behaviour")
 def factor_dimensionality(
     source: xr.DataArray, target: xr.DataArray, *, factor: str | None = None, by: str = "factor"
-) -> xr.DataArray:
+) -> Samples:
     """Estimated share of dimensions that encode ``factor``: one number.
 
     For pairs of stimuli that share a factor ``f``, ``s_f`` is the covariance of their responses (about the mean of both
@@ -65,12 +67,31 @@ def factor_dimensionality(
     if RESIDUAL in names:
         raise MetricError("a factor may not be called 'residual': that is the rest")
     a, b = moderate(np.stack([a, b]))
-    variance = float(np.concatenate([a, b]).var(axis=0).sum())
-    if not variance > 0:
+    asked = [*names, RESIDUAL].index(str(factor))
+    value = _share(a, b, factors.codes, len(names))[asked]
+    if not np.isfinite(value):
         raise MetricError("the responses do not vary (or are missing), so no dimension encodes anything")
-    scores = np.ones(len(names) + 1)
-    for f in range(len(names)):
-        rows = factors.codes == f
+
+    def without(keep: Keep) -> xr.DataArray:
+        rows = keep["stimulus"]
+        return xr.DataArray(_share(a[rows], b[rows], factors.codes[rows], len(names))[asked])
+
+    # The two stimuli of a pair stay together; neuroids are those of the model.
+    pairs = np.arange(len(a)).astype(str)
+    return Samples(xr.DataArray(value), Variation({"stimulus": pairs}, without))
+
+
+def _share(a: Floats, b: Floats, codes: Indices, count: int) -> Floats:
+    """Return the share of dimensions of each factor and of the residual, (factor + 1,); NaN if responses do not vary.
+
+    ``a`` and ``b`` are the responses to both stimuli of each pair, (pair × neuroid); ``codes`` the factor of each pair.
+    """
+    variance = float(np.concatenate([a, b]).var(axis=0).sum())
+    if not variance > 0 or len(np.unique(codes)) < count:
+        return np.full(count + 1, np.nan)
+    scores = np.ones(count + 1)
+    for f in range(count):
+        rows = codes == f
         mean = 0.5 * (a[rows].mean(axis=0) + b[rows].mean(axis=0))
         scores[f] = float(((a[rows] - mean) * (b[rows] - mean)).mean(axis=0).sum()) / variance
     shares = np.exp(scores - scores.max())
@@ -78,4 +99,4 @@ def factor_dimensionality(
     n = a.shape[1]
     counts = [int(share * n) for share in shares[:-1]]
     counts.append(n - sum(counts))
-    return xr.DataArray(counts[[*names, RESIDUAL].index(str(factor))] / n)
+    return np.asarray(np.array(counts) / n)

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
@@ -17,7 +17,10 @@ from neuroledger.families.alignment.regression.one_against_rest import decisions
 from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
+from neuroledger.stats.splits import Split
+from neuroledger.stats.variation import held_out_deviation, inflation
 
 __all__ = ["domain_readout"]
 
@@ -53,7 +56,7 @@ def domain_readout(
     penalties: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = PENALTIES,
     ties: Literal["half", "lost"] = "half",
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Share of the other labels that the correct label outranks, for each division and domain: ``(split, domain)``.
 
     In each division, ``tested`` stimuli of every domain are drawn, stratified by label. A ridge readout of each label
@@ -99,27 +102,52 @@ def domain_readout(
     order = [fitted, *(name for name in names if name != fitted)]
     rule = _Rule(order, rows, labels.codes, tested, paired, None if pairs is None else as_text(pairs))
     values = np.full((divisions, len(order)), np.nan)
-    cells: list[tuple[Indices, Floats]] = []
+    parts: list[tuple[Indices, Floats]] = []
+    splits = []
     for number, division in enumerate(rule.draw(divisions, seed)):
         tested_rows = np.concatenate(list(division.tested.values()))
         classes, scores = decisions(
             X[division.fitted], labels.codes[division.fitted], X[tested_rows], penalties
         )
         shares = _outranked(scores, classes, labels.codes[tested_rows], labels.labels, ties)
-        influence = np.zeros((tested_rows.size, len(order)))
+        splits.append(Split(division.fitted, division.tested[fitted]))
         start = 0
         for domain, part in enumerate(division.tested.values()):
             domain_shares = shares[start : start + part.size]
             values[number, domain] = domain_shares.mean()
-            influence[start : start + part.size, domain] = (domain_shares - domain_shares.mean()) / part.size
+            parts.append((part, domain_shares))
             start += part.size
-        cells.append((tested_rows, influence))
     coords: dict[str, Any] = {"split": np.arange(divisions), "domain": order}
-    out = xr.DataArray(values, dims=("split", "domain"), coords=coords)
-    ids = coordinate(target, "stimulus_id")
-    out.attrs["cells"] = Cells(np.arange(target.size) if ids is None else ids, cells)
-    out.attrs |= {"limits": (0.0, 1.0), "skewed": True}
-    return out
+    samples = xr.DataArray(values, dims=("split", "domain"), coords=coords)
+    varies = _variation(samples, stimulus_names(target, target.size), parts, inflation(splits))
+    return Samples(samples, varies, limits=(0.0, 1.0))
+
+
+def _variation(
+    samples: xr.DataArray, ids: Strings, parts: Sequence[tuple[Indices, Floats]], inflated: float
+) -> Variation:
+    """Return how the shares change without tested stimuli; the readouts stay.
+
+    ``parts`` are the tested rows, and their shares, of each division and domain.
+    """
+    from scipy.sparse import csr_matrix
+
+    columns = np.concatenate([rows for rows, _ in parts])
+    ends = np.cumsum([0, *(len(rows) for rows, _ in parts)])
+    shape = len(parts), len(ids)
+    tested = csr_matrix((np.ones(len(columns)), columns, ends), shape)
+    shares = csr_matrix((np.concatenate([shares for _, shares in parts]), columns, ends), shape)
+    count = np.diff(ends)
+
+    def without(keep: Keep) -> xr.DataArray:
+        kept = keep["stimulus"].astype(np.float64)
+        rest = tested @ kept
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left = (shares @ kept) / rest
+        moved = held_out_deviation(samples.values.ravel(), left, 1 - rest / count)
+        return samples.copy(data=moved.reshape(samples.shape))
+
+    return Variation({"stimulus": ids}, without, inflation={"stimulus": inflated})
 
 
 def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:

@@ -18,7 +18,6 @@ from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.families.alignment.regression.problem import Problem, Readout, column_correlation
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
-from neuroledger.families.alignment.regression.training import Training
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -51,24 +50,18 @@ class _Usable(NamedTuple):
 
 
 class HeldOutPart(NamedTuple):
-    """Predictions and responses (row, target) of one split and time bin, and what was fitted.
+    """Predictions and responses (row, target) of one split and time bin; for rank correlations, their ranks.
 
-    For rank correlations, ``predicted`` and ``measured`` are ranks, and ``values`` the predictions themselves. ``rows`` and
-    ``train`` are numbers of rows of the target, ``columns`` the usable targets, ``split`` the position of the split, and
-    ``places`` the positions of the rows among all ``tested`` rows of the split.
+    ``rows`` are numbers of rows of the target, ``columns`` the usable targets, ``r`` their correlations, and ``ranked``
+    whether ``predicted`` and ``measured`` are ranks.
     """
 
     rows: NDArray[np.intp]
     predicted: NDArray[np.float64]
     measured: NDArray[np.float64]
-    values: NDArray[np.float64]
     r: NDArray[np.float64]
     columns: NDArray[np.bool_]
-    split: int
-    places: slice
-    tested: int
-    train: NDArray[np.intp]
-    training: Training | None
+    ranked: bool
 
 
 class Facts(NamedTuple):
@@ -137,7 +130,6 @@ def correlations(
         for t in range(bins):
             a, b = predicted.values[t * size : (t + 1) * size], measured[t * size : (t + 1) * size]
             flat = constant | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
-            raw = a
             if correlation == "spearman":
                 a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
             r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
@@ -148,14 +140,9 @@ def correlations(
                     rows,
                     workspace.take(a),
                     workspace.take(b),
-                    workspace.take(raw),
                     result[at, t, usable.columns],
                     usable.columns,
-                    at,
-                    slice(t * size, (t + 1) * size),
-                    len(split.test),
-                    original_splits[at].train,
-                    predicted.training,
+                    correlation == "spearman",
                 )
             )
     if alphas:

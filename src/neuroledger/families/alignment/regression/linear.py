@@ -12,7 +12,6 @@ from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
 from neuroledger.families.alignment.regression.ridge import Withheld, leave_out
-from neuroledger.families.alignment.regression.smoother import Residuals, SmootherTraining
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import BLOCK
 from neuroledger.stats.splits import Split
@@ -170,7 +169,6 @@ def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
     """
     Y = problem.Y - problem.mean
     residual = Y - Q @ (Q.T @ Y)
-    training = SmootherTraining(problem, lambda: Residuals(None, Q, residual))
     for split in problem.splits:
         out = problem.left_out(split)
         L = root(np.eye(len(out)) - Q[out] @ Q[out].T, SHAKY, np)
@@ -180,7 +178,7 @@ def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
         solved = divided(L, divided(L, residual[out], np), np, transposed=True)
         tested = solved[np.searchsorted(out, split.test)]
         values = problem.workspace.put(Y[split.test] - tested + problem.mean)
-        yield Prediction(values, rounding=DIFFERENCE, training=training)
+        yield Prediction(values, rounding=DIFFERENCE)
 
 
 def _rotated(problem: Problem) -> Floats:

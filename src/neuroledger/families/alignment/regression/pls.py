@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.arrays import Array
-from neuroledger.families.alignment.regression.pls_training import PlsTraining
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.families.alignment.similarity.gram import Features, square, tall
 from neuroledger.stats.splits import Split
@@ -61,7 +60,6 @@ class Pls(BaseModel):
             latent = _latent(problem, self, reduced, basis, batch)
             if latent.faint:
                 latent = _latent_of_features(problem, self, reduced, basis, batch)
-            training = _training(problem, latent, first, reduced, basis)
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
                 test = workspace.indices(split.test)
@@ -73,7 +71,7 @@ class Pls(BaseModel):
                 fitted = weights @ Y
                 values = scores[:used][:, test].T @ (fitted[:used] / sizes[:, None])
                 values += fitted[used] + mean
-                yield Prediction(values, self._notes(used), training=training[at])
+                yield Prediction(values, self._notes(used))
 
     def _notes(self, used: int) -> tuple[str, ...]:
         if used == self.components:
@@ -81,37 +79,15 @@ class Pls(BaseModel):
         return (f"{used} of {self.components} PLS components used: the train presentations carry no more",)
 
 
-def _training(
-    problem: Problem, latent: _Latent, first: int, reduced: Array, basis: Array | None
-) -> list[PlsTraining]:
-    """Training rows of each split of a batch from split ``first`` on; shared by splits with equally many components."""
-
-    def cross(splits: Sequence[int], within: Array) -> Array:
-        return _cross(problem, problem.features, reduced, within, [problem.splits[at] for at in splits])
-
-    used = [int(count) for count in latent.used]
-    if len(set(used)) == 1:
-        scores = latent.scores[:, : used[0]]
-        return [PlsTraining(problem, scores, first, reduced, basis, cross, latent.directed)] * len(used)
-    return [
-        PlsTraining(
-            problem, latent.scores[at : at + 1, :count], first + at, reduced, basis, cross, latent.directed
-        )
-        for at, count in enumerate(used)
-    ]
-
-
 class _Latent(NamedTuple):
     """Scores of every row on each component (split × component × row), and the number of components with signal.
 
-    ``faint``: the square of some direction is so much smaller than that of the first that its digits are lost. ``directed``:
-    directions depend smoothly on the data.
+    ``faint``: the square of some direction is so much smaller than that of the first that its digits are lost.
     """
 
     scores: Array
     used: Array
     faint: bool = False
-    directed: bool = True
 
 
 def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
@@ -293,7 +269,7 @@ def _latent_of_features(
         loads[:, k] = (masked @ X) / size[:, None]
         Q[:, k] = (masked @ Y) / size[:, None]
         C = C - size[:, None, None] * loads[:, k][:, :, None] * Q[:, k][:, None, :]
-    return _Latent(T, used, directed=False)
+    return _Latent(T, used)
 
 
 def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any) -> Array:

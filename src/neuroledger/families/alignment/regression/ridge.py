@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
-from neuroledger.families.alignment.regression.smoother import Residuals, SmootherTraining
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import tall
 from neuroledger.stats.splits import Split
@@ -36,11 +35,6 @@ class Ridge(BaseModel):
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order."""
-        training = SmootherTraining(problem, lambda: _residuals(problem, self.alpha))
-        for prediction in self._predictions(problem):
-            yield prediction._replace(training=training)
-
-    def _predictions(self, problem: Problem) -> Iterator[Prediction]:
         features = problem.features
         heavy = self.alpha * len(problem.Y) > features.trace
         if features.K is not None and features.count < len(problem.Y) and self.alpha < LIGHT * features.trace:
@@ -247,30 +241,6 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
         filtered = xp.where(usable, s / (s * s + alpha), 0.0)
         values = (test_features @ V.T) @ (filtered[:, None] * (U.T @ B))
     return Prediction(values + (y + workspace.put(problem.mean)))
-
-
-def _residuals(problem: Problem, alpha: float) -> Residuals:
-    """Residuals of the fit to all rows, on the host."""
-    workspace, features = problem.workspace, problem.features
-    Y = workspace.take(problem.centred)
-    Y = Y - Y.mean(axis=0)
-    ones = np.full((len(Y), 1), len(Y) ** -0.5)
-    if features.K is None:
-        left, s, _ = np.linalg.svd(workspace.take(cast(Array, features.X)), full_matrices=False)
-        W = np.hstack([ones, left * (s / np.sqrt(s * s + alpha))])
-        return Residuals(None, W, Y - W @ (W.T @ Y))
-    # Centred features have no product with the constant vector, which is an eigenvector of value alpha.
-    factors = _factored(_penalised(workspace.take(features.K), np.arange(len(Y)), alpha, np), 0, np)
-    if factors:
-        upper = factors[1]
-        P = np.triu(upper) + np.triu(upper, 1).T
-        total = P.sum(axis=0)
-        W = (total / np.sqrt(total.sum()))[:, None]
-        P, W = alpha * P, np.sqrt(alpha) * W
-    else:
-        w, Q = np.linalg.eigh(workspace.take(features.K))
-        P, W = (Q * (alpha / (np.maximum(w, 0.0) + alpha))) @ Q.T, ones
-    return Residuals(P, W, P @ Y - W @ (W.T @ Y))
 
 
 def _solved(A: Array, B: Array, xp: Any) -> Array:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
-from neuroledger.families.alignment.regression.training import (
-    Slopes,
-    TrainingInfluence,
-    separate_influence,
-)
-from neuroledger.stats.workspace import Workspace, device_of
+from neuroledger.stats.workspace import device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 
@@ -66,8 +61,7 @@ class RidgeCv(BaseModel):
             notes = (
                 (f"the chosen penalty is at the edge of the grid for {edge} of {best.size}",) if edge else ()
             )
-            training = _SpectralTraining(spectrum, Y - base, chosen, workspace)
-            yield Prediction(values, notes if best.size == 1 else (), chosen, training=training)
+            yield Prediction(values, notes if best.size == 1 else (), chosen)
 
 
 class _Spectrum(NamedTuple):
@@ -82,63 +76,6 @@ class _Spectrum(NamedTuple):
     projected: Array
     onto: Array
     complete: bool
-
-
-class _SpectralTraining(NamedTuple):
-    """The train rows of one split: their spectrum, centred targets ``Y``, and the chosen penalties."""
-
-    spectrum: _Spectrum
-    Y: Array
-    alphas: Floats
-    workspace: Workspace
-
-    def influence(self, slopes: Sequence[Slopes]) -> Iterator[TrainingInfluence]:
-        """Yield the influence of the train rows; that of the choice of the penalty is not included."""
-        Q, w, projected, onto = (self.workspace.take(part) for part in self.spectrum[:4])
-        Y = self.workspace.take(self.Y)
-        for slope in slopes:
-            parts = [
-                (at, self._of_penalty(Q, w, projected, onto, Y, float(alpha), at, slope))
-                for alpha in np.unique(self.alphas)
-                for at in [np.flatnonzero(np.broadcast_to(self.alphas == alpha, Y.shape[1]))]
-            ]
-            cells, signed_cells = np.empty((2, *Y.shape))
-            for at, part in parts:
-                cells[:, at], signed_cells[:, at] = part.cells, part.signed_cells
-            rows, signed = (sum(part[i] for _, part in parts) for i in (0, 1))
-            leverage = sum(part.leverage * len(at) for at, part in parts) / Y.shape[1]
-            none = np.zeros(Y.shape[1])
-            yield TrainingInfluence(
-                np.asarray(rows),
-                np.asarray(signed),
-                cells,
-                signed_cells,
-                none,
-                none,
-                np.zeros(Y.shape),
-                leverage,
-            )
-
-    def _of_penalty(
-        self,
-        Q: Floats,
-        w: Floats,
-        projected: Floats,
-        onto: Floats,
-        Y: Floats,
-        alpha: float,
-        at: Indices,
-        slope: Slopes,
-    ) -> TrainingInfluence:
-        """Return the influence through the targets with one penalty."""
-        filters = 1 / (w + alpha)
-        if self.spectrum.complete:
-            residual, free = alpha * (Q @ (filters[:, None] * projected[:, at])), (Q * Q) @ (alpha * filters)
-        else:
-            residual = Y[:, at] - Q @ ((w * filters)[:, None] * projected[:, at])
-            free = 1 - 1 / len(Y) - (Q * Q) @ (w * filters)
-        gain = (Q * filters) @ onto.T
-        return separate_influence(gain, residual, free, slope._replace(gradient=slope.gradient[:, at]))
 
 
 def _spectrum(problem: Problem, train: Array, test: Array, Y: Array, xp: Any) -> _Spectrum:

@@ -15,7 +15,7 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
-from neuroledger.stats.resampling import names_of
+from neuroledger.stats.groups import names_of
 from neuroledger.stats.workspace import Workspace
 from neuroledger.store.store import Written
 
@@ -285,14 +285,20 @@ def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missin
     return X
 
 
-def complete_neuroids(assembly: xr.DataArray) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
-    """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps, scaled to magnitudes below 1."""
+def complete_neuroids(
+    assembly: xr.DataArray, *, scaled: bool = True
+) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps.
+
+    ``scaled`` divides responses by a power of two, to magnitudes below 1.
+    """
     if "time_bin" in assembly.dims:
         assembly = assembly.isel(time_bin=0)
     X = np.asarray(assembly.transpose("presentation", "neuroid").values)
     complete = np.isfinite(X).all(axis=0)
     X = X[:, complete].astype(np.float64)
-    X = np.ldexp(X, -int(np.frexp(np.abs(X).max())[1]))
+    if scaled:
+        X = np.ldexp(X, -int(np.frexp(np.abs(X).max())[1]))
     return names_of(assembly, "neuroid")[complete], X
 
 

@@ -105,11 +105,9 @@ def patterned(gram: Gram, distance: Distance) -> Booleans:
 
 def condensed(matrix: Floats) -> Floats:
     """Upper triangle without the diagonal, row by row."""
-    rows = len(matrix)
-    result = np.empty(rows * (rows - 1) // 2)
-    for row, part in _triangle(result, rows):
-        part[:] = matrix[row, row + 1 :]
-    return result
+    from scipy.spatial.distance import squareform
+
+    return np.asarray(squareform(matrix, force="tovector", checks=False), dtype=np.float64)
 
 
 def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:

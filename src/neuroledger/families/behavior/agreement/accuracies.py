@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, correctness, same
@@ -32,6 +32,10 @@ class PeopleTable:
     subjects: Array
     cell: Indices
     cells: int
+
+    def some(self, rows: Booleans) -> PeopleTable:
+        """Return some of the trials, of the same people and cells."""
+        return replace(self, correct=self.correct[rows], subject=self.subject[rows], cell=self.cell[rows])
 
 
 def table_of_people(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -13,19 +12,16 @@ import xarray as xr
 from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = [
     "Agreement",
     "Answers",
     "answers_of_model",
     "answers_of_people",
-    "cell_influence",
     "choices",
     "compare",
     "correctness",
     "least_kappa",
-    "of_new_stimuli_and_people",
     "step_of",
 ]
 
@@ -282,66 +278,3 @@ def step_of(pairs: Agreement, measure: Measure) -> float:
             steps = steps * (2 * np.abs(pairs.accuracy_a - pairs.accuracy_b) + steps)
     known = steps[np.isfinite(steps)]
     return float(known.mean() / len(pairs.n)) if known.size else 0.0
-
-
-def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: Measure) -> Floats:
-    """Return the influence of each cell on the agreement of the model with each person, (cell, condition, person).
-
-    Influences are weighted 1/n. That of kappa is computed from its value without the cell (Tukey's jackknife), because
-    its slope is too small where errors are rare.
-    """
-    n, a, b, o = (part[:, 0, :][people.condition] for part in pairs)
-    right_a, right_b, seen = model.correct[0][:, None], people.correct.T, people.seen.T
-    agrees = right_a == right_b
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if measure == "observed_consistency":
-            moved = (agrees - o) / n
-        elif measure == "squared_accuracy_difference":
-            moved = 2 * (a - b) * ((right_a - a) - (right_b - b)) / n
-        else:
-            remaining = n - 1
-            reduced = Agreement(
-                remaining,
-                (n * a - right_a) / remaining,
-                (n * b - right_b) / remaining,
-                (n * o - agrees) / remaining,
-            )
-            moved = (pairs.kappa[:, 0, :][people.condition] - reduced.kappa) * remaining / n
-    moved = np.nan_to_num(moved) * (seen > 0)
-    table = np.zeros((len(people.condition), len(people.conditions), len(people.observers)))
-    for c in range(len(people.conditions)):
-        cells = np.flatnonzero(people.condition == c)
-        mean = moved[cells].sum(axis=0) / np.maximum(seen[cells].sum(axis=0), 1)
-        table[cells, c] = (moved[cells] - mean) * (seen[cells] > 0)
-    return table
-
-
-def of_new_stimuli_and_people(
-    a: Answers, b: Answers, pairs: Codes, measure: Callable[[Agreement], Floats]
-) -> Influence:
-    """Return the influence of stimuli and people on the mean of ``measure`` over conditions and ``pairs (pair, 2)``.
-
-    Each pair has an observer of ``a`` and one of ``b``. Its weight is that of the observer of ``b``, times that of the
-    observer of ``a`` if both are the same people.
-    """
-    first, second = pairs.T
-
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        stimuli, people = weights["stimulus"][:, b.stimulus], weights["subject"]
-        total, count = np.zeros((len(people), len(pairs))), np.zeros((len(people), len(pairs)))
-        for c in range(len(a.conditions)):
-            cells = np.flatnonzero(a.condition == c)
-            ca, sa = a.correct[np.ix_(first, cells)].T, a.seen[np.ix_(first, cells)].T
-            cb, sb = b.correct[np.ix_(second, cells)].T, b.seen[np.ix_(second, cells)].T
-            counts = [stimuli[:, cells] @ part for part in (sa * sb, ca * sb, sa * cb, ca * cb)]
-            values = measure(_agreement(*counts))
-            known = ~np.isnan(values)
-            total += np.where(known, values, 0.0)
-            count += known
-        weight = people[:, second] * (people[:, first] if a is b else 1.0) * (count > 0)
-        mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-        out = np.full(len(people), np.nan)
-        np.divide((weight * mean).sum(axis=1), weight.sum(axis=1), out=out, where=weight.sum(axis=1) > 0)
-        return out
-
-    return reweighted({"stimulus": b.stimuli, "subject": b.observers}, score)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 from typing import Literal
 
@@ -15,9 +14,9 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     answers_of_people,
     compare,
     measured,
-    of_new_stimuli_and_people,
 )
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Samples
 
 __all__ = ["agreement"]
 
@@ -29,7 +28,7 @@ def agreement(
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
-) -> xr.DataArray:
+) -> Samples:
     """Return the agreement of every pair of people in every condition: ``(condition, pair)``.
 
     Parameters
@@ -68,9 +67,4 @@ def agreement(
         [f"{missing} pair × condition cells without any error to compare were left out"] if missing else []
     )
     notes += [f"{unseen} pair × condition cells without shared stimuli were left out"] if unseen else []
-    out.attrs["notes"] = notes
-    pair_codes = np.asarray(pairs, dtype=np.intp)
-    out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        people, people, pair_codes, partial(measured, measure=measure, undefined=undefined)
-    )
-    return out
+    return Samples(out, notes=notes)

@@ -12,12 +12,13 @@ from neuroledger.families.behavior.tasks.discrimination import (
     FREE,
     halves,
     independent,
-    of_new_images,
     pattern,
     pearson,
+    without_images,
 )
 from neuroledger.families.behavior.tasks.trials import read_trials
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Samples
 
 __all__ = ["discrimination"]
 
@@ -31,7 +32,7 @@ def discrimination(
     normalise: bool = False,
     repetitions: int = 2,
     seed: int = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Return the correlation between the d-prime patterns of two random halves of the trials: ``(split,)``.
 
     There is no Spearman-Brown correction: the metric compares with one half, so the score is ``r / √ceiling`` with the
@@ -68,7 +69,6 @@ def discrimination(
     if np.isnan(scores).any():
         raise CeilingError("the halves share too few images to be correlated; more trials are needed")
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
-    out.attrs["n"] = {"stimuli": len(trials.images)}
     kind: dict[str, Any] = {"level": level, "distractors": distractors, "normalise": normalise}
-    out.attrs["influence"] = lambda: of_new_images(trials.images, trials.truth, pairs, **kind)
-    return out
+    variation = without_images(trials.images, trials.truth, pairs, **kind)
+    return Samples(out, variation, counts={"stimuli": len(trials.images)})

@@ -8,8 +8,8 @@ import xarray as xr
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import choices, same
-from neuroledger.families.behavior.agreement.proportions import of_proportions
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["cue_preference"]
 
@@ -17,7 +17,7 @@ __all__ = ["cue_preference"]
 @metric("cue_preference", version=3, input="behaviour")
 def cue_preference(
     source: xr.DataArray, target: xr.DataArray, *, cue: str = "truth", against: str = "texture"
-) -> xr.DataArray:
+) -> Samples:
     """Return 1 where the answer follows ``cue``, 0 where it follows ``against``, else NaN: ``(presentation,)``.
 
     The mean over presentations is the preference, ``s / (s + t)``. Stimuli whose cues agree are left out.
@@ -30,12 +30,6 @@ def cue_preference(
         Trials or stimuli ``(presentation,)`` with ``stimulus_id`` and the two cues as coordinates.
     cue, against
         Coordinates with the category of each cue.
-
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]``: influence of the stimuli whose answers follow either cue; a preference of 0 or 1 has the
-        variance of :func:`~neuroledger.families.rare_outcomes.unseen`. Its interval is computed in log odds.
 
     Raises
     ------
@@ -67,16 +61,7 @@ def cue_preference(
         raise MetricError(f"no answer names the {cue} or the {against} of its stimulus")
     values = np.where(by_cue, 1.0, np.where(by_other, 0.0, np.nan))
     out = xr.DataArray(values, dims=("presentation",), coords={"stimulus_id": ("presentation", ids[keep])})
-    decided = np.flatnonzero(~np.isnan(values))
-    if decided.size > 1:
-        decided = decided[np.argsort(ids[keep][decided].astype(str))]
-        names, outcomes = ids[keep][decided].astype(str), values[decided, None]
-        out.attrs |= {
-            "influence": lambda: of_proportions("presentation", names, outcomes),
-            "limits": (0.0, 1.0),
-        }
     neither = int(np.isnan(values).sum())
-    out.attrs["notes"] = (
-        [f"{neither} of {keep.size} answers follow neither cue and do not count"] if neither else []
-    )
-    return out
+    notes = [f"{neither} of {keep.size} answers follow neither cue and do not count"] if neither else []
+    alone = Variation({}, lambda _: out)  # only the stimuli of the samples are random
+    return Samples(out, alone, limits=(0.0, 1.0), outcome=1 / (keep.size - neither), notes=notes)

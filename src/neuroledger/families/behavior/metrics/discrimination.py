@@ -15,13 +15,14 @@ from neuroledger.families.behavior.tasks.discrimination import (
     FREE,
     halves,
     independent,
-    of_new_images,
     pattern,
     pearson,
     rates_from_probabilities,
+    without_images,
 )
 from neuroledger.families.behavior.tasks.trials import ObjectTrials, read_trials
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["discrimination"]
 
@@ -36,7 +37,7 @@ def discrimination(
     normalise: bool = False,
     repetitions: int = 2,
     seed: int = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Return the correlation of the model's and people's d-prime patterns, for each random half of trials: ``(split,)``.
 
     Parameters
@@ -56,11 +57,6 @@ def discrimination(
     repetitions, seed
         Each repetition compares the model with the first random half of the trials; the ceiling compares the two halves,
         so that ``r / √ceiling`` corrects for the noise of a half.
-
-    Returns
-    -------
-    xr.DataArray
-        ``(split,)`` Pearson correlations. ``attrs["influence"]``: influence of images within objects on the mean.
 
     Raises
     ------
@@ -94,11 +90,9 @@ def discrimination(
             "subtracted: no correlation; show more images or objects"
         )
     out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
-    out.attrs["n"] = {"stimuli": len(trials.images)}
-    out.attrs["notes"] = notes
     kind: dict[str, Any] = {"level": level, "distractors": distractors, "normalise": normalise}
-    out.attrs["influence"] = lambda: of_new_images(trials.images, trials.truth, pairs, **kind)
-    return out
+    variation = without_images(trials.images, trials.truth, pairs, **kind)
+    return Samples(out, variation, counts={"stimuli": len(trials.images)}, notes=notes)
 
 
 def _choices(source: xr.DataArray) -> npt.NDArray[np.object_]:

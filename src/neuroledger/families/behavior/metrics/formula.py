@@ -10,9 +10,9 @@ import xarray as xr
 from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.proportions import of_proportions
 from neuroledger.families.behavior.tasks.formulas import Formula, parse
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["formula"]
 
@@ -36,7 +36,7 @@ def formula(
     item: str = "item",
     condition: str = "condition",
     region: str = "region",
-) -> xr.DataArray:
+) -> Samples:
     """Return the value of each formula for each item ``(formula, item)``: a number, or 1 or 0 for a comparison.
 
     ``(6;%match%) < (6;%mismatch%)`` compares the model's values in region 6 of two conditions of the same item;
@@ -51,12 +51,6 @@ def formula(
         Not used: the formulas define the right answers.
     formulas, criterion
         The formulas; by default those in the coordinate ``criterion`` of the data.
-
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]``, if all formulas are comparisons: influence of the items on the mean share; a share of 0 or 1
-        has the variance of :func:`~neuroledger.families.rare_outcomes.unseen`. Its interval is computed in log odds.
 
     Raises
     ------
@@ -86,12 +80,15 @@ def formula(
     )
     coords = {"formula": list(formulas), "item": items.labels}
     count = len(items.labels)
-    out = xr.DataArray(results, dims=("formula", "item"), coords=coords, attrs={"n": {"items": count}})
-    if count > 1 and all(parsed_formula.logical for parsed_formula in parsed):
-        order = np.argsort(items.labels.astype(str))
-        names, outcomes = items.labels.astype(str)[order], results.T[order]
-        out.attrs |= {"influence": lambda: of_proportions("item", names, outcomes), "limits": (0.0, 1.0)}
-    return out
+    out = xr.DataArray(results, dims=("formula", "item"), coords=coords)
+    shares = all(parsed_formula.logical for parsed_formula in parsed)
+    return Samples(
+        out,
+        Variation({}, lambda _: out),  # only the items of the samples are random
+        limits=(0.0, 1.0) if shares else None,
+        outcome=1 / count if shares else 0.0,
+        counts={"items": count},
+    )
 
 
 def _places(

@@ -20,12 +20,13 @@ from neuroledger.families.behavior.tasks.discrimination import (
 )
 from neuroledger.families.behavior.tasks.solution_times import (
     crossing_times,
-    rank_correlation_without_each,
     softmax_readout,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence, left_out
+from neuroledger.stats.variation import held_out_deviation, inflation
 from neuroledger.stats.workspace import Workspace, fingerprint
 
 __all__ = ["object_solution_times"]
@@ -40,7 +41,7 @@ def object_solution_times(
     workspace: Workspace,
     label: str = "image_label",
     threshold: str = "i1",
-) -> xr.DataArray:
+) -> Samples:
     """Return the Spearman correlation of solution times over the tested stimuli, for each split: ``(split,)``.
 
     In every time bin a softmax readout of the object is fitted to the training stimuli; its probabilities give the d-prime
@@ -56,11 +57,6 @@ def object_solution_times(
         and the d-prime of people (``threshold``).
     label, threshold
         Coordinates of the target; that of the object may also be in the source.
-
-    Returns
-    -------
-    xr.DataArray
-        ``(split,)``. ``attrs["influence"]``: influence of stimuli on the mean over splits.
 
     Raises
     ------
@@ -112,7 +108,7 @@ def object_solution_times(
                 f"split {number}: {int(solved_by_both.sum())} stimuli solved by both, or all at one time: left out"
             )
         else:
-            known.append((values[-1], *pair, split.test[solved_by_both]))
+            known.append((number, *pair, split.test[solved_by_both]))
     if np.isnan(values).all():
         raise MetricError(
             "in no split do model and brain solve at least three stimuli at different times: its responses do not "
@@ -124,19 +120,19 @@ def object_solution_times(
             f"{unsolved} of {sum(map(len, solved))} tested stimuli were never solved by the model: left out"
         )
     out = xr.DataArray(np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))})
-    out.attrs["notes"] = notes
-    ids = coordinate(target, "stimulus_id")
-    names = np.arange(len(brain)) if ids is None or len(np.unique(ids)) < len(brain) else ids
 
-    def influence() -> Influence:
-        reduced = np.zeros(len(brain))
-        for value, x, y, rows in known:
-            without = rank_correlation_without_each(x, y)
-            reduced[rows] += np.where(np.isnan(without), 0.0, without - value) / len(known)
-        return Influence({"stimulus": left_out(names, reduced)})
+    def without(keep: Keep) -> xr.DataArray:
+        left, share = np.full((2, len(values)), np.nan)
+        for number, times, of_brain, rows in known:
+            stay = keep["stimulus"][rows]
+            left[number] = pearson(rankdata(times[stay]), rankdata(of_brain[stay]))
+            share[number] = 1 - stay.mean()
+        return out.copy(data=held_out_deviation(out.values, left, share))
 
-    out.attrs |= {"influence": influence, "skewed": True}
-    return out
+    variation = Variation(
+        {"stimulus": stimulus_names(target, len(brain))}, without, inflation={"stimulus": inflation(splits)}
+    )
+    return Samples(out, variation, notes=notes)
 
 
 def _times(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,12 +18,10 @@ from neuroledger.engine.measurement import Measurement, recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.protocols.decoder import (
     FIT_ERRORS,
-    TRAINED,
     Decoder,
     Objective,
     Signature,
     StoppedEarly,
-    TrainingAnswers,
     answer,
     decoded,
     failure,
@@ -39,23 +37,12 @@ from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Trai
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.signals import recording_digests
-from neuroledger.families.simulated_predictions import Draw, simulated_predictions
+from neuroledger.families.simulated_predictions import simulated_predictions
 from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["decoding", "measure_folds", "people_left_out"]
-
-# Objectives whose measures have a known chance level, so that training and test can be compared above chance.
-COMPARED = ("classification", "multilabel", "regression")
-# Training windows that a decoder predicts, unless it tests more.
-SHOWN = 2000
-
-
-def _simulated(measured: Measurement, factors: Collection[str]) -> Draw:
-    """Experiments with predictions like these, which no training relates to one another."""
-    source = measured.source.assign_attrs({TRAINED: None})
-    return simulated_predictions(replace(measured, source=source), factors)
 
 
 @paradigm(
@@ -65,7 +52,7 @@ def _simulated(measured: Measurement, factors: Collection[str]) -> Draw:
     asks=lambda values: decoded(values["objective"]),
     itself=False,
     permuted=None,
-    simulates=_simulated,
+    simulates=simulated_predictions,
 )
 def decoding(
     model: Decoder,
@@ -114,10 +101,8 @@ def decoding(
     -------
     Measurement
         source: (presentation, choice) scores, or (presentation,) numbers, or (presentation, neuroid) embeddings, with
-        `seed`, `split` and `row`; target: the targets. Its attribute `trained` contains the predictions
-        and targets of training windows, which show how much of the training generalises and what each fold adds to it;
-        the coordinate `tested_in` is the fold that tests such a window. Notes state the SHA-256
-        of the partition and of the prepared signals, and waived gates.
+        `seed`, `split` and `row`; target: the targets. Notes state the SHA-256 of the partition and of the prepared
+        signals, and waived gates.
 
     Raises
     ------
@@ -263,9 +248,6 @@ def measure_folds(
     trained: list[Any] = []
     seconds: list[float] = []
     columns: dict[str, list[Array]] = defaultdict(list)
-    recalled: dict[str, list[Array]] = defaultdict(list)
-    tested_in = _tested_in(folds, len(truth))
-    shown = _shown(folds, len(truth), seeds[0]) if objective in COMPARED else []
     adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
@@ -300,15 +282,6 @@ def measure_folds(
             columns["split"].append(np.full(len(fold.test), number))
             columns["seed"].append(np.full(len(fold.test), seed))
             columns["trained"].append(np.full(len(fold.test), len(part.train) + len(part.validation)))
-            if objective in COMPARED:
-                rows = shown[number]
-                _set_subjects(estimator, people[rows])
-                again = windows.for_estimator(rows, estimator, model.id)
-                recalled["answers"].append(answer(estimator, again, objective, choices, id=model.id))
-                recalled["targets"].append(taught[rows])
-                recalled["row"].append(rows)
-                recalled["split"].append(np.full(len(rows), number))
-                recalled["seed"].append(np.full(len(rows), seed))
     if calibrating:
         uses = ["joined the training part"] if labelled else []
         uses += ["were shown without labels to the steps that adapt"] if adapted else []
@@ -331,48 +304,7 @@ def measure_folds(
         coords["decoder"] = ("presentation", np.array([" ".join(name) for name in names]))
     source = _labelled(np.concatenate(columns["answers"]), choices, coords)
     source.encoding["seconds"] = seconds
-    if recalled:
-        own = {name: ("presentation", np.concatenate(recalled[name])) for name in ("row", "split", "seed")}
-        recalled_rows = own["row"][1]
-        own["tested_in"] = ("presentation", tested_in[recalled_rows])
-        own |= {
-            name: ("presentation", assembly[name].values[recalled_rows])
-            for name in ("subject", "recording")
-            if name in assembly.coords
-        }
-        source.attrs[TRAINED] = TrainingAnswers(
-            _labelled(np.concatenate(recalled["answers"]), choices, own),
-            _labelled(np.concatenate(recalled["targets"]), np.empty(0), own),
-        )
     return _Measured(source, target, tuple(notes))
-
-
-def _tested_in(folds: Sequence[Fold], count: int) -> Array:
-    """The fold that tests each row, (row,); -1 for rows that none or several test."""
-    times, number_of = np.zeros(count, dtype=int), np.full(count, -1)
-    for number, fold in enumerate(folds):
-        times[fold.test] += 1
-        number_of[fold.test] = number
-    return np.where(times == 1, number_of, -1)
-
-
-def _shown(folds: Sequence[Fold], count: int, seed: int) -> list[Array]:
-    """The training rows that each fold's decoder predicts: about as many as it tests, or ``SHOWN`` if these are more.
-
-    Decoders with equally large training parts are shown the same rows of these.
-    """
-    largest = max(len(fold.train) for fold in folds)
-    order = np.random.default_rng([abs(seed), count]).permutation(count)
-    shown = []
-    for fold in folds:
-        most = max(len(fold.test), SHOWN)
-        if largest <= most:
-            shown.append(fold.train)
-        elif len(fold.train) < largest / 2:
-            shown.append(np.sort(fold.train[np.argsort(order[fold.train])][:most]))
-        else:
-            shown.append(fold.train[order[fold.train] < count * most / largest])
-    return shown
 
 
 def _set_subjects(estimator: Any, people: Array) -> None:

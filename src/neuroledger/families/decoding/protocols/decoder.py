@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import xarray as xr
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
@@ -16,7 +15,6 @@ from neuroledger.spec.channels import Channels
 
 __all__ = [
     "FIT_ERRORS",
-    "TRAINED",
     "Decoder",
     "Objective",
     "Signature",
@@ -37,8 +35,6 @@ FIT_ERRORS = (
     AssertionError,
 )
 TAKES: Final = frozenset({"signals", "training"})
-# Attribute of predictions: the `TrainingAnswers`, or None of predictions whose folds share no training.
-TRAINED: Final = "trained"
 Objective = Literal["classification", "multilabel", "regression", "retrieval", "sequence"]
 
 
@@ -61,24 +57,6 @@ class Signature(NamedTuple):
     symbols: tuple[str, ...] | None = None
     recipe: TaskRecipe | None = None
     units: str = "arbitrary"
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingAnswers:
-    """Predictions for training windows and the targets that were trained on, both with coordinates `seed` and `split`."""
-
-    source: xr.DataArray
-    target: xr.DataArray
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are identical; xarray compares attributes."""
-        return (
-            isinstance(other, TrainingAnswers)
-            and self.source.identical(other.source)
-            and self.target.identical(other.target)
-        )
-
-    __hash__ = object.__hash__
 
 
 @runtime_checkable

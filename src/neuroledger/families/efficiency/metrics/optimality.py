@@ -12,15 +12,16 @@ from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["optimality_gap", "to_solution"]
 
 
 @metric("optimality_gap", version=1, input="predictions")
-def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> Samples:
     """Relative gap ``|c - c*| / |c*|`` of each problem's cost to the best known cost, ``(presentation,)`` [yik2025].
 
-    A cost below the best known one also has a gap, as in the published rules; ``n["better"]`` counts these.
+    A cost below the best known one also has a gap, as in the published rules; the count `better` is theirs.
 
     Raises
     ------
@@ -38,12 +39,12 @@ def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     samples = xr.DataArray(
         np.abs((costs - best_known) / best_known), dims=("presentation",), coords=target.coords
     )
-    samples.attrs["n"] = {
+    counts = {
         "problems": len(costs),
         "reached": int((costs == best_known).sum()),
         "better": int((costs < best_known).sum()),
     }
-    return samples
+    return Samples(samples, counts=counts)
 
 
 @cost_metric("to_solution", version=1, needs=())

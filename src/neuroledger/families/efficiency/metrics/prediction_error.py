@@ -12,6 +12,7 @@ from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["prediction_error"]
 
@@ -28,7 +29,7 @@ def prediction_error(
     series: str | None = None,
     horizon: str | None = None,
     within: Annotated[float, Field(gt=0)] | None = None,
-) -> xr.DataArray:
+) -> Samples:
     r"""Error of predicted numbers, one value per series (or one in total).
 
     ``mse``: :math:`\overline{(p-t)^2}`; ``rmse``: its root, taken for each series; ``smape``:
@@ -82,9 +83,10 @@ def prediction_error(
         for name in labels
     ]
     samples = xr.DataArray(np.array(values), dims=("series",), coords={"series": labels.astype(str)})
-    samples.attrs["notes"] = notes
-    samples.attrs["n"] = {"predictions": int(selected.sum())}
-    return samples
+    # Steps of a series depend on one another; only series are a sample of others.
+    return Samples(
+        samples, Variation({}, lambda _: samples), counts={"predictions": int(selected.sum())}, notes=notes
+    )
 
 
 def _measured(measure: str, predicted: Floats, true: Floats) -> float:

@@ -11,6 +11,7 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["session_accuracy"]
 
@@ -18,7 +19,7 @@ __all__ = ["session_accuracy"]
 @metric("session_accuracy", version=1, input="predictions")
 def session_accuracy(
     source: xr.DataArray, target: xr.DataArray, *, of: Literal["all", "base", "new"] = "all"
-) -> xr.DataArray:
+) -> Samples:
     """Share of correct answers after each session, ``(session,)``, over all classes seen so far [yik2025].
 
     Parameters
@@ -59,5 +60,8 @@ def session_accuracy(
         raise MetricError("there are no answers to compare")
     values = [float(right[selected & (session == number)].mean()) for number in numbers]
     samples = xr.DataArray(values, dims=("session",), coords={"session": numbers})
-    samples.attrs["n"] = {"answers": int(selected.sum()), "sessions": len(numbers)}
-    return samples
+    return Samples(
+        samples,
+        outcome=1 / int(selected.sum()),
+        counts={"answers": int(selected.sum()), "sessions": len(numbers)},
+    )

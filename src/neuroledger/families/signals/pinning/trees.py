@@ -20,9 +20,9 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from neuroledger.engine.git_trees import LINK, MODULE, MOST_BYTES, committed
 from neuroledger.errors import RequestError
 from neuroledger.store.git import clone, git
+from neuroledger.store.git_trees import LINK, MODULE, MOST_BYTES, committed
 
 __all__ = [
     "ARCHIVES",
