@@ -440,7 +440,7 @@ def test_each_subject_is_fitted_scored_and_normalised_separately(tmp_path: Path,
         claim = scores[id]
         assert claim.value == same.value and claim.high - claim.low > same.high - same.low
         assert claim.interval_covers == "the 95 % interval covers new stimuli and new subjects"
-        assert claim.spread is not None and set(claim.spread.factors) == {"stimulus", "subject"}
+        assert claim.uncertainty is not None and set(claim.uncertainty.factors) == {"stimulus", "subject"}
     with pytest.raises(DataError, match="no coordinate 'monkey'"):
         evaluate(session, session.catalog.benchmark("wrong"), "pixels4", controls=False)
 

@@ -164,13 +164,12 @@ def predictions(subjects=6, trials=20, hit=0.8, seeds=(33,), seed=0, windows_per
 def test_one_value_per_seed_and_split_and_the_predictions_are_kept():
     source, target = predictions(seeds=(33, 34))
     samples = decoding(source, target)
-    assert samples.dims == ("seed", "split")
-    assert samples.shape == (2, 6)
+    assert samples.values.dims == ("seed", "split")
+    assert samples.values.shape == (2, 6)
     first = sk.balanced_accuracy_score(target.values[:20], np.array(["a", "b"])[source.values[:20].argmax(1)])
-    assert samples.values[0, 0] == pytest.approx(first)
-    assert samples.attrs["n"] == {"windows": 120, "subject": 6}
-    predictions_of_score = samples.attrs["predictions"]
-    assert (predictions_of_score["truth"].values == target.values).all()
+    assert samples.values.values[0, 0] == pytest.approx(first)
+    assert samples.counts == {"windows": 120, "subject": 6}
+    assert (samples.predictions["truth"].values == target.values).all()
 
 
 def interval(source, target, **options):
@@ -185,11 +184,10 @@ def half_in_log_odds(low, high, value):
 
 def test_the_interval_is_students_interval_of_the_scores_of_subjects_in_log_odds():
     source, target = predictions(subjects=8, trials=50, seed=4)
-    values = decoding(source, target).values[0]
+    values = decoding(source, target).values.values[0]
     half = 2.3646 * values.std(ddof=1) / np.sqrt(8)
     ends = interval(source, target)
-    far = (values.mean() - 0.5) ** 2 * 8 / values.var(ddof=1)
-    expected = half * np.sqrt(1.3 + 0.7 / (1 + far / 40))
+    expected = half * np.sqrt(1 + 8 * 1 / 7)  # eight folds, each tests one subject and trains on seven
     assert half_in_log_odds(*ends, values.mean()) == pytest.approx(expected, rel=1e-4)
     once = source.assign_coords(split=("presentation", np.zeros(source.sizes["presentation"], int)))
     ends = interval(once, target, measure="accuracy")
@@ -294,7 +292,7 @@ def test_retrieval_varies_with_the_pictures_that_are_asked_for_and_the_people():
     """The factors are those of a two-way table of hits; each has the variance of its means."""
     source, target = pictures(0)
     score = nl.metric("top5_retrieval")(source, target)
-    assert set(score.spread.factors) == {"stimulus", "subject"}
+    assert set(score.uncertainty.factors) == {"stimulus", "subject"}
     asked = [
         MEASURES["retrieval"](
             rows(
@@ -308,19 +306,16 @@ def test_retrieval_varies_with_the_pictures_that_are_asked_for_and_the_people():
     ]
     hits = np.array([asked[0](np.eye(240)[row]) for row in range(240)]).reshape(6, 40)
     assert score.value == pytest.approx(hits.mean())
-    influence = score.influence()
-    for name, means in (("stimulus", hits.mean(axis=0)), ("subject", hits.mean(axis=1))):
-        expected = means.var(ddof=1) / len(means)
-        scale = 1 if name == "stimulus" else influence.factors[name].variance / expected
-        assert influence.factors[name].variance == pytest.approx(scale * expected)
-        assert 0.99 < scale < 2.01
+    for part in score.uncertainty.parts[:2]:
+        means = hits.mean(axis=0 if part.over == ("stimulus",) else 1)
+        assert part.variance == pytest.approx(means.var(ddof=1) / len(means))
     # Pictures of one person each are no second factor.
     own = [
         f"{who}{which}"
         for who, which in zip(target["subject"].values, target["stimulus_id"].values, strict=True)
     ]
     nested = [side.assign_coords(stimulus_id=("presentation", own)) for side in (source, target)]
-    assert nl.metric("top5_retrieval")(*nested).spread.factors == ("subject",)
+    assert nl.metric("top5_retrieval")(*nested).uncertainty.factors == ("subject",)
 
 
 def test_the_interval_of_retrieval_covers_new_pictures():
@@ -345,7 +340,7 @@ def test_one_subject_has_no_interval_which_is_noted():
     source, target = predictions(subjects=1)
     samples = decoding(source, target)
     assert not np.isfinite(interval(source, target)).any()
-    assert "no interval" in samples.attrs["notes"][0]
+    assert "no interval" in samples.notes[0]
 
 
 def test_the_prediction_of_a_subject_is_the_vote_of_its_windows():

@@ -7,7 +7,6 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.families.efficiency.metrics import average_precision
 from neuroledger.stats.score import Score
 
 
@@ -66,7 +65,7 @@ def test_ranked_scores_without_each_image(ties: bool) -> None:
     left = [
         bound(source.isel(presentation=rows != i), target.isel(presentation=rows != i)).value for i in rows
     ]
-    own = bound(source, target).influence().factors["stimulus"].deviation
+    own = bound(source, target).uncertainty.parts[0].values
     n = len(rows)
     np.testing.assert_allclose(own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12)
 
@@ -75,18 +74,18 @@ def test_boxes_without_each_scene() -> None:
     source, target = scenes(0)
     bound, names = nl.metric("coco_map"), np.unique(target["scene"].values)
     left = [bound(source[source["scene"] != name], target[target["scene"] != name]).value for name in names]
-    own = bound(source, target).influence().factors["stimulus"].deviation
+    own = bound(source, target).uncertainty.parts[0].values
     n = len(names)
     np.testing.assert_allclose(own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12)
 
 
-@pytest.mark.parametrize("score", [map_of, coco_of])
-def test_intervals_cover_new_images(score) -> None:
+@pytest.mark.parametrize(("score", "items"), [(map_of, "stimuli"), (coco_of, "scenes")])
+def test_intervals_cover_new_images(score, items) -> None:
     scores = [score(run) for run in range(80)]
     values = np.array([each.value for each in scores])
-    assert scores[0].interval_covers == "the 95 % interval covers new stimuli"
+    assert scores[0].interval_covers == f"the 95 % interval covers new {items}"
     assert np.mean([each.low <= values.mean() <= each.high for each in scores]) >= 0.87
-    claimed = np.sqrt(np.mean([each.spread.variance for each in scores]))
+    claimed = np.sqrt(np.mean([each.uncertainty.variance for each in scores]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
 
 
@@ -118,31 +117,18 @@ def test_intervals_stay_wide_enough_if_no_box_is_missed() -> None:
     values = np.array([each.value for each in result])
     assert 10 < (values == 1).sum() < 40
     assert np.mean([each.low <= values.mean() <= each.high for each in result]) >= 0.92
-    claimed = np.sqrt(np.mean([each.spread.variance for each in result]))
+    claimed = np.sqrt(np.mean([each.uncertainty.variance for each in result]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.1, abs=0.2)
 
 
-def test_the_added_deviation_is_that_of_two_more_misses_and_shared_by_models() -> None:
+def test_without_a_miss_the_error_is_that_of_one_more_outcome_and_shared_by_models() -> None:
     _, true = few_missed(0)
     first, second = (
         true.assign_coords(score=("presentation", np.random.default_rng(i).random(80))) for i in (1, 2)
     )
     a, b = (nl.metric("coco_map", overlaps=[0.5])(each, true) for each in (first, second))
-    share = 82 / 84  # of 80 boxes, two more hits and two more misses
-    assert a.spread.error == pytest.approx(np.sqrt(share * (1 - share) / 84), rel=0.1)
-    assert (a.spread - b.spread).error == pytest.approx(0, abs=1e-12)
-
-
-def test_fewer_misses_are_added_to_a_mean_with_overlaps_where_boxes_are_missed(monkeypatch) -> None:
-    _, true = few_missed(0)
-    source = true.assign_coords(score=("presentation", np.random.default_rng(1).random(80)))
-    near = source + np.random.default_rng(2).normal(0, 0.5, (80, 1))  # all are found at .5, not at .9
-    bound = nl.metric("coco_map")
-    error = bound(near, true).spread.error
-    monkeypatch.setattr(average_precision, "shared", lambda _: 2.0)
-    full = bound(near, true).spread.error
-    monkeypatch.setattr(average_precision, "shared", lambda _: 0.0)
-    assert bound(near, true).spread.error < error < 0.98 * full
+    assert a.uncertainty.error == pytest.approx(1 / 80)
+    assert (a.uncertainty - b.uncertainty).variance == pytest.approx(0, abs=1e-12)
 
 
 def test_perfect_rankings_are_as_uncertain_as_answers_without_an_error() -> None:

@@ -192,7 +192,7 @@ def test_neurobench_errors_of_predictions():
     numbers = np.arange(10.0)
 
     def error(given, true, measure):
-        return float(prediction_error(predictions(given), predictions(true), measure=measure)[0])
+        return prediction_error(predictions(given), predictions(true), measure=measure).values.item()
 
     assert error(1.1 * numbers, numbers, "mse") == pytest.approx(0.01 * (numbers**2).mean())
     later = numbers + 1

@@ -48,8 +48,8 @@ def prediction_error(
 
     Returns
     -------
-    xr.DataArray
-        ``(series,)``; a single series if ``series`` is None.
+    Samples
+        Values ``(series,)``; a single series if ``series`` is None.
 
     Raises
     ------
