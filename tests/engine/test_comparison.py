@@ -14,6 +14,7 @@ from neuroledger.engine.compare import Comparison, compare
 from neuroledger.engine.record import record_path
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.stats.differences import Difference
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, ledger, record
@@ -189,7 +190,7 @@ def test_a_record_of_private_data_is_scored_again_and_one_with_deviations_is_not
     shelf: Lab, scored: list[Any]
 ) -> None:
     known = of_items(np.linspace(0.0, 1.0, 12))
-    by_item, summed = (known.to_dict(private=private) for private in (False, True))
+    by_item, summed = (packed_deviations(known, private=private) for private in (False, True))
     for kept, calls in ((by_item, 0), (summed, 2)):
         for model in ("ant", "bee"):
             content = record(model, "lab.V4-ridge", 0.5)

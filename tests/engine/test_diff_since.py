@@ -24,6 +24,7 @@ from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 from neuroledger.spec.load import spec_of
 from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.store.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
 from tests.report.ledger import CONTROLS, record
 from tests.varying import of_items
@@ -1078,7 +1079,7 @@ def test_another_outcome_of_the_same_inputs_needs_a_person() -> None:
 
 def test_a_refreshed_interval_is_computed_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
     base = record("ant", "lab.V4", 0.5)
-    known = {"uncertainty": of_items(np.arange(9.0)).to_dict()}
+    known = {"uncertainty": packed_deviations(of_items(np.arange(9.0)))}
     old = base.model_copy(update={"score": {**(base.score or {}), **known}})
     old = old.model_copy(update={"payload_sha256": old.payload()})
     before = {RECORD: json.dumps(old.model_dump(mode="json"))}

@@ -25,6 +25,7 @@ from neuroledger.engine.session import Request
 from neuroledger.engine.verify import verify
 from neuroledger.errors import Finding, RequestError
 from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.packed_deviations import packed_deviations
 from tests.engine.lab import Lab
 from tests.report.ledger import record
 from tests.varying import of_items
@@ -267,7 +268,7 @@ def test_an_edited_record_is_not_sealed_again(
 
 
 def test_only_the_named_records_are_refreshed(lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = stored(lab, with_score(uncertainty=of_items(np.arange(9.0)).to_dict()))
+    other = stored(lab, with_score(uncertainty=packed_deviations(of_items(np.arange(9.0)))))
     another_method(monkeypatch)
     before = path.read_bytes()
     assert done(lab, other).code == "record.refreshed" and path.read_bytes() == before
@@ -278,7 +279,7 @@ def test_only_the_named_records_are_refreshed(lab: Lab, path: Path, monkeypatch:
 
 def test_of_private_data_the_sum_of_squares_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     known = of_items(np.random.default_rng(0).normal(size=30))
-    both = [with_score(uncertainty=known.to_dict(private=private)) for private in (False, True)]
+    both = [with_score(uncertainty=packed_deviations(known, private=private)) for private in (False, True)]
     another_method(monkeypatch)
     by_item, summed = (refreshed(content).score for content in both)
     assert by_item is not None and summed is not None

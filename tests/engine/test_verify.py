@@ -31,6 +31,7 @@ from neuroledger.engine.signatures import Signer
 from neuroledger.engine.verify import AGAIN, verify
 from neuroledger.errors import Finding, IntegrityError, MissingError, RequestError, SpecError
 from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.stats.uncertainty import Uncertainty
 from tests.report.ledger import record
 from tests.varying import of_items
@@ -363,7 +364,7 @@ def test_hashes_of_prepared_data_may_differ_between_processors(desk: Desk) -> No
 def stored(*parts: Uncertainty) -> dict[str, Any]:
     """Deviations over one or more factors, as a record stores them."""
     known = Uncertainty(tuple(part for each in parts for part in each.parts), parts[0].items)
-    return {**known.to_dict(), "limits": [-1.0, 1.0]}
+    return {**packed_deviations(known), "limits": [-1.0, 1.0]}
 
 
 def deviating(shift: float = 0.0, factor: str = "stimulus", ids: str = "s") -> Record:

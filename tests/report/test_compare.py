@@ -18,6 +18,7 @@ from neuroledger.engine.run import run
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.stats.differences import Difference, corrected, difference
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 from tests.varying import mean_score as scored
@@ -171,7 +172,7 @@ def test_records_without_deviations_by_item_are_scored_again(run_lab: Lab, priva
         bare = {name: part for name, part in (old.score or {}).items() if name != "uncertainty"}
         uncertainty = old.as_score().uncertainty
         if private and uncertainty is not None:
-            bare["uncertainty"] = uncertainty.to_dict(private=True)
+            bare["uncertainty"] = packed_deviations(uncertainty, private=True)
         write_record(path, old.model_copy(update={"score": bare}))
     told: list[str] = []
     [again] = compare("pixels4", "coarse", catalog=catalog, tell=told.append).differences

@@ -21,6 +21,7 @@ from neuroledger.report.front import MAX_COMPARED, front, front_picture, packed_
 from neuroledger.report.opening import opening, short
 from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.stats.packed_deviations import packed_deviations
 from tests.engine.lab import Lab
 from tests.report.ledger import HOSTILE, keep, record, score
 from tests.varying import exactly
@@ -268,7 +269,7 @@ def test_differences_say_why_they_have_no_interval(lab: Lab) -> None:
     assert found[RIDGE].value == pytest.approx(0.4) and found[RIDGE].low is None
     assert "lacks the variation of the score" in found[RIDGE].reason
     assert found[PLS].value is None and "has no record" in found[PLS].reason
-    uncertainty = exactly(0.01).to_dict()
+    uncertainty = packed_deviations(exactly(0.01))
     whole = [record(m, RIDGE, 0.5, score=score(0.5, uncertainty=uncertainty)) for m in ("ant", "bee")]
     withheld = next(pairwise(catalog, suite, whole, ["ant", "bee"], {RIDGE: "too narrow"})).differences[0]
     assert withheld.low is None and withheld.reason == "too narrow"

@@ -15,6 +15,7 @@ from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, packed
 from neuroledger.report.site import build_site, rendered
 from neuroledger.spec.suites import Group
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.stats.uncertainty import Part, Uncertainty
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, TABLET, evaluate, needs_chromium
@@ -36,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     catalog = lab.open()
     errors = {"stimulus": 0.02, "neuroid": 0.01}
     parts = tuple(Part("lab", (name,), ("a",), np.array([error]), 20) for name, error in errors.items())
-    uncertainty = Uncertainty(parts, dict.fromkeys(errors, 21)).to_dict()
+    uncertainty = packed_deviations(Uncertainty(parts, dict.fromkeys(errors, 21)))
     covers = "the 95 % interval covers new stimuli and new neuroids"
     varied = score(0.9, uncertainty=uncertainty, covers=covers)
     keep(
@@ -65,7 +66,7 @@ def varied(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         for benchmark, value in zip((RIDGE, PLS), pair, strict=True):
             own = mean_score(value + rng.normal(0, 0.05, 60)).replace(value=value)
             assert own.uncertainty is not None
-            varying = {"low": own.low, "high": own.high, "uncertainty": own.uncertainty.to_dict()}
+            varying = {"low": own.low, "high": own.high, "uncertainty": packed_deviations(own.uncertainty)}
             plain = score(value) | varying
             keep(catalog, record(model, benchmark, value, score=plain, scores={"ridge": plain}))
     build_site(catalog, "lab", lab.root / "site")

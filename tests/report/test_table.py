@@ -21,6 +21,7 @@ from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
 from neuroledger.report.table import boards_of, leaderboard, tidy
 from neuroledger.stats.calibration import Calibration, Figure, share
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.store.files import write_json
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import calibrated
@@ -176,7 +177,7 @@ def of_stimuli(model: str, benchmark: str, values: np.ndarray, dataset: str) -> 
     found = mean_score(values)
     assert found.uncertainty is not None
     ends = {"low": found.low, "high": found.high}
-    plain = score(found.value, uncertainty=found.uncertainty.to_dict(), **ends)
+    plain = score(found.value, uncertainty=packed_deviations(found.uncertainty), **ends)
     inputs = {"dataset": {"id": dataset}}
     return record(model, benchmark, 0.0, score=plain, scores={"ridge": plain}, inputs=inputs)
 
@@ -229,7 +230,7 @@ def test_the_mean_of_one_benchmark_has_the_interval_of_its_score(lab: Lab) -> No
     value = float(values.mean())
     low, high = uncertainty.interval(value, (-1.0, 1.0))
     assert value - low > 1.1 * (high - value), "on Fisher's scale, it is not symmetric"
-    plain = score(value, low=low, high=high, uncertainty=uncertainty.to_dict(), ceiling=None)
+    plain = score(value, low=low, high=high, uncertainty=packed_deviations(uncertainty), ceiling=None)
     board = leaderboard([record("ant", RIDGE, 0.0, score=plain)], suite="one", catalog=lab.open())
     cell = rows(board)["ant"].score
     assert (cell.value, cell.low, cell.high) == pytest.approx((value, low, high))

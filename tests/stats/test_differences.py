@@ -19,6 +19,7 @@ from neuroledger.stats.differences import (
     joint_mean,
     rank_sets,
 )
+from neuroledger.stats.packed_deviations import packed_deviations, unpacked_deviations
 from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Part, Uncertainty, total
 from tests.varying import exactly, mean_score, of_items
@@ -262,7 +263,7 @@ def test_models_without_a_different_outcome_might_differ_in_new_items(items: int
     half = float(norm.ppf(0.975)) / items
     assert (found.low, found.high, found.p) == pytest.approx((-half, half, 1.0)), "as with one that differs"
     assert found.detectable == pytest.approx(half * (1 + 0.8416 / 1.96), rel=1e-3), "not the smallest number"
-    again = Uncertainty.from_dict(perfect.to_dict(), "")
+    again = unpacked_deviations(packed_deviations(perfect), "")
     assert (again - again).error == pytest.approx(1 / items)
 
 

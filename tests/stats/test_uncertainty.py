@@ -15,6 +15,7 @@ from scipy.special import expit, logit
 from scipy.stats import beta, binom, norm, t
 
 from neuroledger.errors import MetricError
+from neuroledger.stats.packed_deviations import packed_deviations, unpacked_deviations
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.uncertainty import PAIR, Part, Uncertainty, covers, quantile, total
 from neuroledger.stats.variation import uncertainty_of
@@ -208,8 +209,8 @@ def several() -> Uncertainty:
 
 
 def back(found: Uncertainty, *, private: bool = False) -> Uncertainty:
-    plain = json.loads(json.dumps(found.to_dict(private=private)))
-    return Uncertainty.from_dict(plain, "set")
+    plain = json.loads(json.dumps(packed_deviations(found, private=private)))
+    return unpacked_deviations(plain, "set")
 
 
 def test_an_uncertainty_is_read_back_from_a_record() -> None:
@@ -233,7 +234,7 @@ def test_half_precision_changes_no_interval() -> None:
 
 def test_of_private_data_no_deviation_of_an_item_is_stored() -> None:
     found = of_items(VALUES, scale="fisher")
-    plain = found.to_dict(private=True)
+    plain = packed_deviations(found, private=True)
     [only] = plain["parts"]
     assert len(only["keys"]) == 1 and "s1" not in json.dumps(plain)
     again = back(found, private=True)
@@ -258,10 +259,10 @@ def test_of_private_data_no_deviation_of_an_item_is_stored() -> None:
     ],
 )
 def test_damaged_deviations_raise_one_error(change: Callable[[dict[str, Any]], Any], reason: str) -> None:
-    plain = of_items(VALUES).to_dict()
+    plain = packed_deviations(of_items(VALUES))
     change(plain)
     with pytest.raises(MetricError, match=reason) as raised:
-        Uncertainty.from_dict(plain, "set")
+        unpacked_deviations(plain, "set")
     assert "run it again" in str(raised.value)
 
 

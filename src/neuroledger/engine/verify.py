@@ -47,8 +47,9 @@ from neuroledger.errors import (
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.packed_deviations import parts_in
 from neuroledger.stats.stored_score import judged_in
-from neuroledger.stats.uncertainty import Part, parts_in
+from neuroledger.stats.uncertainty import Part
 
 __all__ = ["verify"]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from neuroledger.data.facts import Fact
 from neuroledger.errors import MetricError
+from neuroledger.stats.packed_deviations import packed_deviations, unpacked_deviations
 from neuroledger.stats.score import LIMITS, Score, natural_scale, number
 from neuroledger.stats.uncertainty import NOWHERE, Part, Uncertainty
 
@@ -81,7 +82,9 @@ def _plain_ceiling(ceiling: Score) -> dict[str, Any]:
 def by_item(score: Score) -> dict[str, Any]:
     """Return the deviations of a score by group of items, as a record stores those of its headline."""
     known = score.uncertainty
-    return {} if known is None else {"uncertainty": {**known.to_dict(), "limits": _plain_limits(score)}}
+    return (
+        {} if known is None else {"uncertainty": {**packed_deviations(known), "limits": _plain_limits(score)}}
+    )
 
 
 def _summed(score: Score) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def _summed(score: Score) -> dict[str, Any]:
     known = score.uncertainty
     if known is None:
         return {}
-    plain = known.to_dict(private=True)
+    plain = packed_deviations(known, private=True)
     parts = [{**part, "keys": 1} for part in plain["parts"]]
     return {"uncertainty": {**plain, "parts": parts, "limits": _plain_limits(score)}}
 
@@ -187,7 +190,7 @@ def uncertainty_in(plain: Mapping[str, Any], population: str, name: str = "") ->
         The deviations are damaged.
     """
     if plain.get("uncertainty") is not None:
-        found = Uncertainty.from_dict(plain["uncertainty"], population)
+        found = unpacked_deviations(plain["uncertainty"], population)
         parts = [replace(part, keys=(name,)) if len(part.keys) == 1 else part for part in found.parts]
         return replace(found, parts=tuple(parts))
     if (plain.get("spread") or {}).get("draws"):
