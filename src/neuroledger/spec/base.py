@@ -32,17 +32,17 @@ FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z
 # pointers say, Python imports modules and what is compiled for it, make and other tools read their settings, git takes a
 # folder with HEAD for a repository, and Windows opens devices. Compared without regard to case.
 OBEYED: Final = re.compile(
-    r"dvc\.(?:yaml|lock)|.*\.(?:dvc|py[cdiowxz]?|so(?:\.\d+)*|dll|dylib|egg|egg-link|ipynb|mk|com|exe|bat|cmd)"
+    r"(?:^|/)(?:dvc\.(?:yaml|lock)|[^/]*\.(?:dvc|py[cdiowxz]?|so(?:\.\d+)*|dll|dylib|egg|egg-link|ipynb|mk|com|exe|bat|cmd)"
     r"|(?:gnu)?makefile|justfile|rakefile|dockerfile|jenkinsfile|pipfile|cmakelists\.txt|mkdocs\.ya?ml|package\.json"
     r"|py(?:project|rightconfig)\.(?:toml|json)|(?:\.?ruff|uv|pixi)\.toml|(?:setup|tox|pytest|mypy)\.(?:cfg|ini)|head"
-    r"|desktop\.ini|autorun\.inf|(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*[^.]\.",
+    r"|desktop\.ini|autorun\.inf|(?:con|prn|aux|nul|com\d|lpt\d)(?:\.[^/]*)?|[^/]*[^./]\.)(?:/|$)",
     re.IGNORECASE,
 )
 
 
 def is_obeyed(name: str) -> bool:
     """Whether a program or file system obeys a file or folder of this name, in any part of the path."""
-    return any(OBEYED.fullmatch(part) for part in name.split("/"))
+    return OBEYED.search(name) is not None
 
 
 def is_file_name(name: str) -> bool:
