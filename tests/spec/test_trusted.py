@@ -134,7 +134,7 @@ def test_check_refuses_an_untrusted_import_path_with_its_line(lab: Lab, attack: 
     (found,) = [one for one in check(lab.open())[0] if one.code == "trust.untrusted"]
     text = (lab.root / found.where).read_text().splitlines()[found.line - 1]
     assert found.where.endswith("models/evil.yaml")
-    assert any(word in text for word in ("path", "module", "steps", "estimators"))
+    assert any(word in text for word in ("path", "module", "memory", "estimators"))
     assert "set NEUROLEDGER_TRUSTED=" not in str(found)
 
 
