@@ -29,7 +29,7 @@ def measured(model, assembly, seed=0, **options):
 
 
 def accuracy(measurement):
-    return float(score(measurement.source, measurement.target).mean())
+    return float(score(measurement.source, measurement.target).values.mean())
 
 
 def test_every_window_is_predicted_once_by_who_never_saw_it():
@@ -66,7 +66,7 @@ def test_a_planted_number_is_found_in_noise():
     )
     result = measured(ridge, windows(subjects=6), target="number", objective="regression")
     r = score(result.source, result.target, measure="pearson_r", pool=True)
-    assert float(r.mean()) > 0.8
+    assert float(r.values.mean()) > 0.8
 
 
 def seeing(assembly_rows):
@@ -189,7 +189,7 @@ def test_retrieval_finds_embeddings_of_the_extra_assembly():
         objective="retrieval",
     )
     top = score(result.source, result.target, measure="retrieval", k=5)
-    assert float(top.mean()) == pytest.approx(0.5)
+    assert float(top.values.mean()) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("objective", ["multilabel", "sequence"])
@@ -204,7 +204,7 @@ def test_other_objectives_have_a_dummy(objective):
     name = "macro_f1" if objective == "multilabel" else "word_error_rate"
     options = {} if objective == "multilabel" else {"symbols": "character"}
     value = score(result.source, result.target, measure=name, **options)
-    assert 0 < float(value.mean()) <= 1
+    assert 0 < float(value.values.mean()) <= 1
 
 
 def test_several_numbers_are_decoded_at_once():
@@ -221,7 +221,7 @@ def test_several_numbers_are_decoded_at_once():
     assert result.source.sizes["neuroid"] == 2
     error = score(result.source, result.target, measure="mae", pool=True)
     plain = np.abs(result.source.values - result.target.values).mean()
-    assert float(error.mean()) == pytest.approx(plain)
+    assert float(error.values.mean()) == pytest.approx(plain)
 
 
 def test_numbers_beside_the_windows_are_found_by_their_stimulus_and_standardised_by_the_training_part():

@@ -103,7 +103,7 @@ def test_boxes_are_detected_in_frames_of_two_channels():
     )
     model = event_detector(id="d", columns=columns, rows=rows)
     measurement = inference(model, Dataset(None, assembly), task="detection", target="boxes")
-    assert float(detection_average_precision(measurement.source, measurement.target).mean()) > 0.95
+    assert float(detection_average_precision(measurement.source, measurement.target).values.mean()) > 0.95
     with pytest.raises(ModelError, match=r"takes frames of 2 x 60 x 60 values, but the data have 4800"):
         inference(
             event_detector(id="d", columns=60, rows=60),

@@ -90,11 +90,11 @@ def test_a_sine_is_predicted_by_a_linear_forecast_and_approximately_by_an_echo_s
     options = {"task": "forecast", "train": 300, "test": 100, "windows": 2, "stride": 10.0, "per_time": 50.0}
     exact = inference(linear_forecast(id="linear", lags=5, penalty=1e-12), waves(), **options)
     assert exact.source.sizes["presentation"] == 2 * 2 * 100
-    assert float(prediction_error(exact.source, exact.target, measure="smape", series="series").max()) < 1e-2
+    assert float(prediction_error(exact.source, exact.target, measure="smape", series="series").values.max()) < 1e-2
     echo = inference(echo_state(id="echo", units=60), waves(), **options)
-    assert float(prediction_error(echo.source, echo.target, measure="smape", series="series").max()) < 1
+    assert float(prediction_error(echo.source, echo.target, measure="smape", series="series").values.max()) < 1
     floor = inference(last_value(id="last"), waves(), **options)
-    assert float(prediction_error(floor.source, floor.target, measure="smape").mean()) > 10
+    assert float(prediction_error(floor.source, floor.target, measure="smape").values.mean()) > 10
     assert echo.target["horizon"].values.max() == 2.0
     assert echo.trace.samples == 100 and "first window" in echo.trace.notes[-1]
     layers = echo.trace.layers

@@ -61,6 +61,6 @@ def test_real_reaches_are_decoded_from_motor_cortex(mirror):
     data = matlab_examples({"chewie_demo.mat": folder / "chewie_demo.mat"}, **PARTS)
     assert data.assembly.shape == (3018, 71, 1)
     measurement = inference(linear_readout(id="r"), data, task="regression", target=("output_0", "output_1"))
-    assert float(prediction_error(measurement.source, measurement.target, measure="r2")[0]) > 0.4
+    assert float(prediction_error(measurement.source, measurement.target, measure="r2").values[0]) > 0.4
     with pytest.raises(DataError, match=r"174.*187"):
         matlab_examples({"mihi_demo.mat": folder / "mihi_demo.mat"}, **PARTS)
