@@ -39,7 +39,7 @@ def test_the_stimuli_of_an_accuracy_vary_and_the_people_who_saw_them_do_not():
     source = presentations(np.where(right, "a", "b"), stimulus_id=ids)
     people = presentations(["a"] * 50, stimulus_id=ids, truth=["a"] * 50, subject=np.repeat(["p", "q"], 25))
     score = bind.metric("accuracy")(source, people)
-    assert score.uncertainty.factors == ("presentation",)
+    assert score.uncertainty.factors == ("stimulus",)
     assert score.uncertainty.error == pytest.approx(np.std(right, ddof=1) / np.sqrt(50))
     assert 0 < score.low < score.value < score.high < 1
 
@@ -52,14 +52,14 @@ def test_an_accuracy_over_time_varies_with_stimuli():
         "accuracy", aggregate=[{"over": "time_bin", "with": "mean"}, {"over": "presentation", "with": "mean"}]
     )(over_time, presentations(["a"] * 30))
     means = (answers == "a").mean(axis=1)
-    assert score.uncertainty.factors == ("presentation",)
+    assert score.uncertainty.factors == ("stimulus",)
     assert score.uncertainty.error == pytest.approx(np.std(means, ddof=1) / np.sqrt(30))
 
 
 def test_an_accuracy_without_exceptions_is_not_certain():
-    """Two of the outcomes could have been others, as Agresti and Coull add two of each."""
+    """One of the outcomes could have been another; Agresti and Coull add two of each."""
     score = bind.metric("accuracy")(presentations(["a"] * 20), presentations(["a"] * 20))
-    assert score.value == 1 and score.uncertainty.error == pytest.approx(np.sqrt(2) / 20)
+    assert score.value == 1 and score.uncertainty.error == pytest.approx(1 / 20)
     assert 0.4 < score.low < 0.95 and score.high == 1
 
 

@@ -77,7 +77,7 @@ def test_formulas_are_fixed_and_their_items_vary():
     assert one.factors == both.factors == ("item",)
     assert both.error == pytest.approx(one.error / 2)
     # Two formulas that always hold for the same items are as certain as one.
-    assert twice.error == alone.error == pytest.approx(np.sqrt(2) / 30)
+    assert twice.error == alone.error == pytest.approx(1 / 30)
 
 
 def test_sums_brackets_and_logic_by_hand():

@@ -296,4 +296,4 @@ def test_thresholds_found_with_the_same_stimuli_move_together():
     score = bind.metric("threshold", **NAMED)(one, people)
     assert score.value == pytest.approx(1.0) and score.uncertainty.error == pytest.approx(0.0, abs=1e-9)
     other = bind.metric("threshold", **NAMED)(answered([0.3], np.random.default_rng(1)), people)
-    assert other.spread.error > 0.01
+    assert other.uncertainty.error > 0.01
