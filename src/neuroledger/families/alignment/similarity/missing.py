@@ -28,6 +28,8 @@ def dissimilarities_of_present(patterns: Floats, distance: Distance) -> Floats:
         no neuroid otherwise, or constant responses.
     """
     present = np.isfinite(patterns)
+    if present.all():
+        return _of_complete(patterns, distance)
     shown = present.astype(np.float64)
     values = np.where(present, patterns, 0.0)
     relative = distance in ("correlation", "cosine")
@@ -49,3 +51,16 @@ def dissimilarities_of_present(patterns: Floats, distance: Distance) -> Floats:
             return condensed(np.asarray(1 - product / np.sqrt(power * power.T)))
         mean = np.maximum(power + power.T - 2 * product, 0.0) / shared
         return condensed(mean if distance == "squared_euclidean" else np.sqrt(mean * patterns.shape[1]))
+
+
+def _of_complete(patterns: Floats, distance: Distance) -> Floats:
+    """The same for responses of which none is missing, in one product of the patterns."""
+    level = patterns.mean(axis=1 if distance == "correlation" else 0, keepdims=True)
+    values = patterns if distance == "cosine" else patterns - level
+    product, power = values @ values.T, (values * values).sum(axis=1)
+    if distance in ("correlation", "cosine"):
+        varies = power > CONSTANT * (patterns * patterns).sum(axis=1)
+        size = np.sqrt(np.where(varies, power, np.nan))
+        return condensed(1 - product / size / size[:, None])
+    mean = np.maximum(power + power[:, None] - 2 * product, 0.0) / patterns.shape[1]
+    return condensed(mean if distance == "squared_euclidean" else np.sqrt(mean * patterns.shape[1]))

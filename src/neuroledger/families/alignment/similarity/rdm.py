@@ -120,11 +120,14 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
     tolerance = alike * float(np.abs(values).max(initial=0.0))
     order = np.argsort(values)
     ordered = values[order]
+    ranks = np.empty(count)
     is_new = np.ones(count, bool)
     is_new[1:] = ordered[1:] - ordered[:-1] > tolerance
+    if is_new.all():
+        ranks[order] = np.arange(1.0, count + 1)
+        return ranks
     starts = np.flatnonzero(is_new)
     sizes = np.diff(np.append(starts, count))
-    ranks = np.empty(count)
     # A group of `size` ties after `start` smaller values has the ranks start + 1 to start + size.
     ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
     return ranks
