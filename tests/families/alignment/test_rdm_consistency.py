@@ -152,13 +152,13 @@ def test_good_data_with_strong_neurons_are_not_refused() -> None:
 
 
 def test_its_interval_covers_new_stimuli_and_neuroids() -> None:
-    """By hand: variances without each stimulus and without each neuroid, and Student's interval of the square."""
+    """By hand: variances without each stimulus and without each neuroid, and Student's interval on the scale of Fisher's z."""
     assembly, _ = small(1, 3, 3.0)
     bound = nl.ceiling("rdm_consistency")
     ceiling = bound(assembly)
     known = ceiling.uncertainty
     assert known is not None and set(known.factors) == {"stimulus", "neuroid"}
-    assert known.scale == "root" and known.items["neuroid"] == 18
+    assert known.scale == "fisher" and known.items["neuroid"] == 18
     variation = bound._samples((assembly,), bound._splits(None, assembly)).variation
     assert isinstance(variation, Variation)
     left = np.array([float(variation.without({"neuroid": np.arange(18) != one})) for one in range(18)])
