@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -202,7 +202,8 @@ def start(
     tell(f"writes data set {id}, benchmarks {', '.join(benchmarks)} and suite {id} into {catalog.root}")
     replies.agree()
     extra = {"degrees": degrees} if degrees is not None else {}
-    terms = Terms(reader_of, license, access, title or draft.notes[0], (*draft.notes[1:], stamp), extra)  # type: ignore[arg-type]
+    seen: Literal["public", "private"] = "private" if access == "private" else "public"
+    terms = Terms(reader_of, license, seen, title or draft.notes[0], (*draft.notes[1:], stamp), extra)
     written = []
     if draft.assembly is not None:
         written += package_assembly(catalog, id, draft.assembly, terms)

@@ -25,6 +25,7 @@ LAYERS: Final = ("conv1", "conv2", "conv3", "hidden", "logits")
 """Layers that can be recorded; ``conv…`` and ``hidden`` are recorded after rectification."""
 
 Channels = Literal[1, 3]
+DIGITS: Final = Preprocessing(resize=64, colour="grey", mean=(0.1,), std=(0.3,))
 
 
 def network(channels: Channels = 3, classes: int = 10, seed: int | None = 0) -> torch.nn.Sequential:
@@ -74,7 +75,7 @@ def small_cnn(
     id: str,
     channels: Channels = 1,
     classes: Annotated[int, Field(ge=2, le=10_000)] = 10,
-    preprocessing: Preprocessing = Preprocessing(resize=64, colour="grey", mean=(0.1,), std=(0.3,)),  # noqa: B008
+    preprocessing: Preprocessing = DIGITS,
     labels: tuple[str, ...] = (),
     seed: Annotated[int, Field(ge=0)] = 0,
     weights: Mapping[str, Path] | None = None,

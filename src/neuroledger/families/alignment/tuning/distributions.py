@@ -153,8 +153,10 @@ def drawn_rows(
     step = max(1, CHUNK // max(size, 1))
     for start in range(0, draws, step):
         shape = (min(step, draws - start), size)
-        legacy = isinstance(rng, np.random.RandomState)
-        rows = rng.randint(0, source.size, shape) if legacy else rng.integers(0, source.size, shape)  # type: ignore[union-attr]
+        if isinstance(rng, np.random.RandomState):
+            rows = rng.randint(0, source.size, shape)
+        else:
+            rows = rng.integers(0, source.size, shape)
         parts.append(rows.astype(np.int32))
     return np.concatenate(parts)
 

@@ -147,7 +147,8 @@ class _OneOf:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         kinds = tuple(kind for kind in _STEPS.values() if self.condition(kind))
-        return handler.generate_schema(Annotated[Union[kinds], Field(discriminator="name")])  # noqa: UP007
+        union = Union[kinds]  # noqa: UP007 - of kinds that are known at run time only
+        return handler.generate_schema(Annotated[union, Field(discriminator="name")])
 
 
 def _may_be_inside(kind: type[Step]) -> bool:

@@ -222,7 +222,8 @@ def _triggers(
     """Codes and times (s from the start of the recording) of the triggers, in order of time."""
     if where == "annotations":
         spans = sorted(span for span in own_spans(raw) if TRIGGER.fullmatch(span.description))
-        codes = np.array([int(TRIGGER.fullmatch(span.description)[1]) for span in spans], dtype=np.int64)  # type: ignore[index]
+        numbers = [int(TRIGGER.sub(r"\1", span.description)) for span in spans]
+        codes = np.array(numbers, dtype=np.int64)
         times = np.array([span.onset for span in spans], dtype=float)
     else:
         with quiet_mne() as mne, parsing(name, "a recording with a trigger channel"):
