@@ -147,7 +147,7 @@ class _OneOf:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         kinds = tuple(kind for kind in _STEPS.values() if self.condition(kind))
-        union = Union[kinds]  # noqa: UP007 - of kinds that are known at run time only
+        union: Any = Union.__getitem__(kinds)  # of kinds that are known at run time only
         return handler.generate_schema(Annotated[union, Field(discriminator="name")])
 
 
