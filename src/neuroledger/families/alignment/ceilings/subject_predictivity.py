@@ -21,6 +21,7 @@ from neuroledger.families.alignment.regression.held_out import (
     correlations,
 )
 from neuroledger.families.alignment.regression.influence import correlation_influence, refit_of
+from neuroledger.families.alignment.regression.missing_trials import with_means_for_missing_trials
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.resampling import Cells
@@ -33,7 +34,7 @@ FEWEST = 2
 STEP = 0.02  # change of a mean correlation in central differences, about its error: curves near a line have steep slopes
 
 
-@ceiling("subject_predictivity", version=3)
+@ceiling("subject_predictivity", version=4)
 def subject_predictivity(
     assembly: xr.DataArray,
     *,
@@ -52,7 +53,7 @@ def subject_predictivity(
     ----------
     assembly
         ``(presentation, neuroid)`` with ``subject`` on the neuroids; repeated presentations are separate rows, or were
-        averaged before.
+        averaged before. The mean of the neuroid's other responses to the stimulus stands for a missing one.
 
     Returns
     -------
@@ -63,16 +64,19 @@ def subject_predictivity(
     Raises
     ------
     CeilingError
-        Fewer than two subjects have a neuroid without missing responses; subjects without such a neuroid are left out.
+        Fewer than two subjects have a neuroid with a response to every stimulus; subjects without such a neuroid are left
+        out.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("subject predictivity needs the coordinate 'subject' on the neuroids")
     if set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}")
+    assembly, counted = with_means_for_missing_trials(assembly, splits)
     values = assembly.transpose("presentation", "neuroid").values
     labels = assembly["subject"].values.astype(str)
     complete = np.isfinite(values).all(axis=0)
     subjects, notes = _complete_subjects(labels, complete)
+    notes = [*counted, *notes]
     if len(subjects) < FEWEST:
         raise CeilingError(
             "one subject cannot be predicted from others: subject predictivity needs at least two"
@@ -126,7 +130,7 @@ def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[s
     ]
 
 
-@ceiling("extrapolated_predictivity", version=3)
+@ceiling("extrapolated_predictivity", version=4)
 def extrapolated_predictivity(
     assembly: xr.DataArray,
     *,
@@ -168,7 +172,9 @@ def extrapolated_predictivity(
         raise CeilingError("extrapolation over subjects needs the coordinate 'subject' on the neuroids")
     labels = assembly["subject"].values.astype(str)
     rows = [dim for dim in assembly.dims if dim != "neuroid"]
+    assembly, counted = with_means_for_missing_trials(assembly, splits)
     subjects, notes = _complete_subjects(labels, (~assembly.isnull()).all(rows).values)
+    notes = [*counted, *notes]
     if len(subjects) < FEWEST + 1:
         details = "".join(f" ({note})" for note in notes)
         raise CeilingError(
