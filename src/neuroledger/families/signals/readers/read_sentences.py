@@ -13,6 +13,8 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import cut, embeddings_in, place, plain, within
 from neuroledger.families.signals.language.sentence_blocks import (
     Shown,
@@ -149,6 +151,7 @@ def read_sentences(
                 with quiet_mne() as mne:
                     raw = mne.io.RawArray(values * 1e-6, mne.create_info(labels, rate, "eeg"), copy=None)
                 place(raw, montage, name)
+                note_events(raw, "stated", "matched with the sentences of the eye tracker by a straight line")
                 recording = Recording(
                     file=name, subject=session.subject, session=session.task, run=str(block)
                 )
@@ -157,7 +160,11 @@ def read_sentences(
     windows = stored(parts(), of=sum(len(session.eeg) for session in sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
-        stimuli=None, assembly=clustered(windows, near), extras=extras, notes=beyond_notes(windows)
+        stimuli=None,
+        assembly=clustered(windows, near),
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
     )
 
 
