@@ -142,10 +142,10 @@ FORMATS: Final[tuple[Format, ...]] = (
         (".xdf", ".xdfz"),
         "XDF",
         "`mne_epochs` (pyxdf)",
-        "streams of samples and of texts on the common clock",
-        "missing samples, a clock that jumped, more than 5 % difference from the stated rate",
+        "streams of samples and of texts on the common clock, gaps and resets of clocks",
+        "a clock that was set back or runs unevenly, more than 5 % difference from the stated rate",
         "cut the recording there, and store the parts as separate files",
-        ("test_gaps_and_damage_are_refused",),
+        ("test_windows_after_a_gap_of_a_stream_come_from_their_time", "test_a_damaged_xdf_file_is_refused"),
     ),
     Format(
         (".csv", ".tsv", ".parquet"),
