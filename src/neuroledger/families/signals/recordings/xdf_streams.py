@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,15 +13,10 @@ from pydantic import Field
 
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
-from neuroledger.families.signals.clocks.stamped_parts import (
-    StampedPart,
-    onset_of,
-    stamped_parts,
-    timeline_of_parts,
-)
-from neuroledger.families.signals.clocks.timelines import Timeline, note_events, note_timeline
-from neuroledger.families.signals.recordings.beyond_ends import note_markers
-from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
+from neuroledger.families.signals.clocks.stamped_parts import stamped_parts
+from neuroledger.families.signals.clocks.timelines import note_events
+from neuroledger.families.signals.recordings.signal_spans import Span
+from neuroledger.families.signals.recordings.stamped_events import set_stamped_events
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Streams", "read_xdf"]
@@ -90,21 +85,13 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
     samples = _samples(path.name, streams, wanted.samples)
     rate, what = float(_info(samples, "nominal_srate")), f"{path.name}: {_info(samples, 'name')!r}"
     parts = stamped_parts(np.asarray(samples["time_stamps"], dtype=float), rate, what)
-    timeline = timeline_of_parts(parts, rate)
     values = np.asarray(samples["time_series"], dtype=float).T
     names, types, units = _channels(samples, len(values))
     factors = np.array([VOLTS.get(unit.strip().lower(), 1.0) for unit in units])
     info = mne.create_info(names, rate, types, verbose="ERROR")
     raw = mne.io.RawArray(values * factors[:, None], info, verbose="ERROR")
     markers = _markers(path.name, streams, wanted.markers)
-    spans, beyond = _spans(markers, parts, timeline)
-    if len(parts) > 1:
-        # MNE has no clock for gaps.
-        note_timeline(raw, timeline)
-        note_spans(raw, spans)
-    else:
-        raw.set_annotations(mne.Annotations(*map(list, zip(*spans, strict=True))) if spans else None)
-    note_markers(raw, beyond)
+    set_stamped_events(raw, parts, rate, _events(markers))
     _note_alignment(raw, [samples, *markers])
     return raw
 
@@ -202,21 +189,11 @@ def _markers(
     return [stream for name in names for stream in _named(texts, name)] if names else texts
 
 
-def _spans(
-    streams: Sequence[Mapping[str, Any]], parts: Sequence[StampedPart], timeline: Timeline
-) -> tuple[list[Span], list[str]]:
-    """The markers by the timeline of the samples, in order of time; and texts of markers beyond the recording."""
-    spans: list[Span] = []
-    beyond: list[str] = []
+def _events(streams: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
+    """Yield the markers by the common clock."""
     for stream in streams:
         for time, row in zip(stream["time_stamps"], stream["time_series"], strict=True):
-            onset = onset_of(float(time), parts, timeline)
-            text = "/".join(str(cell) for cell in row)
-            if onset is None:
-                beyond.append(text)
-            else:
-                spans.append(Span(onset, 0.0, text))
-    return sorted(spans), beyond
+            yield Span(float(time), 0.0, "/".join(str(cell) for cell in row))
 
 
 def _note_alignment(raw: Any, streams: Sequence[Mapping[str, Any]]) -> None:
