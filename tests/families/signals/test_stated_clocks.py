@@ -48,6 +48,7 @@ from tests.families.signals.test_read_sentences import folder as zuco
 from tests.families.signals.test_read_words import folder as words
 from tests.families.signals.test_video_arrays import block
 from tests.families.signals.typing_files import Session, brainvision
+from tests.families.signals.zuco_files import eeg
 
 __all__ = ["alice", "block", "one", "words", "zuco"]
 
@@ -188,6 +189,23 @@ def test_sentences_state_that_the_eye_tracker_was_aligned(zuco: Path) -> None:
     assert len(data.clocks) == 4
     aligned = {item.clocks[1].aligned for item in data.clocks}
     assert aligned == {"matched with the sentences of the eye tracker by a straight line"}
+
+
+def test_no_window_of_a_sentence_crosses_a_joint(zuco: Path) -> None:
+    fields = {**test_read_sentences.TOLD, "leave_out": [f"{test_read_sentences.TASK}/ZDN"]}
+    before = read("read_sentences", test_read_sentences.files(zuco), fields)
+    values = test_read_sentences.noise(20.0)
+    first = test_read_sentences.FIRST
+    eeg(zuco / "osfstorage", test_read_sentences.TASK, "ZAB", 1, values, first, run="SNR", joints=(0.3, 7.0))
+    after = read("read_sentences", test_read_sentences.files(zuco), fields)
+    assert before.assembly is not None
+    assert after.assembly is not None
+    onsets = before.assembly["onset"].values.tolist()
+    assert 6.0 in onsets
+    onsets.remove(6.0)
+    assert after.assembly["onset"].values.tolist() == onsets
+    (cut,) = (item for item in after.clocks if item.left_out)
+    assert cut.left_out == (LeftOut(reason="across a gap", label="", windows=1),)
 
 
 def test_clips_have_the_declared_rate_and_schedule(block: Path) -> None:
