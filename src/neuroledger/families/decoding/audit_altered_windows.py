@@ -33,7 +33,7 @@ BANDS_ALIKE: Final = BANDS // 2
 FEWEST_FEATURES: Final = 12
 """Bands with fewer numbers are not compared."""
 FEWEST_CHANNELS: Final = 3
-"""Signals of fewer channels are not compared, because an artefact cannot be told from a copy."""
+"""Signals of fewer channels are not compared, because an artefact cannot be distinguished from a copy."""
 ALIKE_BESIDE: Final = 0.5
 """Least correlation of copies beside the pattern of channels that is strongest in a window."""
 MOST_PARTNERS: Final = 3
