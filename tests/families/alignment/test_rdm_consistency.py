@@ -152,7 +152,7 @@ def test_good_data_with_strong_neurons_are_not_refused() -> None:
 
 
 def test_its_interval_covers_new_stimuli_and_neuroids() -> None:
-    """By hand: variances without each stimulus and without each neuroid, and Student's interval on the scale of Fisher's z."""
+    """By hand: variances without each stimulus and each neuroid, and Student's interval of Fisher's z."""
     assembly, _ = small(1, 3, 3.0)
     bound = nl.ceiling("rdm_consistency")
     ceiling = bound(assembly)

@@ -13,6 +13,7 @@ import xarray as xr
 import neuroledger as nl
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.families.decoding.audit import audit, audit_dataset
+from neuroledger.families.decoding.audit_altered_windows import altered_windows
 from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.catalog import open_catalog
@@ -111,6 +112,13 @@ def noisy_copy(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Signals:
     return values, events
 
 
+def few_noisy_windows(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Signals:
+    for number, (one, other) in enumerate([(40, 700), (310, 130)]):
+        noise = np.random.default_rng(number).normal(size=values[one].shape)
+        values[other] = 1.7 * values[one] + 0.15 * values[one].std() * noise
+    return values, events
+
+
 def filtered_copy(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Signals:
     one, other = of(events, "p1"), of(events, "p2")
     spectrum = np.fft.rfft(values[one], axis=2)
@@ -136,6 +144,9 @@ FAULTS: dict[str, tuple[Callable[..., Signals], str]] = {
         late_by_a_trial, "audit.labels: windows of 2 recordings show the label of another window"
     ),
     "a copy with gain and noise": (noisy_copy, "audit.duplicate: 2 pairs of recordings have the same windows up to gain"),
+    "two windows copied with gain and noise": (
+        few_noisy_windows, "audit.duplicate: 2 pairs of windows are the same signal up to gain and noise, 2 of them of two"
+    ),
     "a copy with gain and filter": (filtered_copy, "audit.duplicate: 2 pairs of recordings have the same windows up to"),
     "the answer with a little noise": (written_answer, "audit.leak: one threshold on one value of channels E7 tells"),
 }  # fmt: skip
@@ -145,6 +156,41 @@ FAULTS: dict[str, tuple[Callable[..., Signals], str]] = {
 def test_each_planted_fault_is_reported(name: str) -> None:
     plant, words = FAULTS[name]
     assert any(what.startswith(words) for what in found(*plant(*clean()))), found(*plant(*clean()))
+
+
+def beats(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """One form of a heartbeat in every window, of another size."""
+    time = np.arange(RATE)
+    form = np.exp(-0.5 * ((time - 30) / 3) ** 2) - 0.3 * np.exp(-0.5 * ((time - 50) / 9) ** 2)
+    sizes = 1000 * (1 + 0.15 * rng.normal(size=(200, 1, 1)))
+    return np.asarray(
+        sizes * form * np.linspace(1, 0.4, CHANNELS)[:, None] + 10 * rng.normal(size=(200, CHANNELS, RATE))
+    )
+
+
+def steps(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """The same step at the same moment of three windows, and noise."""
+    values = 10 * rng.normal(size=(200, CHANNELS, RATE))
+    values[[5, 70, 133], :, 50:] += 500 * np.linspace(1, 0.4, CHANNELS)[:, None]
+    return np.asarray(values)
+
+
+def flicker(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """A response at 12 Hz with the phase of the light, of another size in every window, and noise."""
+    wave = np.sin(2 * np.pi * 12 * np.arange(RATE) / RATE)
+    sizes = 30 * (1 + 0.2 * rng.normal(size=(200, 1, 1)))
+    return np.asarray(sizes * wave + 5 * rng.normal(size=(200, CHANNELS, RATE)))
+
+
+@pytest.mark.parametrize("made", [beats, steps, flicker])
+def test_windows_that_are_alike_for_other_reasons_are_no_copies(
+    made: Callable[[np.random.Generator], np.ndarray[Any, Any]],
+) -> None:
+    values = made(np.random.default_rng(4))
+    person = np.repeat(["p0", "p1"], 100)
+    events = {"subject": person, "recording": person, "onset": np.tile(np.arange(100.0), 2)}
+    events |= {"stimulus_id": np.array([f"w{n}" for n in range(200)])}
+    assert list(altered_windows(assembled(values, events))) == []
 
 
 def test_a_threshold_tells_classes_only_where_one_channel_stands_out() -> None:

@@ -143,16 +143,8 @@ def test_values_without_a_unit_are_compared_with_plausible_amplitudes(
     same(read(path, preprocessing=Preprocessing(stated="uV")), expected)
 
 
-def test_gaps_and_damage_are_refused(tmp_path: Path) -> None:
+def test_a_damaged_xdf_file_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyxdf")
-    even = 100.0 + np.arange(SECONDS * RATE) / RATE
-    for late, said in (
-        (0.25, r"'amp' are missing or its clock jumped, by \+0\.2"),
-        (3.0, r"64 Hz, and .* come at 55\."),
-    ):
-        broken = even + np.where(np.arange(len(even)) >= 300, late, 0.0)
-        with pytest.raises(DataError, match=said):
-            read(xdf(tmp_path / "gap.xdf", stream(stamps=broken), cues()))
     whole = xdf(tmp_path / "a.xdf", stream(), cues()).read_bytes()
     (tmp_path / "cut.xdf").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"cut\.xdf"):

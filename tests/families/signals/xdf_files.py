@@ -12,7 +12,10 @@ __all__ = ["Marker", "Samples", "xdf"]
 
 
 class Samples:
-    """A stream of numbers at a rate; `stamps` in seconds of its own clock, which is `offset` behind the recorder's."""
+    """A stream of numbers at a rate; `stamps` in seconds of its own clock, which is `offset` behind the recorder's.
+
+    `measured` are times of its clock with their offsets, where these differ.
+    """
 
     def __init__(
         self,
@@ -26,8 +29,10 @@ class Samples:
         units: Sequence[str] = (),
         kinds: Sequence[str] = (),
         offset: float = 0.0,
+        measured: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.values, self.rate, self.stamps, self.offset = values, rate, stamps, offset
+        self.measured = measured
         channels = "".join(
             f"<channel><label>{label}</label>"
             + (f"<unit>{units[at]}</unit>" if units else "")
@@ -53,6 +58,7 @@ class Marker:
         self, marks: Sequence[tuple[float, str]], *, name: str = "cues", offset: float = 0.0
     ) -> None:
         self.marks, self.offset = marks, offset
+        self.measured: Sequence[tuple[float, float]] = ()
         self.stamps = np.array([time for time, _ in marks])
         self.header = _header(name, "Markers", 1, 0.0, "string", "<desc></desc>")
 
@@ -87,7 +93,8 @@ def xdf(path: Path, *streams: Samples | Marker) -> Path:
         mark = struct.pack("<I", number)
         out += _chunk(2, mark + stream.header.encode())
         ends = (float(stream.stamps[0]), float(stream.stamps[-1]))
-        out += b"".join(_chunk(4, mark + struct.pack("<dd", end, stream.offset)) for end in ends)
+        measured = stream.measured or [(end, stream.offset) for end in ends]
+        out += b"".join(_chunk(4, mark + struct.pack("<dd", *pair)) for pair in measured)
         out += _chunk(3, mark + stream.chunk())
         footer = (
             f"<?xml version='1.0'?><info><first_timestamp>{ends[0]}</first_timestamp>"

@@ -28,9 +28,10 @@ def eeg(
     *,
     run: str | None = None,
     open_end: bool = False,
+    joints: Sequence[float] = (0.3,),
 ) -> Path:
     """A block as EEGLAB has it; events also have triggers of other things, and a word."""
-    events = [("90  ", 0.2), ("boundary", 0.3)]
+    events = [("90  ", 0.2), *(("boundary", at) for at in joints)]
     for onset, duration, control in read:
         events += [(str(12 if control else 10), onset), (str(13 if control else 11), onset + duration)]
         events += [("20  ", onset + duration + 0.1)]

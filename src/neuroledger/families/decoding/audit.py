@@ -14,6 +14,7 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.load import read_dataset, verified_files
 from neuroledger.errors import DataError, Finding, ImplausibleError, UnlikeError
 from neuroledger.families.decoding.audit_altered import altered_copies
+from neuroledger.families.decoding.audit_altered_windows import altered_windows
 from neuroledger.families.decoding.audit_channels import (
     channels_in_another_order,
     inconsistent_units,
@@ -169,6 +170,7 @@ def audit(
         same_recordings,
         same_windows,
         altered_copies,
+        altered_windows,
         duplicated_events,
         exchanged_subjects,
         shifted_events,

@@ -13,7 +13,7 @@ from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 from neuroledger.families.decoding.audit_copies import SAME, normalised
 
-__all__ = ["altered_copies"]
+__all__ = ["BANDS", "FEWEST", "SHARE", "Spectra", "altered_copies", "are_identical", "whitened_spectra"]
 
 MOST_WINDOWS: Final = 40
 """Largest number of windows of a recording that are compared, from its beginning."""
@@ -30,7 +30,7 @@ APART: Final = 0.05
 
 
 @dataclass(frozen=True)
-class _Spectra:
+class Spectra:
     """Features of windows ``(window, feature)``, the band of each feature, and rows and onsets by recording."""
 
     features: Floats
@@ -50,7 +50,7 @@ def altered_copies(assembly: xr.DataArray) -> Problems:
     names, counts = np.unique(text_of(assembly, "recording"), return_counts=True)
     if (counts >= FEWEST).sum() < 2 or assembly.sizes["sample"] < 2 * BANDS:
         return
-    spectra = _whitened(assembly, [str(name) for name in names[counts >= FEWEST]])
+    spectra = whitened_spectra(assembly, [str(name) for name in names[counts >= FEWEST]])
     found = []
     for one, other in combinations(spectra.rows, 2):
         matched = _matches(spectra, spectra.rows[one], spectra.rows[other])
@@ -67,8 +67,8 @@ def altered_copies(assembly: xr.DataArray) -> Problems:
         )
 
 
-def _whitened(assembly: xr.DataArray, names: list[str]) -> _Spectra:
-    """Spectra of the first windows of each recording, divided by the root mean square of each channel and frequency."""
+def whitened_spectra(assembly: xr.DataArray, names: list[str], most: int = MOST_WINDOWS) -> Spectra:
+    """Spectra of `most` windows of each recording, divided by the root mean square of each channel and frequency."""
     recordings = text_of(assembly, "recording")
     onsets = assembly["onset"].values.astype(float)
     samples, channels = assembly.sizes["sample"], assembly.sizes["channel"]
@@ -83,7 +83,7 @@ def _whitened(assembly: xr.DataArray, names: list[str]) -> _Spectra:
     first = 0
     for name in names:
         here = np.flatnonzero(recordings == name)
-        here = here[np.argsort(onsets[here], kind="stable")][:MOST_WINDOWS]
+        here = here[np.argsort(onsets[here], kind="stable")][:most]
         values = np.asarray(assembly.values[here], dtype=float)
         values = (values - values.mean(axis=2, keepdims=True)) * taper
         spectrum = np.fft.rfft(values, axis=2)[:, channel_of, frequencies[bin_of]]
@@ -97,7 +97,7 @@ def _whitened(assembly: xr.DataArray, names: list[str]) -> _Spectra:
         origins.append(here)
         first += len(here)
     band = bin_of * BANDS // len(frequencies)
-    return _Spectra(
+    return Spectra(
         np.concatenate(parts),
         np.concatenate([band, band]),
         rows,
@@ -114,7 +114,7 @@ def _chosen(count: int) -> Indices:
     return np.asarray(np.sort(drawn))
 
 
-def _matches(spectra: _Spectra, one: Indices, other: Indices) -> list[tuple[int, int]]:
+def _matches(spectra: Spectra, one: Indices, other: Indices) -> list[tuple[int, int]]:
     """Windows and the most similar one of the other recording, of those at the commonest distance in time."""
     best: list[tuple[int, int]] = []
     for band in range(BANDS):
@@ -132,7 +132,7 @@ def _matches(spectra: _Spectra, one: Indices, other: Indices) -> list[tuple[int,
     return best
 
 
-def _largest_correlation(spectra: _Spectra, matched: list[tuple[int, int]]) -> float:
+def _largest_correlation(spectra: Spectra, matched: list[tuple[int, int]]) -> float:
     """Median correlation of the matching windows, in the band in which it is largest."""
     first, second = (spectra.features[list(rows)] for rows in zip(*matched, strict=True))
     medians = []
@@ -144,10 +144,12 @@ def _largest_correlation(spectra: _Spectra, matched: list[tuple[int, int]]) -> f
     return max(medians)
 
 
-def _identical(assembly: xr.DataArray, spectra: _Spectra, matched: list[tuple[int, int]]) -> bool:
+def _identical(assembly: xr.DataArray, spectra: Spectra, matched: list[tuple[int, int]]) -> bool:
     """Whether a matching window is the same up to gain, which is another finding."""
-    for a, b in matched:
-        first, second = normalised(np.asarray(assembly.values[spectra.origins[[a, b]]]))
-        if abs(float(first @ second)) / len(first) > SAME:
-            return True
-    return False
+    return any(are_identical(assembly, *spectra.origins[[a, b]].tolist()) for a, b in matched)
+
+
+def are_identical(assembly: xr.DataArray, a: int, b: int) -> bool:
+    """Whether two windows, by their rows, are the same up to gain and sign."""
+    first, second = normalised(np.asarray(assembly.values[[a, b]]))
+    return abs(float(first @ second)) / len(first) > SAME

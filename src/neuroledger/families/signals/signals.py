@@ -29,6 +29,7 @@ __all__ = [
 DIMS = ("presentation", "channel", "sample")
 CHANNEL_TYPES = frozenset(
     {"eeg", "meg", "mag", "grad", "seeg", "ecog", "ieeg", "emg", "fmri", "eog", "ecg", "misc", "spikes"}
+    | {"hbo", "hbr", "fnirs_od", "fnirs_cw_amplitude"}
 )
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "presentation": ("stimulus_id", "subject", "recording", "onset"),

@@ -21,6 +21,7 @@ from neuroledger.families.alignment.regression.held_out import (
     correlations,
 )
 from neuroledger.families.alignment.regression.held_out_variation import held_out_variation
+from neuroledger.families.alignment.regression.missing_trials import with_means_for_missing_trials
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.groups import stimulus_names
@@ -34,7 +35,7 @@ __all__ = ["extrapolated_predictivity", "subject_predictivity"]
 FEWEST = 2
 
 
-@ceiling("subject_predictivity", version=3)
+@ceiling("subject_predictivity", version=4)
 def subject_predictivity(
     assembly: xr.DataArray,
     *,
@@ -53,7 +54,7 @@ def subject_predictivity(
     ----------
     assembly
         ``(presentation, neuroid)`` with ``subject`` on the neuroids; repeated presentations are separate rows, or were
-        averaged before.
+        averaged before. The mean of the neuroid's other responses to the stimulus stands for a missing one.
 
     Returns
     -------
@@ -64,16 +65,19 @@ def subject_predictivity(
     Raises
     ------
     CeilingError
-        Fewer than two subjects have a neuroid without missing responses; subjects without such a neuroid are left out.
+        Fewer than two subjects have a neuroid with a response to every stimulus; subjects without such a neuroid are left
+        out.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
         raise CeilingError("subject predictivity needs the coordinate 'subject' on the neuroids")
     if set(assembly.dims) != {"presentation", "neuroid"}:
         raise CeilingError(f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}")
+    assembly, counted = with_means_for_missing_trials(assembly, splits)
     values = assembly.transpose("presentation", "neuroid").values
     labels = assembly["subject"].values.astype(str)
     complete = np.isfinite(values).all(axis=0)
     subjects, notes = _complete_subjects(labels, complete)
+    notes = [*counted, *notes]
     if len(subjects) < FEWEST:
         raise CeilingError(
             "one subject cannot be predicted from others: subject predictivity needs at least two"
@@ -133,7 +137,7 @@ def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[s
     ]
 
 
-@ceiling("extrapolated_predictivity", version=3)
+@ceiling("extrapolated_predictivity", version=4)
 def extrapolated_predictivity(
     assembly: xr.DataArray,
     *,
@@ -175,7 +179,9 @@ def extrapolated_predictivity(
         raise CeilingError("extrapolation over subjects needs the coordinate 'subject' on the neuroids")
     labels = assembly["subject"].values.astype(str)
     rows = [dim for dim in assembly.dims if dim != "neuroid"]
+    assembly, counted = with_means_for_missing_trials(assembly, splits)
     subjects, notes = _complete_subjects(labels, (~assembly.isnull()).all(rows).values)
+    notes = [*counted, *notes]
     if len(subjects) < FEWEST + 1:
         details = "".join(f" ({note})" for note in notes)
         raise CeilingError(

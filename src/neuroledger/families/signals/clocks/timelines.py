@@ -16,11 +16,13 @@ from neuroledger.data.clocks import Gap
 from neuroledger.data.facts import Fact, Origin
 
 __all__ = [
-    "Part", "Placed", "Timeline", "is_event", "note_rate", "note_timeline", "noted_at", "place", "rate_of", "timeline_of",
+    "Part", "Placed", "Timed", "Timeline", "is_event", "note_events", "note_rate", "note_timeline", "noted_at", "place",
+    "rate_of", "timed_events", "timeline_of",
 ]  # fmt: skip
 
 KEY: Final = "timeline"
 RATE: Final = "rate origin"
+EVENTS: Final = "timed events"
 JOINT: Final = re.compile(r"boundary|(bad|edge) boundary|edge|new segment/.*")
 """Annotations at which two parts of a recording are joined: those of EEGLAB, MNE and BrainVision, in lower case."""
 SKIPPED: Final = frozenset({"bad_acq_skip", "bad acq skip"})
@@ -60,6 +62,13 @@ class Timeline(NamedTuple):
         numbers = [part.first for part in self.parts]
         part = self.parts[max(int(np.searchsorted(numbers, sample, side="right")) - 1, 0)]
         return part.begin + (sample - part.first) / self.rate
+
+
+class Timed(NamedTuple):
+    """How the events of a recording are timed: how their unit, the second, is known, and how they are aligned."""
+
+    origin: Origin
+    aligned: str
 
 
 class Placed(NamedTuple):
@@ -134,6 +143,17 @@ def note_rate(raw: Any, origin: Origin) -> None:
 def rate_of(raw: Any) -> Fact:
     """The sampling rate (Hz) of MNE's `Raw`, and how it is known."""
     return Fact(float(raw.info["sfreq"]), noted_at(raw).get(RATE, "stated"))
+
+
+def note_events(raw: Any, origin: Origin, aligned: str) -> None:
+    """Note at MNE's `Raw` how its events are timed; without a note, the file states them on the clock of the samples."""
+    raw.info["temp"] = {**noted_at(raw), EVENTS: Timed(origin, aligned)}
+
+
+def timed_events(raw: Any) -> Timed:
+    """How the events of MNE's `Raw` are timed."""
+    noted = noted_at(raw).get(EVENTS)
+    return noted if isinstance(noted, Timed) else Timed("stated", "the same clock")
 
 
 def noted_at(raw: Any) -> dict[str, Any]:

@@ -12,9 +12,12 @@ import numpy.typing as npt
 from pydantic import Field
 
 from neuroledger.data.arrays import Array
+from neuroledger.data.clocks import Clock, Gap, LeftOut, RecordingClocks
+from neuroledger.data.facts import Fact
 from neuroledger.data.hdf5 import opened
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.spec.base import Frozen
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "Grid",
     "Series",
     "WindowGrid",
+    "clocks_of_series",
     "rows_by_recording",
     "read_series",
     "samples_in",
@@ -33,6 +37,8 @@ Series = dict[str, Array]
 RATE: Final = 2000
 """Sampling rate of these files in Hz."""
 BLOCK: Final = 1 << 16
+LONGEST_STEP: Final = 0.02
+"""Longest time (s) from one sample to the next that is jitter of the clock; a longer one is a gap."""
 TIME: Final = "time"
 
 
@@ -223,6 +229,50 @@ def _require_rate(times: Array, path: Path) -> None:
         raise DataError(
             f"{path.name}: {len(times)} samples in {seconds:g} s are not {RATE} per second (1 % is allowed)"
         )
+
+
+def clocks_of_series(
+    times: Array, recording: str, subject: str, windows: int, *, keys: Array | None = None, failed: int = 0
+) -> RecordingClocks:
+    """The clocks of a recording's samples and, of typing, of its keys, in seconds from the first sample.
+
+    Parameters
+    ----------
+    times
+        Times of the samples, (sample,), in s.
+    windows
+        Number of windows that were cut.
+    keys
+        Times of the pressed keys, (key,), in s of the same clock.
+    failed
+        Number of windows left out because the angles of joints are missing in them.
+    """
+    first, step = float(times[0]), 1.0 / RATE
+    late = np.flatnonzero(np.diff(times) > LONGEST_STEP)
+    ends = times[late] + step - first
+    missing = times[late + 1] - times[late] - step
+    gaps = tuple(
+        Gap(begin=round(begin, 6), seconds=round(seconds, 6))
+        for begin, seconds in zip(ends.tolist(), missing.tolist(), strict=True)
+    )
+    unit = Fact("s", "stated")
+    samples = Clock(
+        of="samples",
+        unit=unit,
+        start=0.0,
+        stop=round(float(times[-1]) - first, 6),
+        rate=Fact(float(RATE), "declared"),
+        gaps=gaps,
+        count=len(times),
+    )
+    clocks = [samples]
+    if keys is not None:
+        start, stop = span_of(keys - first)
+        clocks.append(Clock(of="events", unit=unit, start=start, stop=stop, count=len(keys)))
+    left_out = (LeftOut(reason="with missing samples", label="", windows=failed),) if failed else ()
+    return RecordingClocks(
+        recording=recording, subject=subject, clocks=tuple(clocks), windows=windows, left_out=left_out
+    )
 
 
 def _text(value: Any) -> str:

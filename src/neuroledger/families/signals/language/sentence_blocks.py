@@ -13,13 +13,15 @@ from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.matlab_texts import texts_of
 
-__all__ = ["Shown", "eeg_of", "gaze_of", "sentences_of", "matched_sentences"]
+__all__ = ["BOUNDARY", "Block", "Shown", "eeg_of", "gaze_of", "sentences_of", "matched_sentences"]
 
 
 ONSETS: Final = {10: "sentence", 12: "control"}
 OFFSETS: Final = {11: "sentence", 13: "control"}
 # Largest deviation (s) of a sentence from the linear map between the two clocks; every sentence takes longer to read.
 APART: Final = 1.0
+BOUNDARY: Final = "boundary"
+"""Event of EEGLAB at which two parts of a recording are joined."""
 
 
 class Shown(NamedTuple):
@@ -30,8 +32,18 @@ class Shown(NamedTuple):
     kind: str
 
 
-def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]:
-    """A block's EEG, (channel, sample) in µV, its rate (Hz), names of the channels, and its sentences (s).
+class Block(NamedTuple):
+    """A block's EEG, (channel, sample) in µV, its rate (Hz), names of the channels, sentences, and joints of parts (s)."""
+
+    values: Array
+    rate: float
+    labels: list[str]
+    sentences: list[Shown]
+    joints: list[float]
+
+
+def eeg_of(path: Path, name: str) -> Block:
+    """The EEG of a block, with its sentences and the joints that EEGLAB marks as boundaries.
 
     Raises
     ------
@@ -57,17 +69,30 @@ def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]
             f"{name}: {int((~np.isfinite(values)).sum())} values of `EEG.data` are missing or infinite"
         )
     rows = []
+    joints = []
     for number, event in enumerate(np.atleast_1d(eeg["event"]), 1):
-        try:
-            code = int(float(str(event["type"]).strip()))
-        except (ValueError, OverflowError):
-            continue  # a word such as `boundary`
+        kind = str(event["type"]).strip()
+        code = _code(kind)
+        if code is None and kind != BOUNDARY:
+            continue
         try:
             # MATLAB counts samples from 1.
-            rows.append(((float(event["latency"]) - 1) / rate, code))
+            onset = (float(event["latency"]) - 1) / rate
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{name}, event {number}: no latency ({error})") from error
-    return values.astype(np.float64), rate, labels, _paired(rows, name)
+        if code is None:
+            joints.append(onset)
+        else:
+            rows.append((onset, code))
+    return Block(values.astype(np.float64), rate, labels, _paired(rows, name), joints)
+
+
+def _code(kind: str) -> int | None:
+    """The code of an event; None for a word."""
+    try:
+        return int(float(kind))
+    except (ValueError, OverflowError):
+        return None
 
 
 def gaze_of(path: Path, name: str) -> list[Shown]:

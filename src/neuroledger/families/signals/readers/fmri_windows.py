@@ -15,8 +15,12 @@ import xarray as xr
 from pydantic import AfterValidator, Field, model_validator
 
 from neuroledger.data.arrays import Array
+from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.signals.clocks.clock_facts import clocks_of, count_by_label, note_clocks
+from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.families.signals.fmri.events import ScanEvents, companion_files, read_lists, shown
 from neuroledger.families.signals.fmri.layout import Layout, layout_of, transforms_of
 from neuroledger.families.signals.fmri.runs import Rest, Run, checked, runs_among
@@ -191,7 +195,9 @@ def fmri_windows(
 
     windows = stored(parts(), of=len(runs))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(windows))
+    return Dataset(
+        stimuli=None, assembly=windows, extras=extras, clocks=clocks_of(windows), notes=_notes(windows)
+    )
 
 
 def _notes(windows: xr.DataArray) -> tuple[str, ...]:
@@ -246,7 +252,7 @@ def _windows(
     facts |= {"subject": [run.subject] * count, "session": [run.session] * count, "run": [run.number] * count}
     facts |= {LEFT_OUT: [len(onsets) - count] * count} if beyond == "left_out" else {}
     facts |= {"recording": [name] * count, "recording_sha256": [_digest(run, files)] * count}
-    return signals(
+    cut = signals(
         windows,
         channels=layout.channels,
         channel_types="fmri",
@@ -255,6 +261,38 @@ def _windows(
         units=UNITS[cleaning.standardise],
         events=facts,
         positions=layout.places,
+    )
+    return note_clocks(cut, _clocks(run, events, inside, values.shape[1], seconds))
+
+
+def _clocks(
+    run: Run, events: WindowLayout, inside: npt.NDArray[np.bool_], volumes: int, seconds: float
+) -> RecordingClocks:
+    """The clocks of a run's volumes, whose repetition time is declared, and of its stimuli, which a table states."""
+    onsets = np.asarray(events.onsets, dtype=np.float64)
+    start, stop = span_of(onsets)
+    samples = Clock(
+        of="samples",
+        unit=Fact("s", "declared"),
+        start=0.0,
+        stop=round(volumes * seconds, 6),
+        rate=Fact(1 / seconds, "declared"),
+        count=volumes,
+    )
+    shown_stimuli = Clock(
+        of="stimuli",
+        unit=Fact("s", "stated"),
+        start=start,
+        stop=stop,
+        count=len(onsets),
+        aligned="from the first volume",
+    )
+    return RecordingClocks(
+        recording=run.series[0],
+        subject=run.subject,
+        clocks=(samples, shown_stimuli),
+        windows=int(inside.sum()),
+        left_out=tuple(count_by_label("beyond the ends", events.extra, ~inside)),
     )
 
 

@@ -14,10 +14,12 @@ from pydantic import Field
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of, note_clocks
 from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
     WindowGrid,
+    clocks_of_series,
     read_series,
     rows_by_recording,
     samples_in,
@@ -111,10 +113,16 @@ def hand_pose_sessions(
     if trajectory is not None:
         _require_whole_steps(trajectory, window)
     assembly = stored(parts(None), of=len(rows))
-    if trajectory is None:
-        return Dataset(stimuli=None, assembly=assembly)
-    paths = stored(parts(trajectory), of=len(rows), part="trajectories")
-    return Dataset(stimuli=None, assembly=assembly, extras={"trajectory": paths})
+    extras = {}
+    if trajectory is not None:
+        extras = {"trajectory": stored(parts(trajectory), of=len(rows), part="trajectories")}
+    return Dataset(
+        stimuli=None,
+        assembly=assembly,
+        extras=extras,
+        clocks=clocks_of(assembly),
+        notes=clock_notes(assembly),
+    )
 
 
 def _require_whole_steps(trajectory: Trajectory, window: WindowGrid) -> None:
@@ -165,7 +173,7 @@ def _recording(
             units="rad",
             events=events,
         )
-    return signals(
+    windows = signals(
         values,
         channels=[f"emg{channel}" for channel in range(CHANNELS)],
         channel_types="emg",
@@ -174,6 +182,14 @@ def _recording(
         units="uV",
         events=events,
     )
+    clocks = clocks_of_series(
+        series["time"],
+        facts["recording"],
+        facts["subject"],
+        len(onsets),
+        failed=len(grid.onsets(len(series["time"]))) - len(onsets),
+    )
+    return note_clocks(windows, clocks)
 
 
 def _paths(joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory: Trajectory) -> Array:

@@ -16,6 +16,8 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab, table_rows, zip_member
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import (
     cut,
     embeddings_in,
@@ -145,6 +147,7 @@ def heard_words(
             subject = PurePosixPath(name).stem
             raw = open_raw(files[name], name)
             place(raw, montage, name)
+            note_events(raw, "stated", "sample numbers in the table of trials")
             table, columns = _trials(archive, subject)
             trial_words = _words_of_trials(table, columns, story, f"{trials}, {subject}.mat")
             onsets = (table[:, 0] - table[:, 2] - 1) / float(raw.info["sfreq"])
@@ -170,7 +173,13 @@ def heard_words(
 
     windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=beyond_notes(windows))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
 def _recordings(names: Sequence[str], pattern: str, leave_out: Sequence[str]) -> list[str]:

@@ -15,6 +15,8 @@ from pydantic import Field, model_validator
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import place
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.typing_logs import Logged, read_log
@@ -146,13 +148,20 @@ def logged_typing(
                 raise DataError(f"{name}: no key of its log {recording.log} is left after {practice} trials")
             if montage is not None:
                 place(raw, montage, name)
+            matched = f"{len(pairs.logged)} of {len(log.codes)} events of the log, by a straight line to their triggers"
+            note_events(raw, "stated", f"{matched}, at most {pairs.residual:.2g} s apart")
             bare = Recording(**recording.model_dump(exclude={"log"}))
             digest = sha256_of(files[name])
             yield windows_of(raw, bare, window, preprocessing, sha256=digest, events=EVENTS, rows=rows)
             del raw
 
     windows = stored(parts(), of=len(recordings))
-    return Dataset(stimuli=None, assembly=windows, notes=(*_notes(windows), *beyond_notes(windows)))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        clocks=clocks_of(windows),
+        notes=(*_notes(windows), *clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
 def _clusters(logs: Sequence[Logged], practice: int, threshold: float) -> dict[str, str]:

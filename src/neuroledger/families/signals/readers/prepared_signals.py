@@ -13,6 +13,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals import signals
+from neuroledger.families.signals.clocks.cut_windows import clocks_of_windows
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.window_store import IN_MEMORY, stored
@@ -77,4 +78,4 @@ def prepared_signals(
         clusters = cluster_texts(texts, threshold=threshold)
         windows = windows.assign_coords(sentence_cluster=("presentation", clusters))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras)
+    return Dataset(stimuli=None, assembly=windows, extras=extras, clocks=clocks_of_windows(windows))

@@ -13,8 +13,11 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import cut, embeddings_in, place, plain, within
 from neuroledger.families.signals.language.sentence_blocks import (
+    BOUNDARY,
     Shown,
     eeg_of,
     gaze_of,
@@ -82,7 +85,7 @@ def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     return sorted({*selected, *embeddings_in(names, parameters)})
 
 
-@reader("read_sentences", version=1, reads=_reads, prepares=True)
+@reader("read_sentences", version=2, reads=_reads, prepares=True)
 def read_sentences(
     files: Mapping[str, Path],
     *,
@@ -107,7 +110,7 @@ def read_sentences(
         The tasks, with the number of blocks of each.
     window
         With `stride`, a sentence has a window at its onset and after each stride until it ends. A window may extend beyond
-        its sentence, but one that extends into the next sentence is left out.
+        its sentence, but one that extends into the next sentence is left out, as is one across a joint of the recording.
     leave_out
         `<task>/<person>` to leave out.
     near
@@ -143,12 +146,15 @@ def read_sentences(
             for block, name in session.eeg.items():
                 block_texts = texts[first : first + len(gaze[block])]
                 first += len(gaze[block])
-                values, rate, labels, sentences = eeg_of(files[name], name)
-                sentences = matched_sentences(sentences, gaze[block], name, session.gaze[block])
+                eeg = eeg_of(files[name], name)
+                sentences = matched_sentences(eeg.sentences, gaze[block], name, session.gaze[block])
                 rows = _rows(sentences, block_texts, window)
                 with quiet_mne() as mne:
-                    raw = mne.io.RawArray(values * 1e-6, mne.create_info(labels, rate, "eeg"), copy=None)
+                    info = mne.create_info(eeg.labels, eeg.rate, "eeg")
+                    raw = mne.io.RawArray(eeg.values * 1e-6, info, copy=None)
+                    raw.set_annotations(mne.Annotations(eeg.joints, 0.0, [BOUNDARY] * len(eeg.joints)))
                 place(raw, montage, name)
+                note_events(raw, "stated", "matched with the sentences of the eye tracker by a straight line")
                 recording = Recording(
                     file=name, subject=session.subject, session=session.task, run=str(block)
                 )
@@ -157,7 +163,11 @@ def read_sentences(
     windows = stored(parts(), of=sum(len(session.eeg) for session in sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
-        stimuli=None, assembly=clustered(windows, near), extras=extras, notes=beyond_notes(windows)
+        stimuli=None,
+        assembly=clustered(windows, near),
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
     )
 
 

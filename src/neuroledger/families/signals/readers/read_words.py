@@ -14,6 +14,7 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.language.language_events import cut, embeddings_in, place, the_file, within
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.word_lists import sentences_in
@@ -145,7 +146,11 @@ def read_words(
     windows = stored(parts(), of=len(sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
-        stimuli=None, assembly=windows, extras=extras, notes=(*_notes(windows), *beyond_notes(windows))
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*_notes(windows), *clock_notes(windows), *beyond_notes(windows)),
     )
 
 

@@ -18,6 +18,8 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events, note_rate
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -158,6 +160,8 @@ def scheduled_arrays(
                 label = f"{name}, block {block + 1}"
                 recording = Recording(file=label, subject=subject, session=session, run=str(block + 1))
                 raw = _raw(blocks[block], montage, sampling_rate, label)
+                note_rate(raw, "declared")
+                note_events(raw, "declared", "the declared schedule")
                 rows = schedule.rows(block, numbers)
                 last = float(rows[-1]["onset"]) + window.start + window.duration
                 if last > raw.n_times / sampling_rate + 0.5 / sampling_rate:
@@ -172,7 +176,13 @@ def scheduled_arrays(
 
     windows = stored(parts(), of=len(arrays) * len(labels))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=beyond_notes(windows))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
 def _identity(patterns: Sequence[str], name: str) -> tuple[str, str] | None:

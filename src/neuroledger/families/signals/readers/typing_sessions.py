@@ -15,10 +15,12 @@ from pydantic import Field
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clocks_of, note_clocks
 from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
     WindowGrid,
+    clocks_of_series,
     read_series,
     rows_by_recording,
     samples_in,
@@ -88,7 +90,7 @@ def typing_sessions(
         raise DataError(f"none of {len(order)} sessions has a window of {window.duration:g} s")
     parts = (_session(name, files[name], rows[name], grid, core) for name in order)
     assembly = stored(parts, of=len(order))
-    return Dataset(stimuli=None, assembly=assembly)
+    return Dataset(stimuli=None, assembly=assembly, clocks=clocks_of(assembly))
 
 
 def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: float) -> xr.DataArray | None:
@@ -116,7 +118,7 @@ def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: fl
         "onset": onsets,
         "text": np.array(_texts(times[recorded], typed[recorded], onsets, core), dtype=str),
     }
-    return signals(
+    windows = signals(
         values,
         channels=CHANNELS,
         channel_types="emg",
@@ -125,6 +127,10 @@ def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: fl
         units="arbitrary",
         events=events,
     )
+    clocks = clocks_of_series(
+        series["time"], facts["recording"], facts["subject"], len(samples), keys=pressed
+    )
+    return note_clocks(windows, clocks)
 
 
 def _keys(attributes: Mapping[str, Any], path: Path) -> tuple[Array, Array]:

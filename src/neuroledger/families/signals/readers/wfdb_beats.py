@@ -13,9 +13,13 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.arrays import Floats
+from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact, Origin
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.families.signals.recordings.wfdb import (
+    Annotations,
     Header,
     read_annotations,
     read_header,
@@ -45,12 +49,13 @@ class _Cutting(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """The beats of one record: values ``(beat, value)``, their labels, sample numbers and parts."""
+    """The beats of one record: values ``(beat, value)``, their labels, sample numbers and parts, and the clocks."""
 
     values: npt.NDArray[np.float32]
     labels: npt.NDArray[np.str_]
     samples: npt.NDArray[np.int64]
     parts: npt.NDArray[np.str_]
+    clocks: tuple[Clock, Clock]
 
 
 @reader("wfdb_beats", version=1)
@@ -155,7 +160,16 @@ def wfdb_beats(
         },
         attrs={"units": "share of the range", "sampling_rate": rate},
     )
-    return Dataset(stimuli=None, assembly=assembly)
+    clocks = tuple(
+        RecordingClocks(
+            recording=name,
+            subject=person.get(name, name),
+            clocks=record.clocks,
+            windows=len(record.labels),
+        )
+        for name, record in zip(selected, records, strict=True)
+    )
+    return Dataset(stimuli=None, assembly=assembly, clocks=clocks)
 
 
 def _require_separate_people(parts: Mapping[str, str], people: tuple[tuple[str, ...], ...]) -> None:
@@ -202,7 +216,31 @@ def _beats(
         split = np.full(len(peaks), part)
     else:
         split = np.where(peaks < part * header.samples, "train", "test")
-    return _Record(beats[selected], beat_labels[selected], peaks[selected], split[selected])
+    clocks = _clocks(header, annotations, peaks)
+    return _Record(beats[selected], beat_labels[selected], peaks[selected], split[selected], clocks)
+
+
+def _clocks(header: Header, annotations: Annotations, peaks: npt.NDArray[np.int64]) -> tuple[Clock, Clock]:
+    """The clocks of a record's samples and heartbeats; annotations without a rate of their own count its samples."""
+    samples = Clock(
+        of="samples",
+        unit=Fact("s", header.origin),
+        start=0.0,
+        stop=round(header.samples / header.rate, 6),
+        rate=Fact(header.rate, header.origin),
+        count=header.samples,
+    )
+    start, stop = span_of(peaks / header.rate)
+    origin: Origin = "assumed" if annotations.rate is None else "stated"
+    beats = Clock(
+        of="events",
+        unit=Fact("s", origin),
+        start=start,
+        stop=stop,
+        count=len(peaks),
+        aligned="by the numbers of samples",
+    )
+    return samples, beats
 
 
 def _lead(files: Mapping[str, Path], header_name: str, header: Header, leads: tuple[str, ...]) -> Floats:

@@ -27,6 +27,7 @@ from neuroledger.families.signals.recordings.companions import problems_of
 from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
+from neuroledger.families.signals.recordings.snirf import read_snirf
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 
@@ -168,6 +169,10 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
         _require_reader_of_hdf5(path)
         if suffix == ".hea":
             return read_night(path)
+        if suffix == ".snirf":
+            return read_snirf(path)
+        if suffix == ".raw":
+            return mne.io.read_raw_egi(path, preload=False, events_as_annotations=True)
         try:
             raw = mne.io.read_raw(path, preload=False)
         except TypeError as error:

@@ -21,7 +21,15 @@ from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.clocks.channel_rates import at_one_rate
 from neuroledger.families.signals.clocks.clock_facts import count_by_label, note_clocks
-from neuroledger.families.signals.clocks.timelines import Timeline, is_event, place, rate_of, timeline_of
+from neuroledger.families.signals.clocks.timelines import (
+    Timed,
+    Timeline,
+    is_event,
+    place,
+    rate_of,
+    timed_events,
+    timeline_of,
+)
 from neuroledger.families.signals.recordings.beyond_ends import (
     lost_markers,
     note_left_out,
@@ -170,7 +178,9 @@ def windows_of(
         describe = window.described(recording.known, recording.file)
         known = events is None and not window.some and bool(window.meant)
         is_known = (lambda text: window.means(describe(text))) if known else None
-        timeline, stated_rate = timeline_of(raw), rate_of(raw)
+        timeline, stated_rate, timed = timeline_of(raw), rate_of(raw), timed_events(raw)
+        if partner is not None:
+            timed = Timed("stated", f"a separate file, aligned: {partner[0].aligned or 'start'}")
         # Before the recording is resampled: annotations may count its samples.
         partner_spans = (
             None
@@ -230,7 +240,7 @@ def windows_of(
             timeline,
             stated_rate,
             spans if rows is None else onsets_as_spans(layout),
-            partner,
+            timed,
             remarks,
         )
         across = placed.across & expected & within
@@ -311,14 +321,11 @@ def _clocks_of(
     timeline: Timeline,
     rate: Fact,
     spans: Sequence[Span],
-    partner: tuple[AnnotationFile, Mapping[str, Path]] | None,
+    timed: Timed,
     remarks: Sequence[str],
 ) -> RecordingClocks:
     """The clocks of a recording's samples and events."""
     onsets = [span.onset for span in spans if is_event(span.description)]
-    aligned = "the same clock"
-    if partner is not None:
-        aligned = f"a separate file, aligned: {partner[0].aligned or 'start'}"
     samples = Clock(
         of="samples",
         unit=Fact("s", rate.origin),
@@ -330,11 +337,11 @@ def _clocks_of(
     )
     events = Clock(
         of="events",
-        unit=Fact("s", "stated"),
+        unit=Fact("s", timed.origin),
         start=round(min(onsets), 6) if onsets else None,
         stop=round(max(onsets), 6) if onsets else None,
         count=len(onsets),
-        aligned=aligned,
+        aligned=timed.aligned,
     )
     return RecordingClocks(
         recording=recording.file,

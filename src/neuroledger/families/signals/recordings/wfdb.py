@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroledger.data.arrays import Floats
+from neuroledger.data.facts import Origin
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.channel_rates import note_remark
-from neuroledger.families.signals.clocks.timelines import Part, Timeline, note_timeline
+from neuroledger.families.signals.clocks.timelines import Part, Timeline, note_rate, note_timeline
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.wfdb_signals import FORMATS, MISSING, Stored, stored_numbers
 
@@ -36,6 +37,7 @@ SYMBOLS = {
     16: "|", 18: "s", 19: "T", 20: "*", 21: "D", 22: '"', 23: "=", 24: "p", 25: "B", 26: "^", 27: "t", 28: "+", 29: "u",
     30: "?", 31: "!", 32: "[", 33: "]", 34: "e", 35: "n", 36: "@", 37: "x", 38: "f", 39: "(", 40: ")", 41: "r",
 }  # fmt: skip
+DEFAULT_RATE: Final = 250.0
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
 RESOLUTION = re.compile(r"## time resolution: ([0-9.]+)")
 STORED = re.compile(r"(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?")
@@ -67,13 +69,15 @@ class Lead(NamedTuple):
 class Header(NamedTuple):
     """A record: its sampling rate (frames per second, Hz), number of frames, leads, and segments.
 
-    `segments` are names and lengths in frames; a record without them is in one segment. "~" is a gap.
+    A header that states no rate has the default of the format, 250 Hz, and `origin` is "assumed". `segments` are names and
+    lengths in frames; a record without them is in one segment. "~" is a gap.
     """
 
     rate: float
     samples: int
     leads: tuple[Lead, ...]
     segments: tuple[tuple[str, int], ...] = ()
+    origin: Origin = "stated"
 
 
 class Annotations(NamedTuple):
@@ -105,10 +109,11 @@ def read_header(path: Path) -> Header:
     first = lines[0].split() if lines else []
     try:
         count = int(first[1])
-        rate = float(first[2].split("/")[0].split("(")[0]) if len(first) > 2 else 250.0
+        origin: Origin = "stated" if len(first) > 2 else "assumed"
+        rate = float(first[2].split("/")[0].split("(")[0]) if len(first) > 2 else DEFAULT_RATE
         samples = int(first[3]) if len(first) > 3 else 0
         if "/" in first[0]:
-            return _of_segments(path, lines, rate, samples)
+            return _of_segments(path, lines, rate, samples)._replace(origin=origin)
         leads = tuple(_lead(line) for line in lines[1 : 1 + count])
     except (IndexError, ValueError) as error:
         raise DataError(
@@ -120,7 +125,7 @@ def read_header(path: Path) -> Header:
         )
     if not samples:
         samples = _counted(path, leads)
-    return Header(rate, samples, leads)
+    return Header(rate, samples, leads, origin=origin)
 
 
 def _of_segments(path: Path, lines: list[str], rate: float, samples: int) -> Header:
@@ -366,6 +371,7 @@ def read_night(path: Path) -> Any:
     names = [lead.name or f"lead{number}" for number, lead in enumerate(header.leads)]
     raw = mne.io.RawArray(values, mne.create_info(names, header.rate, "eeg"), verbose="ERROR")
     _annotate(raw, path)
+    note_rate(raw, header.origin)
     parts: list[Part] = []
     begin = 0
     for name, length in header.segments:

@@ -28,7 +28,7 @@ from neuroledger.store.store import Entry, Store, Written, current_store
 __all__ = ["IN_MEMORY", "join", "stored"]
 
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Increased when the stored bytes for the same parts change, or the coordinates that every reader writes."""
 KIND: Final = "windows"
 VALUES: Final = "values.bin"
