@@ -205,6 +205,42 @@ def test_a_proposal_without_scores_needs_no_recomputation(small: Remote, tmp_pat
     assert (code, output) == (0, "no record and no data set touched\n")
 
 
+def test_what_a_proposal_touches_is_known_although_its_git_hides_it(small: Remote, tmp_path: Path) -> None:
+    """A replaced commit shows git another tree, and a file that the index marks as unchanged is not looked at."""
+
+    def change(lab: Lab) -> None:
+        write(lab, RECORD, "a forged record")
+        write(lab, "results/records/lab.V4-ridge/gone.json", "a record that goes")
+        (lab.root / ".dvcignore").unlink()
+        (lab.root / ".dvc" / "config").unlink()
+
+    commit = small.propose(tmp_path / "clone", "hidden", change)
+    root = small.clone(tmp_path / "proposal", "hidden").root
+    git(root, "replace", commit, "origin/main")
+    noise = "results/records/lab.V4-ridge/noise.json"
+    git(root, "update-index", "--assume-unchanged", noise)
+    (root / noise).write_text("another forged record")
+    (root / "results/records/lab.V4-ridge/gone.json").unlink()
+    listed = subprocess.run(
+        ["git", "diff", "--name-only", "origin/main", "HEAD"], cwd=root, check=True, capture_output=True
+    )
+    assert listed.stdout == b"", "git itself would not see it"
+    script = Path(__file__).parents[2] / ".ci" / "touched.py"
+    done = subprocess.run(
+        [sys.executable, "-P", str(script), "origin/main", str(root)], check=True, capture_output=True
+    )
+    touched = done.stdout.decode().split("\0")
+    gone = "results/records/lab.V4-ridge/gone.json"  # in the commit, if not in the working tree
+    assert touched == [".dvc/config", RECORD, gone, noise, ""]
+    damaged = subprocess.run(
+        [str(small.clone(tmp_path / "trusted").root / ".ci" / "recompute"), "nothing", str(root)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert damaged.returncode == 1 and "what the proposal changes is not known: no commit" in damaged.stderr
+
+
 @pytest.mark.slow
 def test_two_proposals_with_scores_merge_without_conflicts(
     small: Remote, honest: str, tmp_path: Path
