@@ -339,6 +339,39 @@ def the_signature_of_another_that_disappears(lab: Lab) -> None:
     path.unlink()
 
 
+@proposal("needs a person", "review.removed")
+def a_list_of_a_signed_set_that_disappears(lab: Lab) -> None:
+    signed(lab, "pixels4")
+    git(lab.root, "add", "-A")
+    git(lab.root, "commit", "-m", "signed")
+    git(lab.root, "branch", "-f", "main")
+    (listed,) = (lab.root / "results").rglob("*.signed")
+    listed.unlink()
+
+
+@proposal("needs a person", "review.removed")
+def an_earlier_signature_in_place_of_one_of_more_records(lab: Lab) -> None:
+    """Both signatures are of the same person, so that only what is no longer signed shows what happens."""
+    folder = lab.root / "results" / "signatures"
+    key = lab.root.parent / "key-of-both-signatures"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    (lab.root / "allowed_signers").write_text(f"ann@lab.org {key.with_suffix('.pub').read_text()}")
+    earlier: dict[Path, str] = {}
+    for models in (["pixels4"], ["pixels4", "noise"]):
+        sign(lab.root, [read_record(record_path(lab.root, RIDGE, model)) for model in models], key)
+        files = [*folder.glob("*.sig"), *(lab.root / "results" / "records").rglob("*.signed")]
+        earlier = earlier or {path: path.read_text() for path in files}
+    key.unlink()
+    key.with_suffix(".pub").unlink()
+    git(lab.root, "add", "-A")
+    git(lab.root, "commit", "-m", "signed")
+    git(lab.root, "branch", "-f", "main")
+    for path in files:
+        path.unlink()
+    for path, text in earlier.items():
+        path.write_text(text)
+
+
 @proposal("needs a person", "review.code")
 def an_attribution_of_no_data_set(lab: Lab) -> None:
     write(lab, "data/elsewhere/ATTRIBUTION.md", "# Nothing\n")
