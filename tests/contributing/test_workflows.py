@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from neuroledger.engine.diff_since import review
 from tests.contributing.repository import Remote, remote, scored
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import git, system_as_an_estimator, write
@@ -197,6 +198,31 @@ def test_changed_settings_of_dvc_are_not_used(small: Remote, tmp_path: Path) -> 
     small.propose(tmp_path / "clone", "settings", change)
     code, output, _ = run(small, tmp_path, "recompute", "settings")
     assert code == 1 and output.startswith("settings of DVC changed")
+
+
+def test_settings_of_dvc_that_git_ignores_are_reported_and_not_used(small: Remote, tmp_path: Path) -> None:
+    """A folder that somebody hands over may have settings and links where no commit has any."""
+
+    def change(lab: Lab) -> None:
+        spec = lab.root / "specs" / "datasets" / "lab.yaml"
+        spec.write_text(spec.read_text().replace("title: The", "title: Our"))
+
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    small.propose(tmp_path / "clone", "titled", change)
+    root = small.clone(tmp_path / "proposal", "titled").root
+    local = root / ".dvc" / "config.local"
+    local.write_text(f"[cache]\n    dir = {outside}\n")
+    listed = subprocess.run(["git", "status", "--porcelain"], cwd=root, check=True, capture_output=True)
+    assert listed.stdout == b""
+    (found,) = [one for one in review(root, "origin/main").findings if one.where == ".dvc/config.local"]
+    assert (found.severity, found.code) == ("note", "review.uncommitted") and "clone the folder" in found.fix
+    code, output, _ = run(small, tmp_path, "recompute", "titled")
+    assert code == 1 and ".dvc/config.local sets DVC: clone the folder" in output
+    local.unlink()
+    (root / ".dvc" / "cache").symlink_to(outside)
+    run(small, tmp_path, "recompute", "titled")
+    assert list((root / "data" / "lab").glob("*.nc")) and list(outside.iterdir()) == []
 
 
 def test_a_proposal_without_scores_needs_no_recomputation(small: Remote, tmp_path: Path) -> None:
