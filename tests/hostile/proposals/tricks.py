@@ -375,6 +375,16 @@ def a_pointer_to_the_default_remote_without_an_object(lab: Lab) -> None:
     repointed(lab, remote="embedded", md5=md5)
 
 
+@proposal("clean", "review.spec")
+def a_board_whose_names_are_formulas_of_spreadsheets_and_of_tex(lab: Lab) -> None:
+    """Of the published board, programs compute what begins with an equals sign, and obey commands of TeX."""
+    lab.benchmark("lab.V4-pls", metric="pls", parent='=HYPERLINK("https://example.org"; "V4")')
+    lab.benchmark("lab.V4-rdm", metric="rdm", parent="^^5cinput /etc/passwd ")
+    title = "^^5cinput /etc/passwd "
+    benchmarks = [RIDGE, "lab.V4-pls", "lab.V4-rdm"]
+    lab.spec("suites", "lab", title=title, benchmarks=benchmarks, models=["pixels4"], version=2)
+
+
 # Records, signatures, reports and calibrations
 
 
