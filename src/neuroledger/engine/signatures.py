@@ -26,6 +26,7 @@ from neuroledger.engine.record import (
     keygen,
     message_of,
     read_record,
+    record_of,
     record_path,
     signature_path,
     signer_of,
@@ -33,6 +34,7 @@ from neuroledger.engine.record import (
     signers_of,
 )
 from neuroledger.errors import DataError, Finding, RequestError
+from neuroledger.spec.document import json_object
 from neuroledger.store.files import write_text
 
 __all__ = [
@@ -280,11 +282,9 @@ def part_of_signed_set(base: Tree, now: Tree, changed: Mapping[str, str], path: 
     """Yield the findings on the changed root of a set of signed records, or on one of its lists."""
     state, is_root = changed[path], ROOT_PATH.fullmatch(path) is not None
     if state == "removed":
-        lost = _no_longer_signed(base, now, path) if is_root else []
+        lost = _no_longer_signed(base, now, path) if is_root else ""
         if lost:
-            words = (
-                f"the signature of {len(lost)} records was removed, but not the records, such as {lost[0]}"
-            )
+            words = f"the signature of records was removed, but not the records, such as {lost}"
             yield Finding("review.removed", "warning", path, words)
         elif not is_root and _is_named_list(now, path):
             words = (
@@ -383,24 +383,29 @@ def _is_in_a_set(now: Tree, record: Record) -> bool:
     return record.payload() in _signed_payloads(now, _roots_in(now), record.benchmark).get(record.model, ())
 
 
-def _no_longer_signed(base: Tree, now: Tree, path: str) -> list[str]:
-    """Return the records that a removed root covered, and that nothing in the proposal signs."""
+def _no_longer_signed(base: Tree, now: Tree, path: str) -> str:
+    """Return the first record that a removed root covers, and that stays without a root; empty if there is none."""
     try:
         removed = root_in(_text_in(base, path))
     except ValueError:
-        return []
-    lost, roots = [], list(_roots_in(now))
+        return ""
+    roots = list(_roots_in(now))
     for benchmark in removed.lists:
         signed = _signed_payloads(now, roots, benchmark)
         for model, sha256 in _hashes_in_proposal(base, removed, benchmark).items():
             record = f"results/records/{benchmark}/{model}.json"
-            if record not in now.entries or f"{record}.sig" in now.entries:
-                continue
-            unchanged = now.entries[record] == base.entries.get(record)
-            hashes = signed.get(model, set())
-            if not hashes or (unchanged and sha256 not in hashes):
-                lost.append(record)
-    return lost
+            covered = sha256 in signed.get(model, ()) or f"{record}.sig" in now.entries
+            # The signature of earlier numbers is worth nothing, and nothing is lost with it.
+            if not covered and _payload_in(now, record) == _payload_in(base, record) == sha256:
+                return record
+    return ""
+
+
+def _payload_in(tree: Tree, path: str) -> str:
+    try:
+        return record_of(json_object(tree.read(path))).payload()
+    except ValueError:
+        return ""
 
 
 def _signed_payloads(now: Tree, roots: Iterable[Root], benchmark: str) -> dict[str, set[str]]:
