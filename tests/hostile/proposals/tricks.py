@@ -379,9 +379,9 @@ def a_pointer_to_the_default_remote_without_an_object(lab: Lab) -> None:
 def a_board_whose_names_are_formulas_of_spreadsheets_and_of_tex(lab: Lab) -> None:
     """Of the published board, programs compute what begins with an equals sign, and obey commands of TeX."""
     lab.benchmark("lab.V4-pls", metric="pls", parent='=HYPERLINK("https://example.org"; "V4")')
-    lab.benchmark("lab.V4-rdm", metric="rdm", parent="^^5cinput /etc/passwd ")
+    lab.benchmark("lab.V4-tex", metric="pls", parent="^^5cinput /etc/passwd ")
     title = "^^5cinput /etc/passwd "
-    benchmarks = [RIDGE, "lab.V4-pls", "lab.V4-rdm"]
+    benchmarks = [RIDGE, "lab.V4-pls", "lab.V4-tex"]
     lab.spec("suites", "lab", title=title, benchmarks=benchmarks, models=["pixels4"], version=2)
 
 
