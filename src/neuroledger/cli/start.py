@@ -192,7 +192,7 @@ def start(
             tell(f"data set {id} was already made from these files; its specs are kept")
             return _score(catalog, id, models, out, tell, notes=catalog.dataset(id).notes, written=())
         # The suite is written last: an earlier call was interrupted, and may have left a data set without its stimuli.
-        tell(f"data set {id} was made from these files by a call that was interrupted; its specs are written again")
+        tell(f"data set {id} was made by a call that was interrupted; its specs are written again")
         catalog.entry("datasets", id).path.unlink()
         catalog = open_catalog(catalog.root)
     elif catalog.has("suites", id):
@@ -242,7 +242,8 @@ def _repository(root: Path | None, suite: str) -> Catalog:
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise DataError(f"`dvc init` failed in {root}: {done.stderr.strip()[-200:]}")
-        (root / "specs").mkdir()  # at last, so that an interrupted call is not taken for a repository that is set up
+        # This is last, so that an interrupted call is not taken for a repository that is set up.
+        (root / "specs").mkdir()
     return open_catalog(root)
 
 
