@@ -570,7 +570,9 @@ def test_a_call_that_was_interrupted_before_its_suite_is_made_whole_by_the_next(
     told: list[str] = []
     start(images, root=roots[1], id="mine", tell=told.append, **answers)
     assert specs(roots[1]) == specs(roots[0])
-    assert any("was made by a call that was interrupted" in line for line in told) == (interrupted != "datasets")
+    assert any("was made by a call that was interrupted" in line for line in told) == (
+        interrupted != "datasets"
+    )
 
 
 def test_a_repository_whose_set_up_was_interrupted_is_set_up_by_the_next_call(
