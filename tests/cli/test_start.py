@@ -537,3 +537,69 @@ def test_package_does_not_invent_a_licence(images: Path, tmp_path: Path, monkeyp
     assert main(["package", "stimuli", "mine", str(images / "images")]) == 2
     assert "give --license and --access" in capsys.readouterr().err
     assert not (tmp_path / "r" / "data").exists()
+
+
+@pytest.mark.parametrize("interrupted", ["datasets", "benchmarks", "suites"])
+def test_a_call_that_was_interrupted_before_its_suite_is_made_whole_by_the_next(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
+    module = sys.modules["neuroledger.cli.start"]
+    answers = ANSWERS | npy(images, truth(images))
+    write = module.write_text
+
+    def failing(path: Path, text: str) -> bool:
+        if path.parent.name == interrupted:
+            raise KeyboardInterrupt
+        return bool(write(path, text))
+
+    def specs(root: Path) -> dict[str, str]:
+        return {path.relative_to(root).as_posix(): path.read_text() for path in sorted(root.rglob("*.yaml"))}
+
+    monkeypatch.setattr(module, "_score", lambda *_, **__: None)
+    roots = [tmp_path / "whole", tmp_path / "interrupted"]
+    for root in roots:
+        (root / "specs").mkdir(parents=True)
+        (root / "dvc.yaml").write_text("stages: {}\n")
+    start(images, root=roots[0], id="mine", **answers)
+    monkeypatch.setattr(module, "write_text", failing)
+    monkeypatch.setattr("neuroledger.data.package.write_text", failing)
+    with pytest.raises(KeyboardInterrupt):
+        start(images, root=roots[1], id="mine", **answers)
+    monkeypatch.setattr(module, "write_text", write)
+    monkeypatch.setattr("neuroledger.data.package.write_text", write)
+    told: list[str] = []
+    start(images, root=roots[1], id="mine", tell=told.append, **answers)
+    assert specs(roots[1]) == specs(roots[0])
+    assert any("was made by a call that was interrupted" in line for line in told) == (
+        interrupted != "datasets"
+    )
+
+
+def test_a_repository_whose_set_up_was_interrupted_is_set_up_by_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["neuroledger.cli.start"]
+    tried: list[list[str]] = []
+
+    def initialise(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        tried.append(command[-3:])
+        if len(tried) == 1:
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(module.subprocess, "run", initialise)
+    with pytest.raises(KeyboardInterrupt):
+        module._repository(tmp_path / "new", "mine")
+    assert module._repository(tmp_path / "new", "mine").root == tmp_path / "new"
+    assert tried == [["init", "--quiet", "--no-scm"]] * 2
+    assert (tmp_path / "new" / "params.yaml").read_text() == "suite: mine\n"
+
+
+def test_a_suite_of_somebody_else_is_not_taken_for_that_of_a_start(images: Path, bare: Path) -> None:
+    answers = ANSWERS | npy(images, truth(images))
+    (bare / "specs" / "suites").mkdir()
+    text = "id: mine\nversion: 1\ntitle: Ours\nbenchmarks: []\n"
+    (bare / "specs" / "suites" / "mine.yaml").write_text(text)
+    with pytest.raises(RequestError, match="suite 'mine' already exists: give another --id"):
+        start(images, root=bare, id="mine", **answers)
+    assert [path.name for path in bare.rglob("*.yaml")] == ["dvc.yaml", "mine.yaml"]

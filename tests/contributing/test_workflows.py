@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from neuroledger.engine.diff_since import review
 from tests.contributing.repository import Remote, remote, scored
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import git, system_as_an_estimator, write
@@ -199,10 +200,71 @@ def test_changed_settings_of_dvc_are_not_used(small: Remote, tmp_path: Path) -> 
     assert code == 1 and output.startswith("settings of DVC changed")
 
 
+def test_settings_of_dvc_that_git_ignores_are_reported_and_not_used(small: Remote, tmp_path: Path) -> None:
+    """A folder that somebody hands over may have settings and links where no commit has any."""
+
+    def change(lab: Lab) -> None:
+        spec = lab.root / "specs" / "datasets" / "lab.yaml"
+        spec.write_text(spec.read_text().replace("title: The", "title: Our"))
+
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    small.propose(tmp_path / "clone", "titled", change)
+    root = small.clone(tmp_path / "proposal", "titled").root
+    local = root / ".dvc" / "config.local"
+    local.write_text(f"[cache]\n    dir = {outside}\n")
+    listed = subprocess.run(["git", "status", "--porcelain"], cwd=root, check=True, capture_output=True)
+    assert listed.stdout == b""
+    (found,) = [one for one in review(root, "origin/main").findings if one.where == ".dvc/config.local"]
+    assert (found.severity, found.code) == ("note", "review.uncommitted") and "clone the folder" in found.fix
+    code, output, _ = run(small, tmp_path, "recompute", "titled")
+    assert code == 1 and ".dvc/config.local sets DVC: clone the folder" in output
+    local.unlink()
+    (root / ".dvc" / "cache").symlink_to(outside)
+    run(small, tmp_path, "recompute", "titled")
+    assert list((root / "data" / "lab").glob("*.nc")) and list(outside.iterdir()) == []
+
+
 def test_a_proposal_without_scores_needs_no_recomputation(small: Remote, tmp_path: Path) -> None:
     small.propose(tmp_path / "clone", "words", lambda lab: write(lab, "docs/page.md", "# A page\n"))
     code, output, _ = run(small, tmp_path, "recompute", "words")
     assert (code, output) == (0, "no record and no data set touched\n")
+
+
+def test_what_a_proposal_touches_is_known_although_its_git_hides_it(small: Remote, tmp_path: Path) -> None:
+    """A replaced commit shows git another tree, and a file that the index marks as unchanged is not looked at."""
+
+    def change(lab: Lab) -> None:
+        write(lab, RECORD, "a forged record")
+        write(lab, "results/records/lab.V4-ridge/gone.json", "a record that goes")
+        (lab.root / ".dvcignore").unlink()
+        (lab.root / ".dvc" / "config").unlink()
+
+    commit = small.propose(tmp_path / "clone", "hidden", change)
+    root = small.clone(tmp_path / "proposal", "hidden").root
+    git(root, "replace", commit, "origin/main")
+    noise = "results/records/lab.V4-ridge/noise.json"
+    git(root, "update-index", "--assume-unchanged", noise)
+    (root / noise).write_text("another forged record")
+    (root / "results/records/lab.V4-ridge/gone.json").unlink()
+    listed = subprocess.run(
+        ["git", "diff", "--name-only", "origin/main", "HEAD"], cwd=root, check=True, capture_output=True
+    )
+    assert listed.stdout == b"", "git itself would not see it"
+    script = Path(__file__).parents[2] / ".ci" / "touched.py"
+    done = subprocess.run(
+        [sys.executable, "-P", str(script), "origin/main", str(root)], check=True, capture_output=True
+    )
+    touched = done.stdout.decode().split("\0")
+    gone = "results/records/lab.V4-ridge/gone.json"  # in the commit, if not in the working tree
+    assert touched == [".dvc/config", RECORD, gone, noise, ""]
+    damaged = subprocess.run(
+        [str(small.clone(tmp_path / "trusted").root / ".ci" / "recompute"), "nothing", str(root)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert damaged.returncode == 1 and "what the proposal changes is not known: no commit" in damaged.stderr
 
 
 @pytest.mark.slow

@@ -465,6 +465,51 @@ def test_files_in_the_mirror_and_at_addresses_are_fetched_together(
     assert found == {"a.bin": b"a.bin", "b.bin": CONTENT, "c.bin": b"c.bin"}
 
 
+def test_a_missing_unpinned_file_does_not_stop_the_others_and_one_error_names_all(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    for name in ("changed.bin", "z.bin"):
+        (mirror / name).write_bytes(name.encode())
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    closed = socket.create_server(("127.0.0.1", 0))
+    nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    closed.close()
+    monkeypatch.setattr(fetching, "_resolve_url", lambda said: nobody if "gone" in said.url else server)
+    waits: list[float] = []
+    monkeypatch.setattr(fetching.time, "sleep", waits.append)
+    other = hashlib.sha1(b"other").hexdigest()
+    stated = {
+        "by_hand.bin": Stated(),
+        "changed.bin": Stated(size=3),
+        "forged.bin": Stated(url="https://example.org/forged.bin", sha1=other),
+        "gone1.bin": Stated(url="https://example.org/gone1.bin"),
+        "gone2.bin": Stated(url="https://example.org/gone2.bin"),
+        "here.bin": Stated(url="https://example.org/here.bin"),
+        "z.bin": Stated(),
+    }
+    with pytest.raises(IntegrityError) as raised:
+        fetching.fetch_stated(tmp_path, tmp_path / "down", stated)
+    first, *lines = str(raised.value).split("\n")
+    assert first == "5 of 7 files could not be fetched:"
+    assert [line.partition(":")[0] for line in lines] == list(stated)[:5]
+    reasons = (
+        "states no address",
+        "has 11 bytes where",
+        "returned other bytes than stated",
+        "127.0.0.1",
+        "127.0.0.1",
+    )
+    assert all(reason in line for reason, line in zip(reasons, lines, strict=True))
+    assert all("NEUROLEDGER_MIRROR" in line for line in (lines[0], lines[1], *lines[3:]))
+    found = {path.name: path.read_bytes() for path in (tmp_path / "down").iterdir()}
+    assert found == {"here.bin": CONTENT, "z.bin": b"z.bin"}
+    assert len(waits) == fetching.ATTEMPTS - 1, (
+        "a host that did not answer is asked once for each further file"
+    )
+
+
 def test_files_of_one_name_in_several_folders_are_not_taken_for_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -875,7 +920,7 @@ def test_unpinned_files_are_found_in_the_mirror_by_name_or_reported(
         fetching.fetch_stated(tmp_path, folder, {"y": said})
     requests: list[Any] = []
 
-    def fetch_url(root: Path, one: Any, name: str, progress: Any, tried: list[str]) -> Path:
+    def fetch_url(root: Path, one: Any, name: str, progress: Any, tried: list[str], sources: Any) -> Path:
         requests.append((root, one, name))
         (tmp_path / "arrived").write_bytes(CONTENT)
         return tmp_path / "arrived"

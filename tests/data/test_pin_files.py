@@ -233,8 +233,11 @@ def test_files_that_are_missing_are_named_with_the_folder_that_holds_them(place:
     (folder / "images" / "all.zip").rename(folder / "all.zip")
     with pytest.raises(RequestError, match=r"contains no file like images/\*\.zip"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder))
+    more = "  absent.npy: {url: https://example.org/absent.npy}\n  responses.npy:"
+    write(place, folder, ("  responses.npy:", more))
     (folder / "responses.npy").unlink()
-    with pytest.raises(RequestError, match=r"lacks 1 files .*: responses\.npy; unpack all\.zip first"):
+    names = r"absent\.npy, responses\.npy; unpack all\.zip first"
+    with pytest.raises(RequestError, match=rf"lacks 2 files .*: {names}"):
         pin(open_catalog(place), "Cells", Downloads(folder=folder))
     _unlink(p for p in folder.rglob("*") if p.is_file())
     with pytest.raises(RequestError, match="contains no files"):

@@ -111,7 +111,7 @@ def test_names_are_quoted_in_the_url_of_a_prefix(place: Path, folder: Path) -> N
             "  b.bin",
             "  c.bin",
             RequestError,
-            "download lacks c.bin; download it from https://example.org/b.bin",
+            "download lacks c.bin: download c.bin from https://example.org/b.bin",
         ),
         ("{url: https://example.org/b.bin}", "{size: 12}", SpecError, "b.bin has no source"),
         ("size: 4", "sizes: 4", SpecError, "sizes"),
@@ -127,6 +127,26 @@ def test_weights_that_cannot_be_pinned_leave_spec_and_data_as_they_are(
         pin_weights(open_catalog(place), "net", Downloads(folder=folder))
     assert words in str(caught.value)
     assert path.read_text() == before and not (place / "data").exists()
+
+
+def test_one_error_names_every_weight_that_is_missing_or_differs(place: Path, folder: Path) -> None:
+    path = write(
+        place,
+        ("size: 7", "size: 8"),
+        ("{url: https://example.org/b.bin}", "{url: https://example.org/b.bin, size: 1}"),
+    )
+    with pytest.raises(IntegrityError) as differ:
+        pin_weights(open_catalog(place), "net", Downloads(folder=folder))
+    assert [line.split()[0] for line in str(differ.value).splitlines()] == [
+        str(folder / name) for name in CONTENT
+    ]
+    for name in CONTENT:
+        (folder / name).unlink()
+    with pytest.raises(
+        RequestError, match=r"lacks a\.bin, b\.bin: download a\.bin from .*; download b\.bin from"
+    ):
+        pin_weights(open_catalog(place), "net", Downloads(folder=folder))
+    assert "unavailable" in path.read_text() and not (place / "data").exists()
 
 
 def test_options_that_do_not_apply_and_models_without_downloads_are_refused(

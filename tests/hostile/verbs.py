@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import yaml
+from PIL import Image
 
 from neuroledger.cli import main
 from tests.engine.lab import build
@@ -25,6 +27,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 RIDGE = "lab.V4-ridge"
 PASSING = frozenset({"environment", "timing"})
 """Fields of a record that may differ between two runs of the same job."""
+FOLDER, IMAGES = "mine", 20
+ANSWERS = ("--license", "CC0-1.0", "--access", "public", "--region", "V4", "--order", "name")
 STAGES = yaml.safe_load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 
 
@@ -84,6 +88,20 @@ def _import(folder: Path) -> None:
     _do(folder, "import", "brainscore", "mine", *files)
 
 
+def _recordings(folder: Path) -> None:
+    """A folder as a laboratory has it: images, and responses that are linear in their pixels; and a repository."""
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(0, 256, (IMAGES, 4, 4), dtype=np.uint8)
+    (folder / FOLDER / "images").mkdir(parents=True)
+    for number, block in enumerate(blocks):
+        image = Image.fromarray(np.kron(block, np.ones((4, 4), np.uint8)))
+        image.save(folder / FOLDER / "images" / f"im{number:02}.png")
+    signal = (blocks.reshape(IMAGES, 16) / 255.0 - 0.5) @ rng.normal(size=(16, 3))
+    np.save(folder / FOLDER / "responses.npy", signal + rng.normal(size=signal.shape) * 0.1)
+    (folder / "lab" / "specs").mkdir(parents=True)
+    (folder / "lab" / "dvc.yaml").write_text("stages: {}\n")
+
+
 def _commands() -> Iterator[list[str]]:
     """The words of each stage of the repository's pipeline."""
     for stage in STAGES.values():
@@ -132,7 +150,12 @@ def all_verbs() -> list[Writer]:
         ("verb validate", _unvalidated, _verb("validate", "lab")),
         ("verb report", _scored, _verb("report", "--out", "{}/site")),
         ("verb calibrate", _scored, _verb("calibrate", RIDGE, "--runs", "20")),
+        ("verb start", _recordings, _verb("start", f"{{}}/{FOLDER}", "--no-questions", *ANSWERS)),
         ("verb import", _published_package, _import),
         ("stages of the pipeline", _unvalidated, _stages),
     ]
-    return [Writer(name, prepare, run, content=_content) for name, prepare, run in parts]
+    in_steps = {"verb start": (f"lab/specs/datasets/{FOLDER}.yaml",)}
+    return [
+        Writer(name, prepare, run, in_steps=in_steps.get(name, ()), content=_content)
+        for name, prepare, run in parts
+    ]

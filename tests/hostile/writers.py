@@ -53,6 +53,8 @@ class Writer:
     skips: tuple[str, ...] = ()
     worthless: bool = False
     """Whether the initial content is damaged, so that it may be removed before the new content is written."""
+    in_steps: tuple[str, ...] = ()
+    """Files that a run writes more than once, so that after a failure one of their earlier versions may be there."""
     content: Callable[[Path], bytes] = Path.read_bytes
     """The content of a file that two runs must share; by default all of it."""
 

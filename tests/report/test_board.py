@@ -209,6 +209,18 @@ def test_latex_has_no_backslash_of_a_name() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["=HYPERLINK(A1)", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_no_name_is_a_formula_of_a_spreadsheet(name: str) -> None:
+    head = as_csv(replace(BOARD, groups=(Group(name, "suite", {}),))).splitlines()[0]
+    assert head.split(",")[6] == f"'{name}"
+    assert as_csv(BOARD).splitlines()[0].split(",")[6] == "V4"
+
+
+def test_no_character_of_a_name_is_an_escape_of_tex() -> None:
+    text = as_latex(replace(BOARD, title="^^5cinput /etc/hosts ^^7b"))
+    assert r"\caption{\textasciicircum{}\textasciicircum{}5cinput /etc/hosts" in text and "^" not in text
+
+
 def test_several_boards_are_joined() -> None:
     assert as_text("markdown", [BOARD, BOARD]) == as_markdown(BOARD) + "\n" + as_markdown(BOARD)
     assert json.loads(as_text("json", [BOARD, BOARD])) == [json.loads(as_json(BOARD))] * 2

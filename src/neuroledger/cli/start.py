@@ -139,7 +139,8 @@ def start(
 ) -> Started:
     """Turn a folder of images with responses, or a BIDS tree, into a data set, benchmarks and a suite, and score models.
 
-    A second call with the same files keeps the specs: it computes missing scores and writes the pages again.
+    A second call with the same files keeps the specs: it computes missing scores and writes the pages again. After a call
+    that was interrupted before all specs were written, it writes them again.
 
     Parameters
     ----------
@@ -187,8 +188,15 @@ def start(
                 f"data set {id!r} exists and was not made from these files by this command: give another --id, or "
                 f"edit specs/datasets/{id}.yaml and use `neuroledger package`"
             )
-        tell(f"data set {id} was already made from these files; its specs are kept")
-        return _score(catalog, id, models, out, tell, notes=catalog.dataset(id).notes, written=())
+        if catalog.has("suites", id):
+            tell(f"data set {id} was already made from these files; its specs are kept")
+            return _score(catalog, id, models, out, tell, notes=catalog.dataset(id).notes, written=())
+        # The suite is written last: an earlier call was interrupted, and may have left a data set without its stimuli.
+        tell(f"data set {id} was made by a call that was interrupted; its specs are written again")
+        catalog.entry("datasets", id).path.unlink()
+        catalog = open_catalog(catalog.root)
+    elif catalog.has("suites", id):
+        raise RequestError(f"suite {id!r} already exists: give another --id")
     replies = _Answers(answers, ask)
     if content.recordings:
         return _start_bids(catalog, content, id, title, replies, stamp, models, out, tell)
@@ -224,7 +232,7 @@ def start(
 def _repository(root: Path | None, suite: str) -> Catalog:
     """Open the catalogue of the repository; set up a repository in ``root`` if that has no specs."""
     if root is not None and not (root / "specs").is_dir():
-        (root / "specs").mkdir(parents=True)
+        root.mkdir(parents=True, exist_ok=True)
         write_text(root / "params.yaml", f"suite: {suite}\n")
         write_text(root / "dvc.yaml", "stages: {}\n")
         if not (root / ".dvc").exists():
@@ -235,6 +243,8 @@ def _repository(root: Path | None, suite: str) -> Catalog:
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise DataError(f"`dvc init` failed in {root}: {done.stderr.strip()[-200:]}")
+        # This is last, so that an interrupted call is not taken for a repository that is set up.
+        (root / "specs").mkdir()
     return open_catalog(root)
 
 
@@ -247,12 +257,13 @@ def _fingerprint(content: FolderContent) -> str:
 
 
 def _write_spec(catalog: Catalog, kind: str, id: str, fields: Mapping[str, Any]) -> Path:
-    """Write a new spec file and return its path; an existing file is an error."""
+    """Write a new spec file and return its path; an existing file with another text is an error."""
     path = catalog.root / "specs" / f"{kind}s" / f"{id}.yaml"
-    if path.exists():
-        raise RequestError(f"{kind} {id!r} already exists: give another --id")
     has_schemas = (catalog.root / "specs" / "schema").is_dir()
-    write_text(path, spec_text(kind, {"id": id, "version": 1, **fields}, schema=has_schemas))
+    text = spec_text(kind, {"id": id, "version": 1, **fields}, schema=has_schemas)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise RequestError(f"{kind} {id!r} already exists: give another --id")
+    write_text(path, text)
     return path
 
 

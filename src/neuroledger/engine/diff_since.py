@@ -60,6 +60,7 @@ LONGEST_PATH: Final = 1000
 LONGEST_PAGE: Final = 200_000  # characters; the site generator is slow on long lines of brackets
 LONGEST_NAME: Final = 240  # bytes; file systems allow 255, and names of temporary files are longer
 STORE: Final = ".dvcstore/files/md5"
+LOCAL: Final = ".dvc/config.local"
 PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md", re.ASCII)
 SIGNATURE: Final = re.compile(
     r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?", re.ASCII
@@ -118,6 +119,10 @@ def review(root: Path, since: str) -> Review:
         count = sum(tree.entries.get(path) != head.entries.get(path) for path in paths)
         words = f"{count} files of the working tree differ from the commit; both versions were examined"
         findings.add(Finding("review.uncommitted", "note", "working tree", words))
+    if (root / LOCAL).exists():
+        words = "git ignores these settings, which are no part of the proposal and which DVC obeys"
+        fix = "clone the folder before `dvc pull` if it came from someone else"
+        findings.add(Finding("review.uncommitted", "note", LOCAL, words, fix))
     if any(Path(folder or ".").resolve().is_relative_to(root) for folder in sys.path):
         words = "the review runs code of the reviewed folder"
         fix = "review untrusted proposals from another installation, with --root"

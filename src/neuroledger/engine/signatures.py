@@ -25,6 +25,7 @@ from neuroledger.engine.record import (
     keygen,
     message_of,
     read_record,
+    record_of,
     record_path,
     signature_path,
     signer_of,
@@ -32,6 +33,7 @@ from neuroledger.engine.record import (
     signers_of,
 )
 from neuroledger.errors import DataError, Finding, RequestError
+from neuroledger.spec.document import json_object
 from neuroledger.store.files import write_text
 from neuroledger.store.git_trees import Tree
 
@@ -269,7 +271,7 @@ def single_signature(
         yield from _worth(base, path, state, text, _text_in(now, path), NAMESPACE)
     elif path.removesuffix(".sig") in changed:
         yield Finding(REVIEWED, "note", path, "removed: a signature, with its record")
-    elif _adds_root(changed):
+    elif record is not None and _is_in_a_set(now, record):
         yield Finding(REVIEWED, "note", path, "removed: a signature, for that of a set of records")
     else:
         words = "the signature was removed, but not its record"
@@ -279,10 +281,18 @@ def single_signature(
 def part_of_signed_set(base: Tree, now: Tree, changed: Mapping[str, str], path: str) -> Iterator[Finding]:
     """Yield the findings on the changed root of a set of signed records, or on one of its lists."""
     state, is_root = changed[path], ROOT_PATH.fullmatch(path) is not None
-    if state == "removed" and is_root and not _adds_root(changed):
-        yield Finding("review.removed", "warning", path, "the signature of a set of records was removed")
-    elif state == "removed":
-        yield Finding(REVIEWED, "note", path, "removed: part of a set of signed records")
+    if state == "removed":
+        lost = _no_longer_signed(base, now, path) if is_root else ""
+        if lost:
+            words = f"the signature of records was removed, but not the records, such as {lost}"
+            yield Finding("review.removed", "warning", path, words)
+        elif not is_root and _is_named_list(now, path):
+            words = (
+                "the list of the signed records of a benchmark was removed, but not the signature of the set"
+            )
+            yield Finding("review.removed", "warning", path, words)
+        else:
+            yield Finding(REVIEWED, "note", path, "removed: part of a set of signed records")
     elif not (_is_whole_root(now, path) if is_root else _is_named_list(now, path)):
         words = "not a part of a signed set: its content, its name and the set do not agree"
         yield Finding(REVIEWED, "error", path, words, "write it with `neuroledger sign`")
@@ -368,9 +378,43 @@ def _hashes_in_proposal(now: Tree, root: Root, benchmark: str) -> Mapping[str, s
         return {}
 
 
-def _adds_root(changed: Mapping[str, str]) -> bool:
-    """Whether the proposal adds the root of a set, which may join earlier ones."""
-    return any(state == "added" and ROOT_PATH.fullmatch(path) for path, state in changed.items())
+def _is_in_a_set(now: Tree, record: Record) -> bool:
+    """Whether a root of the proposal states the hash of a record."""
+    return record.payload() in _signed_payloads(now, _roots_in(now), record.benchmark).get(record.model, ())
+
+
+def _no_longer_signed(base: Tree, now: Tree, path: str) -> str:
+    """Return the first record that a removed root covers, and that stays without a root; empty if there is none."""
+    try:
+        removed = root_in(_text_in(base, path))
+    except ValueError:
+        return ""
+    roots = list(_roots_in(now))
+    for benchmark in removed.lists:
+        signed = _signed_payloads(now, roots, benchmark)
+        for model, sha256 in _hashes_in_proposal(base, removed, benchmark).items():
+            record = f"results/records/{benchmark}/{model}.json"
+            covered = sha256 in signed.get(model, ()) or f"{record}.sig" in now.entries
+            # The signature of earlier numbers is worth nothing, and nothing is lost with it.
+            if not covered and _payload_in(now, record) == _payload_in(base, record) == sha256:
+                return record
+    return ""
+
+
+def _payload_in(tree: Tree, path: str) -> str:
+    try:
+        return record_of(json_object(tree.read(path))).payload()
+    except ValueError:
+        return ""
+
+
+def _signed_payloads(now: Tree, roots: Iterable[Root], benchmark: str) -> dict[str, set[str]]:
+    """Return the hashes that roots of a proposal state for each model of a benchmark."""
+    hashes: dict[str, set[str]] = {}
+    for root in roots:
+        for model, sha256 in _hashes_in_proposal(now, root, benchmark).items():
+            hashes.setdefault(model, set()).add(sha256)
+    return hashes
 
 
 def _text_in(tree: Tree, path: str) -> str:

@@ -144,6 +144,8 @@ class Leaderboard:
         )
 
 
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet computes instead of showing it."""
 STATUS_TEXTS: Final = {"missing": "–", "unavailable": "n/a"}
 WIDE: Final = 1e4
 
@@ -288,8 +290,10 @@ def describe(column: Column) -> str:
 
 
 def as_csv(board: Leaderboard) -> str:
-    """Return the board as comma-separated values with full precision."""
-    text: str = board.to_frame().to_csv(index=False, lineterminator="\n")
+    """Return the board as comma-separated values with full precision; no name is a formula of a spreadsheet."""
+    frame = board.to_frame()
+    names = {name: f"'{name}" for name in frame.columns if name.startswith(FORMULA)}
+    text: str = frame.rename(columns=names).to_csv(index=False, lineterminator="\n")
     return text
 
 
@@ -336,6 +340,7 @@ def as_latex(board: Leaderboard) -> str:
 
 def _escaped(text: str) -> str:
     special = {c: rf"\{c}" for c in "&%$#_{}"} | {"±": r"$\pm$", "–": "--", "~": r"\textasciitilde{}"}
+    special["^"] = r"\textasciicircum{}"  # TeX reads ^^5c as a backslash
     return "".join(special.get(c, c) for c in text.replace("\\", "/"))
 
 

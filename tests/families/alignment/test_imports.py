@@ -19,7 +19,7 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.data.load import load_dataset
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.session import Session
-from neuroledger.errors import DataError, IntegrityError, RequestError
+from neuroledger.errors import DataError, IntegrityError, RequestError, UnavailableError
 from neuroledger.families.alignment.brainscore_files import (
     export_brainscore,
     fetch_brainscore,
@@ -221,6 +221,21 @@ def test_a_wrong_sha1_and_files_that_do_not_fit_are_refused(lab: Lab, tmp_path: 
         import_brainscore(lab.open(), "x", files)
     with pytest.raises(RequestError, match="no benchmark, data set or stimulus set 'nothing'"):
         fetch_brainscore(lab.open(), "nothing")
+
+
+def test_a_data_set_of_a_key_that_cannot_be_fetched_does_not_stop_the_others(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, id in enumerate(("one", "two")):
+        assembly = recorded(np.random.default_rng(number), IDS)
+        import_brainscore(lab.open(), id, package(tmp_path / id, assembly=assembly))
+        (lab.root / "data" / id / ASSEMBLY).unlink()
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path / "two"))
+    with pytest.raises(UnavailableError, match=r"^assy_x\.nc has no address"):
+        fetch_brainscore(lab.open(), "x")
+    assert [(lab.root / "data" / id / ASSEMBLY).exists() for id in ("one", "two")] == [False, True]
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path / "one"))
+    assert fetch_brainscore(lab.open(), "x") == ["one", "two"]
 
 
 def test_odd_names_numeric_subjects_and_duplicate_files_are_imported(

@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -287,14 +288,26 @@ def signature(lab: Lab, body: str = "U1NI\n") -> Path:
     return write(lab, f"results/records/{RIDGE}/pixels4.json.sig", text)
 
 
-def signed(lab: Lab, *models: str) -> Path:
-    """Sign records together with a key of somebody."""
+@contextmanager
+def new_key() -> Iterator[Path]:
+    """A key of somebody."""
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder, "key")
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-        path = sign(lab.root, [read_record(record_path(lab.root, RIDGE, model)) for model in models], key)
+        yield key
+
+
+def signed_with(lab: Lab, key: Path, *models: str) -> Path:
+    """Sign records together."""
+    path = sign(lab.root, [read_record(record_path(lab.root, RIDGE, model)) for model in models], key)
     assert path is not None
     return path
+
+
+def signed(lab: Lab, *models: str) -> Path:
+    """Sign records together with a key of somebody."""
+    with new_key() as key:
+        return signed_with(lab, key, *models)
 
 
 @proposal("clean", "review.signature")
@@ -338,6 +351,38 @@ def the_signature_of_another_that_disappears(lab: Lab) -> None:
     git(lab.root, "commit", "-m", "signed")
     git(lab.root, "branch", "-f", "main")
     path.unlink()
+
+
+@proposal("needs a person", "review.removed")
+def a_list_of_a_signed_set_that_disappears(lab: Lab) -> None:
+    signed(lab, "pixels4")
+    git(lab.root, "add", "-A")
+    git(lab.root, "commit", "-m", "signed")
+    git(lab.root, "branch", "-f", "main")
+    (listed,) = (lab.root / "results").rglob("*.signed")
+    listed.unlink()
+
+
+@proposal("needs a person", "review.removed")
+def an_earlier_signature_in_place_of_one_of_more_records(lab: Lab) -> None:
+    """Both signatures are of the same person, so that only what is no longer signed shows what happens."""
+
+    def parts() -> list[Path]:
+        folder = lab.root / "results"
+        return [*folder.rglob("*.signed"), *(folder / "signatures").glob("*.sig")]
+
+    with new_key() as key:
+        (lab.root / "allowed_signers").write_text(f"ann@lab.org {key.with_suffix('.pub').read_text()}")
+        signed_with(lab, key, "pixels4")
+        earlier = {path: path.read_text() for path in parts()}
+        signed_with(lab, key, "pixels4", "noise")
+    git(lab.root, "add", "-A")
+    git(lab.root, "commit", "-m", "signed")
+    git(lab.root, "branch", "-f", "main")
+    for path in parts():
+        path.unlink()
+    for path, text in earlier.items():
+        path.write_text(text)
 
 
 @proposal("needs a person", "review.code")

@@ -15,8 +15,10 @@ from tests.hostile.proposals.corpus import (
     a_data_set_with_its_attribution,
     embedded,
     git,
+    new_key,
     point,
     signed,
+    signed_with,
     write,
 )
 from tests.hostile.proposals.guises import BIBLIOGRAPHY, edited, merged
@@ -139,6 +141,15 @@ def records_of_two_models_with_a_signature(lab: Lab) -> None:
     signed(lab, "pixels8", "pixels4")
 
 
+def a_signature_of_new_numbers_for_that_of_the_old_ones(lab: Lab) -> None:
+    """One key signs again, and what it signs replaces its earlier signatures, of which one is of other numbers."""
+    with new_key() as key:
+        signed_with(lab, key, "pixels4", "noise")
+        keep(lab.open(), record("pixels4", RIDGE, 0.6))
+        merged(lab)
+        signed_with(lab, key, "pixels4")
+
+
 def a_licence_beside_the_data(lab: Lab) -> None:
     write(lab, "data/lab/LICENSE", "Creative Commons Zero\n")
 
@@ -201,6 +212,7 @@ CHANGES = (
     ("clean", "review.page", a_corrected_word_in_the_readme),
     ("clean", "review.page", more_names_in_an_attribution),
     ("clean", "review.signature", records_of_two_models_with_a_signature),
+    ("clean", "review.signature", a_signature_of_new_numbers_for_that_of_the_old_ones),
     ("needs a person", "review.code", a_licence_beside_the_data),
     ("needs a person", "review.removed", a_model_that_is_withdrawn),
     ("needs a person", "review.removed", a_record_that_is_withdrawn),

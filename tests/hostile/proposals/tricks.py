@@ -375,6 +375,19 @@ def a_pointer_to_the_default_remote_without_an_object(lab: Lab) -> None:
     repointed(lab, remote="embedded", md5=md5)
 
 
+@proposal("clean", "review.spec")
+def a_board_whose_names_are_formulas_of_spreadsheets_and_of_tex(lab: Lab) -> None:
+    """Of the published board, programs compute what begins with an equals sign, and obey commands of TeX."""
+    groups = ['=HYPERLINK("https://example.org"; "V4")', "^^5cinput /etc/passwd "]
+    ids = ["lab.V4-pls", "lab.V4-tex"]
+    for id, group in zip(ids, groups, strict=True):
+        lab.benchmark(id, metric="pls", parent=group)
+    lab.spec(
+        "suites", "lab", title=groups[1], version=2, benchmarks=[RIDGE, *ids], models=["pixels4"],
+        hierarchy=dict.fromkeys(["V4", *groups], "+vision"),
+    )  # fmt: skip
+
+
 # Records, signatures, reports and calibrations
 
 

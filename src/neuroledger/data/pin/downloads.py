@@ -172,6 +172,9 @@ def named(
             f"{downloads.folder} contains no files: give the folder that contains the downloads"
         )
     if spec.downloads:
+        missing = [name for name in spec.downloads if not is_pattern(name) and name not in names]
+        if missing:
+            raise RequestError(_describe_missing(downloads.folder, missing, names))
         return sorted(
             {name for pattern in spec.downloads for name in _match(pattern, names, downloads.folder)}
         )
@@ -204,8 +207,6 @@ def only_files(spec: DatasetSpec, downloads: Downloads) -> None:
 
 def _match(pattern: str, names: Sequence[str], folder: Path) -> list[str]:
     if not is_pattern(pattern):
-        if pattern not in names:
-            raise RequestError(_describe_missing(folder, [pattern], names))
         return [pattern]
     matches = matching(pattern, names)
     if not matches:

@@ -31,7 +31,7 @@ from neuroledger.data.pin.yaml_edit import with_entries, without, write_lists
 from neuroledger.display import choose
 from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError, StorageError
 from neuroledger.spec import registry
-from neuroledger.spec.base import Component, is_pattern
+from neuroledger.spec.base import Component, Stated, is_pattern
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import Document, parse
 from neuroledger.spec.kinds import DatasetSpec, ModelSpec
@@ -120,9 +120,9 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     else:
         names = named(spec, files_below(downloads.folder), downloads, _file_selector(catalog, spec))
         recorded = Recorded(names, before, 0, [], None)
-    for name in recorded.files:
-        if name in spec.downloads:
-            compare(downloads.folder / name, spec.downloads[name])
+    _compare_all(
+        downloads.folder, {name: spec.downloads[name] for name in recorded.files if name in spec.downloads}
+    )
     pinned = _pin_entries(spec, recorded.files, downloads)
     written = write_lists(recorded.text, spec, pinned, recorded.entries)
     text = without(without(written.text, "unavailable"), "unread")
@@ -248,6 +248,18 @@ def _parse_spec(text: str, path: Path, place: str, tables: Mapping[str, str]) ->
     return spec, document
 
 
+def _compare_all(folder: Path, stated: Mapping[str, Stated]) -> None:
+    """Compare every download with its publisher's statement, then raise one error that names all that differ."""
+    different = []
+    for name, statement in stated.items():
+        try:
+            compare(folder / name, statement)
+        except IntegrityError as error:
+            different.append(str(error))
+    if different:
+        raise IntegrityError("\n".join(different))
+
+
 def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False) -> Pinned:
     """Pin the files in a folder that the spec of model `id` names below `downloads`, and remove `unavailable` from it.
 
@@ -267,12 +279,14 @@ def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: boo
         raise RequestError(
             f"model {id!r} names no `downloads`: its weights are {'pinned already' if spec.weights else 'none'}"
         )
+    missing = [name for name in spec.downloads if not (downloads.folder / name).is_file()]
+    if missing:
+        sources = "; ".join(f"download {name} from {spec.downloads[name].url}" for name in missing)
+        raise RequestError(f"{downloads.folder} lacks {', '.join(missing)}: {sources}")
+    _compare_all(downloads.folder, spec.downloads)
     pins: dict[str, dict[str, Any]] = {}
     for name, download in spec.downloads.items():
         source = downloads.folder / name
-        if not source.is_file():
-            raise RequestError(f"{downloads.folder} lacks {name}; download it from {download.url}")
-        compare(source, download)
         origin = download.model_dump(exclude_none=True, include=SOURCE)
         if downloads.url_prefix is not None:
             origin = {"url": f"{downloads.url_prefix.rstrip('/')}/{quote(name)}"}

@@ -17,7 +17,7 @@ import xarray as xr
 
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import Progress, fetch_files, fetch_stated, folder_of
+from neuroledger.data.fetch import Progress, fetch_each, fetch_files, fetch_stated, folder_of
 from neuroledger.data.gate.validate import trial
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.load import load_dataset, read_dataset, verified_files
@@ -224,16 +224,19 @@ def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = 
         The catalogue has no spec for the key.
     UnavailableError, IntegrityError, DataError
         A file cannot be fetched, does not have the stated checksum, or cannot be read; nothing of that data set is
-        written.
+        written. The other data sets of the key are fetched and pinned all the same.
     """
     fetched: list[Pinned | str] = []
-    for id in _datasets_of(catalog, key):
+
+    def fetch_dataset(id: str) -> None:
         spec = catalog.dataset(id)
         if spec.files:
             fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), spec.files, progress=progress)
             fetched.append(id)
         else:
             fetched.append(_fetch_with_labels(catalog, id, progress))
+
+    fetch_each(_datasets_of(catalog, key), fetch_dataset, what="data sets")
     return fetched
 
 
