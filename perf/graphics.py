@@ -56,7 +56,8 @@ def main() -> None:
         for name in options.metrics:
             kept: dict[str, Score] = {}
             run: Callable[[str], Any] = partial(scored, name, source, target, options.dtype, kept)
-            card, processor = in_turn(lambda: run(options.device), lambda: run("cpu"), options.rounds, "wall")  # noqa: B023
+            on_card, on_processor = partial(run, options.device), partial(run, "cpu")
+            card, processor = in_turn(on_card, on_processor, options.rounds, "wall")
             ends = [np.array([score.low, score.high]) for score in kept.values()]
             print(
                 f"| {' × '.join(map(str, size))} | {name} | {processor.median:.3g} | {card.median:.3g} "

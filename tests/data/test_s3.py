@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -476,7 +477,7 @@ def test_an_object_that_was_tampered_with_is_called_so(
     pull()
     held.chmod(0o644)
     held.write_bytes(CONTENT[:-1] + b"!")
-    handler = lambda *given: http.server.SimpleHTTPRequestHandler(*given, directory=str(remote))  # noqa: E731
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(remote))
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *_: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
