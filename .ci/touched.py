@@ -28,7 +28,9 @@ def main(arguments: list[str]) -> int:
             stays = path in tree.entries or path.startswith(".dvc/")
             if stays and base.entries.get(path) != tree.entries.get(path):
                 touched.add(path)
-    sys.stdout.buffer.writelines(f"{path}\0".encode(errors="surrogateescape") for path in sorted(touched))
+    sys.stdout.buffer.writelines(
+        f"{path}\0".encode(errors="surrogateescape") for path in sorted(touched)
+    )
     return 0
 
 

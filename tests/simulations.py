@@ -93,7 +93,9 @@ class Neurons(NamedTuple):
         """Noiseless responses (stimulus, neuron)."""
         driven = latent @ self.weights
         energy = np.arange(len(self.gains)) % 3 == 0
-        return np.asarray(self.gains * np.where(energy, np.abs(driven), np.maximum(driven, -0.2)))
+        return np.asarray(
+            self.gains * np.where(energy, np.abs(driven), np.maximum(driven, -0.2))
+        )
 
 
 class World(NamedTuple):
@@ -117,26 +119,38 @@ class World(NamedTuple):
         responses = neurons.signal(latent) + self.new_noise(neurons, rng)
         fixed = np.random.default_rng([LATENT, FEATURES])
         seen = np.maximum(
-            latent @ fixed.standard_normal((LATENT, FEATURES)) + fixed.standard_normal(FEATURES), 0
+            latent @ fixed.standard_normal((LATENT, FEATURES))
+            + fixed.standard_normal(FEATURES),
+            0,
         )
         noisy = [
-            seen + (self.models + at * worse) * seeded(cell, run, 1 + at).standard_normal(seen.shape)
+            seen
+            + (self.models + at * worse)
+            * seeded(cell, run, 1 + at).standard_normal(seen.shape)
             for at in range(models)
         ]
-        return [self.labelled(values, run, "f") for values in noisy], self.labelled(responses, run, "n")
+        return [self.labelled(values, run, "f") for values in noisy], self.labelled(
+            responses, run, "n"
+        )
 
     def new_stimuli(self, rng: np.random.Generator, count: int = 0) -> Floats:
         count = count or self.stimuli
-        centres = np.random.default_rng([CLUSTERS, LATENT]).standard_normal((CLUSTERS, LATENT))
+        centres = np.random.default_rng([CLUSTERS, LATENT]).standard_normal(
+            (CLUSTERS, LATENT)
+        )
         own = rng.standard_t(self.tails, (count, LATENT))
-        return np.asarray(centres[rng.integers(0, CLUSTERS, count)] + 0.8 * own) / np.sqrt(LATENT)
+        return np.asarray(
+            centres[rng.integers(0, CLUSTERS, count)] + 0.8 * own
+        ) / np.sqrt(LATENT)
 
     def new_neurons(self, rng: np.random.Generator) -> Neurons:
         """Neurons, of which those of a person share a subspace."""
         weights = rng.standard_normal((LATENT, self.neurons))
         if self.people > 1:
             spaces = rng.standard_normal((self.people, LATENT, 4))
-            each = rng.standard_normal((self.people, 4, self.neurons // self.people)) / 2
+            each = (
+                rng.standard_normal((self.people, 4, self.neurons // self.people)) / 2
+            )
             weights = np.concatenate(list(spaces @ each), axis=1)
         return Neurons(weights, np.exp(self.gains * rng.standard_normal(self.neurons)))
 
@@ -150,11 +164,17 @@ class World(NamedTuple):
     def labelled(self, values: Floats, run: int, kind: str) -> xr.DataArray:
         coords: dict[str, Any] = {
             "stimulus_id": ("presentation", [f"{run}s{i}" for i in range(len(values))]),
-            "neuroid_id": ("neuroid", [f"{run}{kind}{i}" for i in range(values.shape[1])]),
+            "neuroid_id": (
+                "neuroid",
+                [f"{run}{kind}{i}" for i in range(values.shape[1])],
+            ),
         }
         if kind == "n" and self.people > 1:
             names = [f"{run}p{i}" for i in range(self.people)]
-            coords["subject"] = ("neuroid", np.repeat(names, self.neurons // self.people))
+            coords["subject"] = (
+                "neuroid",
+                np.repeat(names, self.neurons // self.people),
+            )
         return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
 
 
@@ -181,19 +201,34 @@ def over_neuroids(world: World, worse: float, cell: str, run: int) -> Drawn:
     mean = [{"over": "neuroid", "with": "mean"}, {"over": "split", "with": "mean"}]
     sources, target = world.experiment(cell, run, worse=worse)
     metric = nl.metric("ridge", aggregate=mean)
-    scores = [metric(source, target).replace(generalise=("neuroid",)) for source in sources]
+    scores = [
+        metric(source, target).replace(generalise=("neuroid",)) for source in sources
+    ]
     samples = [score.samples for score in scores if score.samples is not None]
     return Drawn(scores, [each.mean("split").values for each in samples])
 
 
 def of_answers(
-    label: str, people: int, stimuli: int, level: float, cell: str, run: int, *, worse: float = 0.0
+    label: str,
+    people: int,
+    stimuli: int,
+    level: float,
+    cell: str,
+    run: int,
+    *,
+    worse: float = 0.0,
 ) -> Drawn:
     """Scores of a metric of answers: people and models find the same clusters of stimuli, and stimuli, hard."""
     rng, metric = seeded(cell, run), nl.metric(label)
     cluster = np.random.default_rng([CLUSTERS, 1]).standard_normal(12)
-    odds = level + 0.9 * cluster[rng.integers(0, 12, stimuli)] + 0.6 * rng.standard_t(4, stimuli)
-    own = 0.5 * rng.standard_normal((people, 1)) + 0.8 * rng.standard_normal((people, stimuli))
+    odds = (
+        level
+        + 0.9 * cluster[rng.integers(0, 12, stimuli)]
+        + 0.6 * rng.standard_t(4, stimuli)
+    )
+    own = 0.5 * rng.standard_normal((people, 1)) + 0.8 * rng.standard_normal(
+        (people, stimuli)
+    )
     right = rng.random((people, stimuli)) < 1 / (1 + np.exp(-odds - own))
     ids = [f"{run}s{i}" for i in range(stimuli)]
     owners = np.repeat([f"{run}p{i}" for i in range(people)], stimuli)
@@ -215,7 +250,9 @@ def answers(ids: Sequence[str], right: Any, people: Any) -> xr.DataArray:
     }
     if people is not None:
         coords["subject"] = ("presentation", people)
-    return xr.DataArray(np.where(right, "cat", "dog"), dims="presentation", coords=coords)
+    return xr.DataArray(
+        np.where(right, "cat", "dog"), dims="presentation", coords=coords
+    )
 
 
 def of_choices(images: int, trials: int, cell: str, run: int) -> Drawn:
@@ -223,7 +260,9 @@ def of_choices(images: int, trials: int, cell: str, run: int) -> Drawn:
     rng, objects = seeded(cell, run), np.array(list("ABCDE"))
     shown = np.repeat(np.arange(5), images)
     names = np.array([f"{run}{objects[o]}{i}" for i, o in enumerate(shown)])
-    hard = rng.standard_t(4, len(names))[:, None] * 0.6 + 0.4 * rng.standard_normal((len(names), 5))
+    hard = rng.standard_t(4, len(names))[:, None] * 0.6 + 0.4 * rng.standard_normal(
+        (len(names), 5)
+    )
     odds = 1.3 - hard + 0.4 * np.random.default_rng(6).standard_normal((5, 5))[shown]
     image = np.repeat(np.arange(len(names)), trials)
     other = (shown[image] + rng.integers(1, 5, len(image))) % 5
@@ -232,7 +271,9 @@ def of_choices(images: int, trials: int, cell: str, run: int) -> Drawn:
     coords |= {"sample_obj": objects[shown[image]], "dist_obj": objects[other]}
     chosen = np.where(right, coords["sample_obj"], coords["dist_obj"])
     target = xr.DataArray(
-        chosen, dims="presentation", coords={k: ("presentation", v) for k, v in coords.items()}
+        chosen,
+        dims="presentation",
+        coords={k: ("presentation", v) for k, v in coords.items()},
     )
     scores = []
     for at in range(2):
@@ -265,20 +306,30 @@ def decoded(
         gain = signal * np.exp(0.4 * rng.standard_normal())
         mean = gain * (pattern + 0.5 * rng.standard_normal(8) / np.sqrt(8))
         label = rng.permutation(np.resize([0, 1], count))
-        parts.append((label, (2 * label - 1)[:, None] * mean / 2 + rng.standard_t(5, (count, 8))))
+        parts.append(
+            (label, (2 * label - 1)[:, None] * mean / 2 + rng.standard_t(5, (count, 8)))
+        )
     labels, X = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
     person = np.repeat([f"{run}p{i:02d}" for i in range(people)], counts)
-    classes, scores, items = np.where(labels, "left", "right"), list[Score](), list[Floats]()
+    classes, scores, items = (
+        np.where(labels, "left", "right"),
+        list[Score](),
+        list[Floats](),
+    )
     for at in range(models):
         noise = (0.7 + at * worse) * seeded(cell, run, 1 + at).standard_normal(X.shape)
-        scores.append(nl.decode(LinearDiscriminantAnalysis(), X + noise, classes, groups=person))
+        scores.append(
+            nl.decode(LinearDiscriminantAnalysis(), X + noise, classes, groups=person)
+        )
         samples = scores[-1].samples
         assert samples is not None
         items.append(samples.values.reshape(people, -1).mean(axis=1))
     return Drawn(scores, items)
 
 
-def of_ceiling(label: str, world: World, repetitions: int, cell: str, run: int) -> Drawn:
+def of_ceiling(
+    label: str, world: World, repetitions: int, cell: str, run: int
+) -> Drawn:
     """A ceiling from repeated responses, and the normalised RDM score of the noiseless responses; none if refused."""
     rng = seeded(cell, run)
     latent, neurons = world.new_stimuli(rng), world.new_neurons(rng)
@@ -304,13 +355,22 @@ HEAVY, SMALL = World(80, 16, tails=3, gains=1.0), World(60, 16)
 NEAR = World(60, 16, noise=0.1, models=0.05)
 CELLS = (
     Cell("cka", "60 stimuli, 16 neuroids", partial(of_responses, SMALL, "cka")),
-    Cell("cka", "60, 20, heavy tails", partial(of_responses, HEAVY._replace(stimuli=60, neurons=20), "cka")),
+    Cell(
+        "cka",
+        "60, 20, heavy tails",
+        partial(of_responses, HEAVY._replace(stimuli=60, neurons=20), "cka"),
+    ),
     Cell("rdm", "50 stimuli, 12 neuroids", partial(of_responses, World(50, 12), "rdm")),
     Cell("rdm", "60, 16, near the ceiling", partial(of_responses, NEAR, "rdm")),
     Cell(
         "rdm",
         "30 stimuli, 6 people with 10 neuroids; new people",
-        partial(of_responses, World(30, 60, people=6), "rdm", factors=("stimulus", "subject")),
+        partial(
+            of_responses,
+            World(30, 60, people=6),
+            "rdm",
+            factors=("stimulus", "subject"),
+        ),
     ),
     Cell(
         "rdm_subjects",
@@ -319,15 +379,27 @@ CELLS = (
     ),
     Cell("ridge", "60 stimuli, 16 neuroids", partial(of_responses, SMALL, "ridge")),
     Cell("ridge", "80, 16, heavy tails", partial(of_responses, HEAVY, "ridge")),
-    Cell("ridge", "80, 16, near the ceiling", partial(of_responses, NEAR._replace(stimuli=80), "ridge")),
+    Cell(
+        "ridge",
+        "80, 16, near the ceiling",
+        partial(of_responses, NEAR._replace(stimuli=80), "ridge"),
+    ),
     Cell("pls", "60 stimuli, 16 neuroids", partial(of_responses, SMALL, "pls")),
-    Cell("error_consistency", "5 people, 120 stimuli", partial(of_answers, "error_consistency", 5, 120, 0.8)),
+    Cell(
+        "error_consistency",
+        "5 people, 120 stimuli",
+        partial(of_answers, "error_consistency", 5, 120, 0.8),
+    ),
     Cell(
         "error_consistency",
         "5 people, 120 stimuli, rare errors",
         partial(of_answers, "error_consistency", 5, 120, 3.6),
     ),
-    Cell("accuracy", "100 stimuli, about 96 % right", partial(of_answers, "accuracy", 2, 100, 4.0)),
+    Cell(
+        "accuracy",
+        "100 stimuli, about 96 % right",
+        partial(of_answers, "accuracy", 2, 100, 4.0),
+    ),
     Cell("i1n", "5 objects with 12 images, 20 trials", partial(of_choices, 12, 20)),
     Cell("decoding", "10 people, 30 trials", partial(decoded, 10, (30, 30), 0.9)),
     Cell("decoding", "10 people, no signal", partial(decoded, 10, (30, 30), 0.0)),
@@ -341,7 +413,12 @@ CELLS = (
     Cell(
         "rdm_consistency",
         "70, 18, heavy tails, 3, 4 repetitions",
-        partial(of_ceiling, "rdm_consistency", World(70, 18, tails=4, gains=0.8, noise=3**-0.5), 4),
+        partial(
+            of_ceiling,
+            "rdm_consistency",
+            World(70, 18, tails=4, gains=0.8, noise=3**-0.5),
+            4,
+        ),
     ),
     Cell(
         "rdm_consistency",
@@ -353,12 +430,40 @@ CELLS = (
         "60, 16, 0.5, 4 repetitions",
         partial(of_ceiling, "internal_consistency", SMALL._replace(noise=2**0.5), 4),
     ),
-    Cell("board of cka", "20 equal models, 60, 16", partial(of_responses, SMALL, "cka", models=20)),
-    Cell("board of decoding", "20 equal models, 10 people", partial(decoded, 10, (20, 20), 0.9, models=20)),
-    Cell("cka", "80, 40, second worse", partial(of_responses, World(80, 40), "cka", worse=0.4), False),
-    Cell("ridge", "80, 40, second worse; new neuroids", partial(over_neuroids, World(80, 40), 0.15), False),
-    Cell("accuracy", "120, second worse", partial(of_answers, "accuracy", 2, 120, 0.8, worse=0.7), False),
-    Cell("decoding", "10 people, second worse", partial(decoded, 10, (30, 30), 1.5, worse=1.0), False),
+    Cell(
+        "board of cka",
+        "20 equal models, 60, 16",
+        partial(of_responses, SMALL, "cka", models=20),
+    ),
+    Cell(
+        "board of decoding",
+        "20 equal models, 10 people",
+        partial(decoded, 10, (20, 20), 0.9, models=20),
+    ),
+    Cell(
+        "cka",
+        "80, 40, second worse",
+        partial(of_responses, World(80, 40), "cka", worse=0.4),
+        False,
+    ),
+    Cell(
+        "ridge",
+        "80, 40, second worse; new neuroids",
+        partial(over_neuroids, World(80, 40), 0.15),
+        False,
+    ),
+    Cell(
+        "accuracy",
+        "120, second worse",
+        partial(of_answers, "accuracy", 2, 120, 0.8, worse=0.7),
+        False,
+    ),
+    Cell(
+        "decoding",
+        "10 people, second worse",
+        partial(decoded, 10, (30, 30), 1.5, worse=1.0),
+        False,
+    ),
 )
 
 
@@ -367,11 +472,17 @@ def measured(cell: Cell, runs: range) -> Row | None:
     experiments = []
     for run in runs:
         drawn = cell.draw(" ".join(cell.name), run)
-        named = [score.replace(population=f"{cell.name} {run}") for score in drawn.scores]
+        named = [
+            score.replace(population=f"{cell.name} {run}") for score in drawn.scores
+        ]
         _ = [score.low for score in named]
         if named:
             experiments.append(drawn._replace(scores=named))
-    return summary(cell, experiments, len(runs)) if len(experiments) >= min(FEWEST, len(runs)) else None
+    return (
+        summary(cell, experiments, len(runs))
+        if len(experiments) >= min(FEWEST, len(runs))
+        else None
+    )
 
 
 def summary(cell: Cell, experiments: Sequence[Drawn], tried: int) -> Row:
@@ -384,20 +495,30 @@ def summary(cell: Cell, experiments: Sequence[Drawn], tried: int) -> Row:
     truth = values.mean() if cell.equal else values.mean(axis=0)
     needed = 2 * NORMAL * float(values.std(axis=0, ddof=1).mean())
     miss = np.maximum(low - truth, 0.0) + np.maximum(truth - high, 0.0)
-    length, loss = float((high - low).mean()), float((high - low + 2 / ALPHA * miss).mean())
+    length, loss = (
+        float((high - low).mean()),
+        float((high - low + 2 / ALPHA * miss).mean()),
+    )
     numbers = (f"{length / needed:.2f}", f"{loss / needed:.2f}")
     found = false = ranked = ""
     if values.shape[1] > 1:
         differ = [_differ(each) for each in scores]
         if cell.equal:
             false = in_words(share(sum(differ), len(differ), len(differ)))
-            ranked = "; ".join(_ranked(scores, size) for size in LEAGUES if size <= values.shape[1])
+            ranked = "; ".join(
+                _ranked(scores, size) for size in LEAGUES if size <= values.shape[1]
+            )
         else:
             found = f"{np.mean(differ):.2f}"
             if experiments[0].items:
-                tested = [float(ttest_rel(*drawn.items).pvalue) < ALPHA for drawn in experiments]
+                tested = [
+                    float(ttest_rel(*drawn.items).pvalue) < ALPHA
+                    for drawn in experiments
+                ]
                 found += f"; t test {np.mean(tested):.2f}"
-    noiseless = [drawn.noiseless for drawn in experiments if drawn.noiseless is not None]
+    noiseless = [
+        drawn.noiseless for drawn in experiments if drawn.noiseless is not None
+    ]
     if noiseless:
         found = f"noiseless {np.mean(noiseless):.3f} ± {np.std(noiseless):.3f}; refused {tried - len(scores)}"
     covered = in_words(rate((low <= truth) & (truth <= high)))
@@ -412,7 +533,9 @@ def _differ(scores: Sequence[Score]) -> bool:
 def _ranked(scores: Sequence[Sequence[Score]], size: int) -> str:
     """Share of leagues of so many equal models with a rank."""
     boards = [[joint_mean([(1.0, score)]) for score in each[:size]] for each in scores]
-    return f"of {size}: {np.mean([clearly_better(board).any() for board in boards]):.3f}"
+    return (
+        f"of {size}: {np.mean([clearly_better(board).any() for board in boards]):.3f}"
+    )
 
 
 def in_words(figure: Rate) -> str:
@@ -432,7 +555,9 @@ def replaced(text: str, new: Sequence[Row]) -> str:
     """Return the page with these rows in place of those of the same names; all are in the order of the cells."""
     before, rest = text.split(START)
     block, after = rest.split(END)
-    lines = [line for line in block.splitlines() if line.startswith("| ") and line != HEAD]
+    lines = [
+        line for line in block.splitlines() if line.startswith("| ") and line != HEAD
+    ]
     known = {tuple(line.strip("| ").split(" | ")[:2]): line for line in lines}
     known |= {row.name: str(row) for row in new}
     ordered = [known[cell.name] for cell in CELLS if cell.name in known]
@@ -442,13 +567,24 @@ def replaced(text: str, new: Sequence[Row]) -> str:
 def main() -> None:
     """Simulate, print the rows, and write them to the page if asked."""
     labels = list(dict.fromkeys(cell.label for cell in CELLS))
-    parser = argparse.ArgumentParser(prog="python -m tests.simulations", description=__doc__.splitlines()[0])
-    parser.add_argument("score", nargs="*", help=f"of {', '.join(labels)} (default: all)")
-    parser.add_argument("--runs", type=int, default=100, help="experiments of each row (default: 100)")
-    parser.add_argument(
-        "--first", type=int, default=0, help="number of the first experiment, which seeds it (default: 0)"
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulations", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--page", action="store_true", help="write the rows to docs/calibration.md")
+    parser.add_argument(
+        "score", nargs="*", help=f"of {', '.join(labels)} (default: all)"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=100, help="experiments of each row (default: 100)"
+    )
+    parser.add_argument(
+        "--first",
+        type=int,
+        default=0,
+        help="number of the first experiment, which seeds it (default: 0)",
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="write the rows to docs/calibration.md"
+    )
     options = parser.parse_args()
     unknown = [name for name in options.score if name not in labels]
     if unknown:
@@ -458,7 +594,9 @@ def main() -> None:
     for row in rows(options.score, range(options.first, options.first + options.runs)):
         print(row, flush=True)
         if options.page:
-            PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), [row]), encoding="utf-8")
+            PAGE.write_text(
+                replaced(PAGE.read_text(encoding="utf-8"), [row]), encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,11 @@ NUMBERS = ("5", "1", "1", "1", "0", "0", "")
 
 def test_the_page_shows_rows_of_cells_that_the_command_knows() -> None:
     block = PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0]
-    rows = [line.strip("| ").split(" | ") for line in block.splitlines() if line.startswith("| ")]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in block.splitlines()
+        if line.startswith("| ")
+    ]
     assert [tuple(row[:2]) for row in rows[1:]] == [
         cell.name for cell in CELLS if list(cell.name) in [row[:2] for row in rows]
     ]
@@ -46,7 +50,9 @@ def test_a_new_row_replaces_the_row_of_its_name_and_keeps_the_others() -> None:
     assert page.index(str(a)) < page.index(str(b)), "rows have the order of the cells"
     changed = replaced(page, [Row(b.name, ("9", *NUMBERS[1:]))])
     assert str(a) in changed and "| 9 |" in changed and str(b) not in changed
-    assert changed.startswith("before") and changed.endswith("after") and HEAD in changed
+    assert (
+        changed.startswith("before") and changed.endswith("after") and HEAD in changed
+    )
 
 
 def test_experiments_and_cells_have_seeds_of_their_own() -> None:
@@ -64,7 +70,10 @@ def test_a_row_counts_intervals_without_the_truth_and_their_loss() -> None:
         return Score(value, varies=Uncertainty.alone(str(run), 0.5))
 
     # Of the values −2, 0, 2 the intervals ±0.98 of two do not contain the mean, by 1.02.
-    drawn = [Drawn([score(value, run)], noiseless=1.0) for run, value in enumerate((-2.0, 0.0, 2.0))]
+    drawn = [
+        Drawn([score(value, run)], noiseless=1.0)
+        for run, value in enumerate((-2.0, 0.0, 2.0))
+    ]
     runs, coverage, length, loss, *_, found = summary(CELLS[0], drawn, 4).cells
     assert runs == "3" and coverage.startswith("0.333")
     assert float(length) == pytest.approx(0.5 / 2, abs=0.01)
@@ -77,16 +86,32 @@ def test_equal_models_are_compared_and_ranked() -> None:
     cell = Cell("cka", "small", partial(of_responses, World(20, 8), "cka", models=5))
     row = measured(cell, range(3))
     assert row is not None and row.cells[0] == "3"
-    assert "[" in row.cells[4] and row.cells[5].startswith("of 5: 0") and row.cells[6] == ""
+    assert (
+        "[" in row.cells[4]
+        and row.cells[5].startswith("of 5: 0")
+        and row.cells[6] == ""
+    )
 
 
 def test_a_worse_model_is_found_beside_a_paired_t_test() -> None:
-    worse = Cell("accuracy", "worse", partial(of_answers, "accuracy", 2, 60, 1.0, worse=4.0), equal=False)
+    worse = Cell(
+        "accuracy",
+        "worse",
+        partial(of_answers, "accuracy", 2, 60, 1.0, worse=4.0),
+        equal=False,
+    )
     row = measured(worse, range(4))
-    assert row is not None and row.cells[4:6] == ("", "") and row.cells[6] == "1.00; t test 1.00"
+    assert (
+        row is not None
+        and row.cells[4:6] == ("", "")
+        and row.cells[6] == "1.00; t test 1.00"
+    )
 
 
 def test_experiments_whose_ceiling_is_refused_do_not_count() -> None:
-    assert measured(Cell("ceiling", "of noise", lambda _cell, _run: Drawn([])), range(3)) is None
+    assert (
+        measured(Cell("ceiling", "of noise", lambda _cell, _run: Drawn([])), range(3))
+        is None
+    )
     noise = partial(of_ceiling, "rdm_consistency", World(12, 4, noise=1e6), 2)
     assert not any(noise("noise", run).scores for run in range(5))

@@ -17,7 +17,12 @@ Floats = npt.NDArray[np.float64]
 
 
 def exactly(
-    error: float, items: int = 21, *, factor: str = "stimulus", name: str = "a", population: str = "set"
+    error: float,
+    items: int = 21,
+    *,
+    factor: str = "stimulus",
+    name: str = "a",
+    population: str = "set",
 ) -> Uncertainty:
     """An uncertainty with exactly this standard error, and the degrees of freedom of so many items."""
     part = Part(population, (factor,), (name,), np.array([error]), items - 1)
@@ -34,8 +39,12 @@ def of_items(
 ) -> Uncertainty:
     """The uncertainty of a mean over named items, which are numbered by default."""
     names = [f"s{i}" for i in range(len(values))] if ids is None else list(ids)
-    samples = xr.DataArray(values, dims=factor, coords={f"{factor}_id": (factor, names)})
-    found = uncertainty_of(Samples(samples, outcome=outcome), [(factor, "mean")], None, scale)
+    samples = xr.DataArray(
+        values, dims=factor, coords={f"{factor}_id": (factor, names)}
+    )
+    found = uncertainty_of(
+        Samples(samples, outcome=outcome), [(factor, "mean")], None, scale
+    )
     assert found is not None
     return found
 
@@ -45,6 +54,8 @@ def mean_score(values: Floats, population: str = "lab") -> Score:
     count = len(values)
     value = float(np.mean(values))
     deviations = (np.asarray(values) - value) / np.sqrt(count * (count - 1))
-    part = Part("", ("stimulus",), tuple(f"s{i}" for i in range(count)), deviations, count - 1)
+    part = Part(
+        "", ("stimulus",), tuple(f"s{i}" for i in range(count)), deviations, count - 1
+    )
     known = Uncertainty((part,), {"stimulus": count})
     return Score(value, scale="correlation", varies=known, population=population)

@@ -14,11 +14,21 @@ BEGIN, END = "<!-- formats -->\n", "<!-- /formats -->"
 
 
 def table() -> str:
-    lines = ["| suffix | format | read by | works | refused | otherwise |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| suffix | format | read by | works | refused | otherwise |",
+        "|---|---|---|---|---|---|",
+    ]
     for format in FORMATS:
         suffixes = f"`{' '.join(format.suffixes)}`"
         read_by = format.read_by or "not read"
-        cells = [suffixes, format.name, read_by, format.works, format.refused, format.otherwise]
+        cells = [
+            suffixes,
+            format.name,
+            read_by,
+            format.works,
+            format.refused,
+            format.otherwise,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -36,7 +46,8 @@ def test_the_table_of_formats_is_that_of_the_program() -> None:
 
 def test_every_format_that_is_read_has_tests_that_exist() -> None:
     sources = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "families").rglob("test_*.py")
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests" / "families").rglob("test_*.py")
     )
     known = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
     for format in FORMATS:

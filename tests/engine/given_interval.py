@@ -8,7 +8,9 @@ from neuroledger.stats.score import Score
 from tests.varying import exactly
 
 
-def between(low: float, high: float, value: float | None = None, **fields: Any) -> Score:
+def between(
+    low: float, high: float, value: float | None = None, **fields: Any
+) -> Score:
     """A score that varies without end within the limits ``low`` and ``high``; its value is in the middle by default."""
     middle = (low + high) / 2 if value is None else value
     return Score(middle, limits=(low, high), varies=exactly(1e9), **fields)

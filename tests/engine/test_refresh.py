@@ -18,7 +18,13 @@ from neuroledger.cli import main
 from neuroledger.display import NoDisplay
 from neuroledger.engine.checked import Evidence
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import Record, read_record, record_path, signature_path, write_record
+from neuroledger.engine.record import (
+    Record,
+    read_record,
+    record_path,
+    signature_path,
+    write_record,
+)
 from neuroledger.engine.refresh import earlier_version, refresh, refreshed
 from neuroledger.engine.run import current, run
 from neuroledger.engine.session import Request
@@ -36,7 +42,9 @@ QUANTILE = inference.quantile
 
 
 def score_all(lab: Lab, **options: Any) -> Record:
-    jobs = plan(lab.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
+    jobs = plan(
+        lab.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()
+    ).jobs
     run(lab.open(), jobs, Request(), NoDisplay(), **options)
     return read_record(record_path(lab.root, RIDGE, "pixels4"))
 
@@ -44,7 +52,9 @@ def score_all(lab: Lab, **options: Any) -> Record:
 @pytest.fixture(scope="module")
 def once(_validated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The laboratory after one score of two metrics, for copies only."""
-    created = Lab(shutil.copytree(_validated, tmp_path_factory.mktemp("scored") / "lab"))
+    created = Lab(
+        shutil.copytree(_validated, tmp_path_factory.mktemp("scored") / "lab")
+    )
     created.benchmark(RIDGE, metric=None, metrics=["ridge", "rdm"])
     score_all(created)
     return created.root
@@ -62,7 +72,9 @@ def path(lab: Lab) -> Path:
 
 def another_method(monkeypatch: pytest.MonkeyPatch, version: int = 2) -> None:
     """Intervals become half as long again."""
-    monkeypatch.setattr(inference, "quantile", lambda level, degrees: 1.5 * QUANTILE(level, degrees))
+    monkeypatch.setattr(
+        inference, "quantile", lambda level, degrees: 1.5 * QUANTILE(level, degrees)
+    )
     monkeypatch.setattr(inference, "VERSION", version)
 
 
@@ -79,19 +91,36 @@ def test_a_new_method_changes_intervals_and_neither_identity_nor_value(
     shutil.rmtree(lab.data)
     assert done(lab).code == "record.refreshed"
     new = read_record(path)
-    assert new.intact and (new.id, new.inputs, new.controls) == (old.id, old.inputs, old.controls)
+    assert new.intact and (new.id, new.inputs, new.controls) == (
+        old.id,
+        old.inputs,
+        old.controls,
+    )
     assert (new.environment, new.timing) == (old.environment, old.timing)
     assert old.score is not None and new.score is not None
-    pairs = [(old.score, new.score), *((old.scores[name], new.scores[name]) for name in ("ridge", "rdm"))]
+    pairs = [
+        (old.score, new.score),
+        *((old.scores[name], new.scores[name]) for name in ("ridge", "rdm")),
+    ]
     pairs.append((old.score["ceiling"], new.score["ceiling"]))
     for was, now in pairs:
-        assert now["low"] < was["low"] < was["value"] == now["value"] < was["high"] < now["high"]
+        assert (
+            now["low"]
+            < was["low"]
+            < was["value"]
+            == now["value"]
+            < was["high"]
+            < now["high"]
+        )
         changes = {"version": 2} | ({"controls": 1} if now is new.score else {})
         assert now["uncertainty"] == was["uncertainty"] | changes, "the deviations stay"
         kept = set(was) - {"low", "high", "uncertainty", "ceiling"}
         assert {name: was[name] for name in kept} == {name: now[name] for name in kept}
     headline = new.scores["ridge"]
-    assert (new.score["low"], new.score["ceiling"]) == (headline["low"], headline["ceiling"])
+    assert (new.score["low"], new.score["ceiling"]) == (
+        headline["low"],
+        headline["ceiling"],
+    )
 
 
 def test_the_interval_is_that_of_a_new_computation(
@@ -101,7 +130,10 @@ def test_the_interval_is_that_of_a_new_computation(
     done(lab)
     kept = read_record(path)
     again = score_all(lab, force=True)
-    for was, now in ((kept.score, again.score), (kept.scores["rdm"], again.scores["rdm"])):
+    for was, now in (
+        (kept.score, again.score),
+        (kept.scores["rdm"], again.scores["rdm"]),
+    ):
         assert was is not None and now is not None
         for one, other in ((was, now), (was.get("ceiling"), now.get("ceiling"))):
             if one is not None and other is not None:
@@ -110,7 +142,9 @@ def test_the_interval_is_that_of_a_new_computation(
     assert kept.id == again.id
 
 
-def test_current_intervals_keep_their_bytes(lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_intervals_keep_their_bytes(
+    lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = path.read_bytes()
     assert done(lab).code == "record.interval-current" and path.read_bytes() == before
     another_method(monkeypatch)
@@ -128,14 +162,22 @@ def test_a_record_of_an_earlier_version_is_up_to_date(
     catalog = lab.open()
     planned = plan(catalog, benchmarks=[RIDGE], models=["pixels4"], request=Request())
     (job,) = planned.jobs
-    assert current(catalog, job, Request(), retry_failed=False) is not None, "there is nothing to do"
+    assert current(catalog, job, Request(), retry_failed=False) is not None, (
+        "there is nothing to do"
+    )
     (item,) = run(catalog, planned.jobs, Request(), NoDisplay())
     assert not item.computed and path.read_bytes() == before
     (result,) = verify(catalog, [path], recompute=False, display=NoDisplay())
-    assert result.finding.code == "record.current" and result.finding.fix == "`neuroledger refresh`"
+    assert (
+        result.finding.code == "record.current"
+        and result.finding.fix == "`neuroledger refresh`"
+    )
     (result,) = verify(catalog, [path], recompute=True, display=NoDisplay())
     assert result.finding.code == "record.not-checked"
-    assert "not checked: its interval is of version 1, the current one is version 2" in result.finding.what
+    assert (
+        "not checked: its interval is of version 1, the current one is version 2"
+        in result.finding.what
+    )
 
 
 def test_of_a_refreshed_record_all_but_the_intervals_of_its_controls_is_reproduced(
@@ -146,12 +188,17 @@ def test_of_a_refreshed_record_all_but_the_intervals_of_its_controls_is_reproduc
 
     def recomputed() -> Finding:
         (result,) = verify(lab.open(), [path], recompute=True, display=NoDisplay())
-        assert result.evidence == Evidence() or result.finding.code == "record.reproduced"
+        assert (
+            result.evidence == Evidence() or result.finding.code == "record.reproduced"
+        )
         return result.finding
 
     finding = recomputed()
     assert finding.code == "record.value-reproduced"
-    assert "not checked: the intervals of its controls, which are of version 1" in finding.what
+    assert (
+        "not checked: the intervals of its controls, which are of version 1"
+        in finding.what
+    )
     forged = json.loads(path.read_text())
     for score in (forged["score"], forged["scores"]["ridge"]):
         score["low"] += 0.01
@@ -166,7 +213,9 @@ def test_a_refreshed_record_loses_its_signature(
 ) -> None:
     signature = signature_path(path)
     signature.write_text("signed")
-    assert "signature" not in done(lab).what and signature.exists(), "a current one keeps it"
+    assert "signature" not in done(lab).what and signature.exists(), (
+        "a current one keeps it"
+    )
     another_method(monkeypatch)
     assert "its signature is removed, because it covers the interval" in done(lab).what
     assert not signature.exists()
@@ -188,22 +237,32 @@ def drawn(error: float = 0.02) -> dict[str, Any]:
     """Draws of one factor, as earlier records store them."""
     values = np.random.default_rng(0).standard_normal(512).astype("<f2")
     text = base64.b64encode(values.tobytes()).decode()
-    return {"draws": {"stimulus": text}, "deviation": {"stimulus": error}, "items": {"stimulus": 41}}
+    return {
+        "draws": {"stimulus": text},
+        "deviation": {"stimulus": error},
+        "items": {"stimulus": 41},
+    }
 
 
-def test_a_record_that_stores_draws_gets_the_interval_of_their_deviation(lab: Lab) -> None:
+def test_a_record_that_stores_draws_gets_the_interval_of_their_deviation(
+    lab: Lab,
+) -> None:
     path = stored(lab, with_score(spread=drawn()))
     before = read_record(path)
     finding = done(lab, path)
     assert finding.code == "record.refreshed"
-    assert "its interval was of earlier methods, and is now of version 1" in finding.what
+    assert (
+        "its interval was of earlier methods, and is now of version 1" in finding.what
+    )
     after = read_record(path)
     assert after.intact and after.score is not None
     half = 0.02 * QUANTILE(0.975, 40)
     assert (after.score["low"], after.score["high"]) == (
         pytest.approx(0.5 - half, rel=1e-3), pytest.approx(0.5 + half, rel=1e-3),
     )  # fmt: skip
-    assert after.scores["ridge"]["low"] == after.score["low"], "the headline is one of the scores"
+    assert after.scores["ridge"]["low"] == after.score["low"], (
+        "the headline is one of the scores"
+    )
     was, now = before.as_score().uncertainty, after.as_score().uncertainty
     assert was is not None and now is not None
     np.testing.assert_array_equal(was.parts[0].values, now.parts[0].values)
@@ -226,7 +285,10 @@ def test_an_interval_without_deviations_stays(lab: Lab) -> None:
     before = path.read_bytes()
     finding = done(lab, path)
     assert (finding.code, finding.severity) == ("record.interval-kept", "warning")
-    assert finding.fix == "compute it again: `neuroledger run ant --benchmark lab.V4-ridge --force`"
+    assert (
+        finding.fix
+        == "compute it again: `neuroledger run ant --benchmark lab.V4-ridge --force`"
+    )
     assert path.read_bytes() == before
 
 
@@ -239,7 +301,9 @@ def test_a_record_without_an_interval_is_current(lab: Lab, content: Record) -> N
     assert done(lab, stored(lab, content)).code == "record.interval-current"
 
 
-def test_an_interval_of_a_later_version_stays(lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interval_of_a_later_version_stays(
+    lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     another_method(monkeypatch, version=7)
     done(lab)
     before = path.read_bytes()
@@ -252,12 +316,19 @@ def test_an_interval_of_a_later_version_stays(lab: Lab, path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
-        (lambda text: text.replace('"value": ', '"value": 0.1, "was": ', 1), "record.edited"),
+        (
+            lambda text: text.replace('"value": ', '"value": 0.1, "was": ', 1),
+            "record.edited",
+        ),
         (lambda text: "{}", "record.unreadable"),
     ],
 )
 def test_an_edited_record_is_not_sealed_again(
-    lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[str], str], code: str
+    lab: Lab,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Callable[[str], str],
+    code: str,
 ) -> None:
     another_method(monkeypatch)
     path.write_text(damage(path.read_text()))
@@ -267,29 +338,45 @@ def test_an_edited_record_is_not_sealed_again(
     assert path.read_bytes() == before
 
 
-def test_only_the_named_records_are_refreshed(lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = stored(lab, with_score(uncertainty=packed_deviations(of_items(np.arange(9.0)))))
+def test_only_the_named_records_are_refreshed(
+    lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = stored(
+        lab, with_score(uncertainty=packed_deviations(of_items(np.arange(9.0))))
+    )
     another_method(monkeypatch)
     before = path.read_bytes()
     assert done(lab, other).code == "record.refreshed" and path.read_bytes() == before
-    assert [finding.where for finding in refresh(lab.open())] == [WHERE.replace("pixels4", "ant"), WHERE]
+    assert [finding.where for finding in refresh(lab.open())] == [
+        WHERE.replace("pixels4", "ant"),
+        WHERE,
+    ]
     with pytest.raises(RequestError, match=r"nothing\.json does not exist"):
         refresh(lab.open(), [lab.root / "nothing.json"])
 
 
-def test_of_private_data_the_sum_of_squares_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_private_data_the_sum_of_squares_is_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     known = of_items(np.random.default_rng(0).normal(size=30))
-    both = [with_score(uncertainty=packed_deviations(known, private=private)) for private in (False, True)]
+    both = [
+        with_score(uncertainty=packed_deviations(known, private=private))
+        for private in (False, True)
+    ]
     another_method(monkeypatch)
     by_item, summed = (refreshed(content).score for content in both)
     assert by_item is not None and summed is not None
-    assert by_item["high"] - by_item["low"] == pytest.approx(3 * QUANTILE(0.975, 29) * known.error)
+    assert by_item["high"] - by_item["low"] == pytest.approx(
+        3 * QUANTILE(0.975, 29) * known.error
+    )
     assert (by_item["low"], by_item["high"]) == (
         pytest.approx(summed["low"]), pytest.approx(summed["high"]),
     )  # fmt: skip
 
 
-def test_a_refresh_is_a_function_of_the_record(lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_is_a_function_of_the_record(
+    lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = read_record(path)
     plain = copy.deepcopy(content.model_dump())
     assert earlier_version(content) is None and refreshed(content) == content
@@ -314,4 +401,6 @@ def test_the_command_lists_what_it_did(
     codes = [finding["code"] for finding in json.loads(capsys.readouterr().out)]
     assert codes == ["record.interval-kept", "record.interval-current"]
     bare.write_text("{}")
-    assert main([*root, str(bare)]) == 1 and "is not a record" in capsys.readouterr().out
+    assert (
+        main([*root, str(bare)]) == 1 and "is not a record" in capsys.readouterr().out
+    )

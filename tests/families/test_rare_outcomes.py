@@ -20,13 +20,18 @@ def classified(
     other = np.repeat(wrong, sizes)
     given = np.where(rng.random(len(truth)) < recall, truth, other)
     coords = {"stimulus_id": ("presentation", [f"s{i}" for i in range(len(truth))])}
-    source, target = (xr.DataArray(each, dims="presentation", coords=coords) for each in (given, truth))
+    source, target = (
+        xr.DataArray(each, dims="presentation", coords=coords)
+        for each in (given, truth)
+    )
     return source, target
 
 
 @pytest.mark.parametrize("sizes", [(15, 300), (8, 8, 8), (40, 40)])
 @pytest.mark.parametrize("recall", [0.98, 0.9, 0.75])
-def test_balanced_accuracy_covers_the_recall_of_rare_classes(sizes: tuple[int, ...], recall: float) -> None:
+def test_balanced_accuracy_covers_the_recall_of_rare_classes(
+    sizes: tuple[int, ...], recall: float
+) -> None:
     rng = np.random.default_rng(len(sizes))
     bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
     found = [bound(*classified(rng, sizes, recall)) for _ in range(120)]
@@ -36,7 +41,9 @@ def test_balanced_accuracy_covers_the_recall_of_rare_classes(sizes: tuple[int, .
 
 @pytest.mark.parametrize("count", [20, 60])
 @pytest.mark.parametrize("recall", [0.99, 0.9, 0.6])
-def test_accuracy_covers_the_truth_where_nearly_all_answers_are_right(count: int, recall: float) -> None:
+def test_accuracy_covers_the_truth_where_nearly_all_answers_are_right(
+    count: int, recall: float
+) -> None:
     rng = np.random.default_rng(count)
     bound = nl.metric("accuracy")
     found = []
@@ -46,7 +53,9 @@ def test_accuracy_covers_the_truth_where_nearly_all_answers_are_right(count: int
     assert np.mean([score.low <= recall <= score.high for score in found]) >= 0.89
 
 
-def test_the_interval_of_a_mean_recall_covers_and_is_about_as_long_as_its_deviation_needs() -> None:
+def test_the_interval_of_a_mean_recall_covers_and_is_about_as_long_as_its_deviation_needs() -> (
+    None
+):
     rng = np.random.default_rng(1)
     bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
     found = [bound(*classified(rng, (30,) * 6, 0.94)) for _ in range(120)]
@@ -61,7 +70,9 @@ def test_two_models_that_are_always_right_might_differ_by_an_answer_each() -> No
     one, two = bound(source, target), bound(source.copy(), target)
     assert one.low < one.high == 1
     assert (one.uncertainty - two.uncertainty).variance == 0
-    assert (one.uncertainty - two.uncertainty).error == pytest.approx(1 / 2 / 15), "in the recall of fifteen"
+    assert (one.uncertainty - two.uncertainty).error == pytest.approx(1 / 2 / 15), (
+        "in the recall of fifteen"
+    )
     assert nl.compare(one, two).differences[0].p == 1.0
 
 
@@ -71,4 +82,6 @@ def test_several_trainings_of_one_split_do_not_make_it_more_certain() -> None:
     seed = ("presentation", np.repeat([0, 1], 20))
     bound = nl.metric("balanced_accuracy", compare={"cluster": "stimulus_id"})
     again = bound(both[0].assign_coords(seed=seed), both[1])
-    assert again.uncertainty.error == pytest.approx(bound(source, target).uncertainty.error, rel=1e-9)
+    assert again.uncertainty.error == pytest.approx(
+        bound(source, target).uncertainty.error, rel=1e-9
+    )

@@ -23,9 +23,16 @@ def maintainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintainer]
 
 @pytest.mark.parametrize(
     "one",
-    [pytest.param(one, id=one.name, marks=() if one.name in IN_BRIEF else pytest.mark.slow) for one in CLEAN],
+    [
+        pytest.param(
+            one, id=one.name, marks=() if one.name in IN_BRIEF else pytest.mark.slow
+        )
+        for one in CLEAN
+    ],
 )
-def test_what_follows_a_clean_review_is_safe(one: Proposal, maintainer: Maintainer, tmp_path: Path) -> None:
+def test_what_follows_a_clean_review_is_safe(
+    one: Proposal, maintainer: Maintainer, tmp_path: Path
+) -> None:
     assert follow(one, maintainer, tmp_path.resolve()) == []
 
 
@@ -51,7 +58,10 @@ def test_the_chain_sees_attacks_that_the_review_refuses(
         ("<script src='//example.org/x.js'></script>", True),
         ("<iframe srcdoc='x'></iframe>", True),
         ("<script>brought()</script>", True),
-        ("<script>own()</script><img src='x.png'><a href='https://example.org'>x</a>", False),
+        (
+            "<script>own()</script><img src='x.png'><a href='https://example.org'>x</a>",
+            False,
+        ),
         ("&lt;img src=x onerror=alert(1)&gt;", False),
     ],
 )

@@ -11,7 +11,13 @@ from scipy import stats
 import neuroledger as nl
 from neuroledger.errors import MetricError
 from neuroledger.stats.calibration import rate
-from neuroledger.stats.differences import Joint, clearly_better, difference, joint_mean, rank_sets
+from neuroledger.stats.differences import (
+    Joint,
+    clearly_better,
+    difference,
+    joint_mean,
+    rank_sets,
+)
 from tests.varying import mean_score
 
 Floats = npt.NDArray[np.float64]
@@ -25,7 +31,10 @@ def board(rng: np.random.Generator, shift: Floats, items: int = 60) -> list[Join
     for at in range(len(shift)):
         own = rng.standard_normal((BENCHMARKS, items))
         parts = [
-            (1 / BENCHMARKS, mean_score(shift[at] + np.sqrt(0.5) * (common[b] + own[b]), f"b{b}"))
+            (
+                1 / BENCHMARKS,
+                mean_score(shift[at] + np.sqrt(0.5) * (common[b] + own[b]), f"b{b}"),
+            )
             for b in range(BENCHMARKS)
         ]
         result.append(joint_mean(parts))
@@ -36,21 +45,31 @@ def test_twenty_equal_models_on_few_benchmarks_get_no_false_rank() -> None:
     """The rate is at most 6 %: it is 5.8 % [5.1, 6.5] of 4,000 boards. Here chance may add two standard errors to that."""
     rng, runs = np.random.default_rng(20), 4 * RUNS
     boards = (board(rng, np.zeros(MODELS)) for _ in range(runs))
-    false = rate([any(rank != (1, MODELS) for rank in rank_sets(clearly_better(item))) for item in boards])
+    false = rate(
+        [
+            any(rank != (1, MODELS) for rank in rank_sets(clearly_better(item)))
+            for item in boards
+        ]
+    )
     assert false.value <= 0.06 + 2 * np.sqrt(0.06 * 0.94 / runs), false
 
 
 @pytest.mark.parametrize(
-    ("models", "items", "runs"), [(5, 8, 600), (20, 8, 300), (20, 20, 300), (50, 10, 150)]
+    ("models", "items", "runs"),
+    [(5, 8, 600), (20, 8, 300), (20, 20, 300), (50, 10, 150)],
 )
-def test_leagues_on_few_items_get_no_false_rank(models: int, items: int, runs: int) -> None:
+def test_leagues_on_few_items_get_no_false_rank(
+    models: int, items: int, runs: int
+) -> None:
     """Of 20 equal models on 8 people 18 in 100 leagues had a false rank, and 25 of 50 models on 10, when the largest
     difference was taken to be as far out as that of normal deviates. Chance may add three standard errors to 6 %."""
     rng, false = np.random.default_rng([models, items]), 0
     for run in range(runs):
         common = 2 * rng.standard_normal(items)
         league = [
-            joint_mean([(1.0, mean_score(common + rng.standard_normal(items), f"r{run}"))])
+            joint_mean(
+                [(1.0, mean_score(common + rng.standard_normal(items), f"r{run}"))]
+            )
             for _ in range(models)
         ]
         false += any(rank != (1, models) for rank in rank_sets(clearly_better(league)))
@@ -83,14 +102,22 @@ def assembly(values: Floats, kind: str) -> xr.DataArray:
     return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
 
 
-def experiment(rng: np.random.Generator, stimuli: int = 50, neurons: int = 25) -> list[xr.DataArray]:
+def experiment(
+    rng: np.random.Generator, stimuli: int = 50, neurons: int = 25
+) -> list[xr.DataArray]:
     Z = rng.standard_normal((stimuli, 6))
-    Y = Z @ rng.standard_normal((6, neurons)) / np.sqrt(6) + rng.standard_normal((stimuli, neurons))
-    return [assembly(Y, "n"), *(assembly(Z + 0.8 * rng.standard_normal(Z.shape), "f") for _ in range(2))]
+    Y = Z @ rng.standard_normal((6, neurons)) / np.sqrt(6) + rng.standard_normal(
+        (stimuli, neurons)
+    )
+    return [
+        assembly(Y, "n"),
+        *(assembly(Z + 0.8 * rng.standard_normal(Z.shape), "f") for _ in range(2)),
+    ]
 
 
 @pytest.mark.parametrize(
-    "metric", ["pls", "ridgecv", "linear_predictivity", "neuron_to_neuron", "cka_biased", "rdm"]
+    "metric",
+    ["pls", "ridgecv", "linear_predictivity", "neuron_to_neuron", "cka_biased", "rdm"],
 )
 def test_compare_of_equal_models_has_few_false_positives(metric: str) -> None:
     options = {"estimator": {"components": 3}} if metric == "pls" else {}
@@ -121,7 +148,9 @@ def test_scores_do_not_depend_on_units(metric: str, side: str) -> None:
     Of a ridge the target's units alone: its penalty is in squared units of the features, by definition.
     """
     target, source, _ = experiment(np.random.default_rng(23))
-    bound = nl.metric(metric, **({"estimator": {"components": 3}} if metric == "pls" else {}))
+    bound = nl.metric(
+        metric, **({"estimator": {"components": 3}} if metric == "pls" else {})
+    )
     plain = bound(source, target)
     for power in (-13, -6, -3, 3, 6, 13):
         X = source * 10.0**power if side != "target" else source
@@ -132,4 +161,6 @@ def test_scores_do_not_depend_on_units(metric: str, side: str) -> None:
             assert str(error)
             continue
         assert scaled.value == pytest.approx(plain.value, abs=1e-8), power
-        assert (scaled.low, scaled.high) == pytest.approx((plain.low, plain.high), abs=1e-6), power
+        assert (scaled.low, scaled.high) == pytest.approx(
+            (plain.low, plain.high), abs=1e-6
+        ), power

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Booleans", "Floats", "Indices", "Integers", "Places", "Reals", "Singles", "Strings"]
+__all__ = [
+    "Array",
+    "Booleans",
+    "Floats",
+    "Indices",
+    "Integers",
+    "Places",
+    "Reals",
+    "Singles",
+    "Strings",
+]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]

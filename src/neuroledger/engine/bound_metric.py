@@ -23,7 +23,15 @@ from neuroledger.stats.aggregate import aggregate, error_of
 from neuroledger.stats.left_out import general, with_subjects
 from neuroledger.stats.samples import NotKnown, Samples
 from neuroledger.stats.score import LIMITS, Score, natural_scale
-from neuroledger.stats.splits import Split, draw, first_values, given, predefined, rows_of_stimuli, testing
+from neuroledger.stats.splits import (
+    Split,
+    draw,
+    first_values,
+    given,
+    predefined,
+    rows_of_stimuli,
+    testing,
+)
 from neuroledger.stats.uncertainty import NOWHERE, Uncertainty
 from neuroledger.stats.variation import uncertainty_of
 from neuroledger.stats.workspace import Memo, Workspace
@@ -43,7 +51,12 @@ INCOMPLETE: Final = "neuroids_with_missing_responses"
 
 
 def aligned(
-    array: xr.DataArray, reference: xr.DataArray, name: str, other: str, *, trials: bool = False
+    array: xr.DataArray,
+    reference: xr.DataArray,
+    name: str,
+    other: str,
+    *,
+    trials: bool = False,
 ) -> xr.DataArray:
     """Return ``array`` with its rows reordered to match the ``stimulus_id`` of ``reference``; unchanged without ids.
 
@@ -127,7 +140,10 @@ def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
     for name in shared:
         values = train[name]
         if values.dims == ("presentation",):
-            coords[name] = ("presentation", np.concatenate([values.values, test[name].values]))
+            coords[name] = (
+                "presentation",
+                np.concatenate([values.values, test[name].values]),
+            )
         elif "presentation" not in values.dims:
             coords[name] = (values.dims, values.values)
     joined = np.concatenate([train.values, test.values], axis=axis)
@@ -136,12 +152,20 @@ def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
 
 def _same_neuroids(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
     """Return ``test`` with its neuroids in the order of ``train``."""
-    if not all("neuroid" in side.dims and "neuroid_id" in side.coords for side in (train, test)):
+    if not all(
+        "neuroid" in side.dims and "neuroid_id" in side.coords for side in (train, test)
+    ):
         return test
-    train_ids, test_ids = as_text(train["neuroid_id"].values), as_text(test["neuroid_id"].values)
+    train_ids, test_ids = (
+        as_text(train["neuroid_id"].values),
+        as_text(test["neuroid_id"].values),
+    )
     if np.array_equal(train_ids, test_ids):
         return test
-    order, rank = np.argsort(test_ids, kind="stable"), np.argsort(np.argsort(train_ids, kind="stable"))
+    order, rank = (
+        np.argsort(test_ids, kind="stable"),
+        np.argsort(np.argsort(train_ids, kind="stable")),
+    )
     columns = order[rank]
     if not np.array_equal(test_ids[columns], train_ids):
         unshared = sorted(set(test_ids.tolist()) ^ set(train_ids.tolist()))
@@ -174,8 +198,14 @@ class _Bound:
 
     def __repr__(self) -> str:
         splits = self.spec.splits
-        resampling = "" if splits is None else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
-        values = ", ".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
+        resampling = (
+            ""
+            if splits is None
+            else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
+        )
+        values = ", ".join(
+            f"{name}={_short(value)}" for name, value in self.parameters.items()
+        )
         return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){resampling}>"
 
     def _compute(
@@ -186,14 +216,19 @@ class _Bound:
         tested: Collection[str] | None = None,
     ) -> Score:
         if tested is not None and "splits" not in self.component.injected:
-            arrays, rows = [_of_stimuli(array, tested) for array in arrays], _of_stimuli(rows, tested)
+            arrays, rows = (
+                [_of_stimuli(array, tested) for array in arrays],
+                _of_stimuli(rows, tested),
+            )
         drawn = self._splits(splits, rows)
         if tested is not None and drawn is not None:
             drawn = testing(drawn, rows, tested)
         samples = self._samples(arrays, drawn)
         return _score(self, samples, arrays, drawn, rows)
 
-    def _splits(self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray) -> Sequence[Split] | None:
+    def _splits(
+        self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
+    ) -> Sequence[Split] | None:
         """Return the splits of the rows that the component needs, or None."""
         if "splits" not in self.component.injected:
             return None
@@ -205,7 +240,9 @@ class _Bound:
             )
         return draw(self.spec.splits, rows)
 
-    def _samples(self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None) -> Samples:
+    def _samples(
+        self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None
+    ) -> Samples:
         """Return what the component computes from the arrays."""
         injected: dict[str, Any] = {}
         if splits is not None:
@@ -215,12 +252,19 @@ class _Bound:
         if "workspace" in self.component.injected:
             injected["workspace"] = self.workspace
         # Undefined samples are NaN, and the notes report them.
-        with self.workspace.limits(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with (
+            self.workspace.limits(),
+            np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+        ):
             try:
-                return Samples.of(self.component.function(*arrays, **injected, **self.parameters))
+                return Samples.of(
+                    self.component.function(*arrays, **injected, **self.parameters)
+                )
             except (AttributeError, TypeError, ValueError) as error:
                 bare = [
-                    type(side).__name__ for side in arrays if not isinstance(side, xr.DataArray | Mapping)
+                    type(side).__name__
+                    for side in arrays
+                    if not isinstance(side, xr.DataArray | Mapping)
                 ]
                 if not bare:
                     raise
@@ -243,7 +287,9 @@ class _Bound:
         if variation is None and all(isinstance(each, xr.DataArray) for each in arrays):
             whole = samples.values
 
-            def compute(fewer: Sequence[xr.DataArray], parts: Sequence[Split] | None) -> xr.DataArray:
+            def compute(
+                fewer: Sequence[xr.DataArray], parts: Sequence[Split] | None
+            ) -> xr.DataArray:
                 try:
                     return self._samples(fewer, parts).values
                 except MetricError:  # undefined without these items
@@ -301,41 +347,72 @@ class BoundMetric(_Bound):
         """
         parts = (source_train, source_test, target_train, target_test)
         if any(part is not None for part in parts):
-            if source is not None or target is not None or any(part is None for part in parts):
+            if (
+                source is not None
+                or target is not None
+                or any(part is None for part in parts)
+            ):
                 raise RequestError(
                     f"{self.spec.id}: give source and target, or source_train, source_test, target_train, target_test"
                 )
             train = self._matched(source_train, target_train)  # type: ignore[arg-type]
             test = self._matched(source_test, target_test)  # type: ignore[arg-type]
-            splits = predefined(train[1].sizes["presentation"], test[1].sizes["presentation"])
+            splits = predefined(
+                train[1].sizes["presentation"], test[1].sizes["presentation"]
+            )
             source, target = joined(train[0], test[0]), joined(train[1], test[1])
             return self._compute((source, target), splits, target, tested)
         if source is None or target is None:
-            raise RequestError(f"{self.spec.id} compares two assemblies: give source and target")
-        if splits is None and self.spec.splits is not None and self.spec.splits.name == "predefined":
+            raise RequestError(
+                f"{self.spec.id} compares two assemblies: give source and target"
+            )
+        if (
+            splits is None
+            and self.spec.splits is not None
+            and self.spec.splits.name == "predefined"
+        ):
             raise RequestError(
                 f"{self.spec.id} has a predefined split: give source_train, source_test, target_train and target_test"
             )
-        if self.parameters.get("reverse") is True:  # the source is predicted, so splits divide its rows
+        if (
+            self.parameters.get("reverse") is True
+        ):  # the source is predicted, so splits divide its rows
             target, source = self._matched(target, source, "target", "source")
             # Splits may need coordinates that the model's responses lack.
-            coords = {name: coord for name, coord in target.coords.items() if coord.dims == ("presentation",)}
-            new = {
-                name: ("presentation", c.values) for name, c in coords.items() if name not in source.coords
+            coords = {
+                name: coord
+                for name, coord in target.coords.items()
+                if coord.dims == ("presentation",)
             }
-            return self._compute((source, target), splits, source.assign_coords(new), tested)
+            new = {
+                name: ("presentation", c.values)
+                for name, c in coords.items()
+                if name not in source.coords
+            }
+            return self._compute(
+                (source, target), splits, source.assign_coords(new), tested
+            )
         source, target = self._matched(source, target)
         return self._compute((source, target), splits, target, tested)
 
     def _matched(
-        self, array: xr.DataArray, reference: xr.DataArray, name: str = "source", other: str = "target"
+        self,
+        array: xr.DataArray,
+        reference: xr.DataArray,
+        name: str = "source",
+        other: str = "target",
     ) -> tuple[xr.DataArray, xr.DataArray]:
         """Normalise both sides and reorder the rows of ``array`` to match ``reference``."""
         if self.component.input != "assemblies":
             return _in_numpy(array), _in_numpy(reference)
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
-        array, reference = received(array, name=name, bins=timed), received(reference, name=other, bins=timed)
-        return aligned(array, reference, name, other, trials=self.component.trials), reference
+        array, reference = (
+            received(array, name=name, bins=timed),
+            received(reference, name=other, bins=timed),
+        )
+        return aligned(
+            array, reference, name, other, trials=self.component.trials
+        ), reference
 
 
 @dataclass(frozen=True, repr=False)
@@ -382,7 +459,9 @@ def metric(
     RequestError
         The id, a field or the compat is unknown; the message suggests near misses.
     """
-    spec, component, parameters = resolve("metrics", id, catalog or open_definitions(), overrides)
+    spec, component, parameters = resolve(
+        "metrics", id, catalog or open_definitions(), overrides
+    )
     return BoundMetric(spec, component, parameters, _workspace(workspace), seed)
 
 
@@ -395,7 +474,9 @@ def ceiling(
     **overrides: Any,
 ) -> BoundCeiling:
     """Return the ceiling ``id``, overridden as in :func:`metric`."""
-    spec, component, parameters = resolve("ceilings", id, catalog or open_definitions(), overrides)
+    spec, component, parameters = resolve(
+        "ceilings", id, catalog or open_definitions(), overrides
+    )
     return BoundCeiling(spec, component, parameters, _workspace(workspace), seed)
 
 
@@ -420,7 +501,9 @@ def _in_numpy(side: Any) -> Any:
 def _short(value: Any) -> str:
     """Format a parameter value; of a long list, the first and the last item."""
     if isinstance(value, BaseModel):
-        inside = ", ".join(f"{name}={_short(item)}" for name, item in value if name != "name")
+        inside = ", ".join(
+            f"{name}={_short(item)}" for name, item in value if name != "name"
+        )
         return f"{getattr(value, 'name', type(value).__name__)}({inside})"
     if isinstance(value, tuple | list) and len(value) > 4:
         return f"({_short(value[0])}, …, {_short(value[-1])})"
@@ -429,7 +512,9 @@ def _short(value: Any) -> str:
 
 def _subjects(rows: Any) -> int:
     """Return the number of subjects to whom the neuroids belong, or 0."""
-    if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != ("neuroid",):
+    if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != (
+        "neuroid",
+    ):
         return 0
     return len(encode(rows["subject"].values).labels)
 
@@ -466,7 +551,9 @@ def _score(
         reason = "; ".join(notes) or "predictions or responses do not vary"
         if not notes and "alpha" in (spec.compare.model_dump().get("estimator") or {}):
             reason += "; rescale features in very small units, whose predictions a penalty removes: `relative: true`"
-        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({reason})")
+        raise MetricError(
+            f"{spec.id} is undefined on these data: no finite sample is left ({reason})"
+        )
     error = float("nan")
     if spec.error is not None:
         error = error_of(samples.values, steps, spec.error.over, spec.error.with_)

@@ -27,7 +27,9 @@ OF_INTERVALS: Final = ("low", "high", "uncertainty", "spread", "covers")
 OF_CONTROLS: Final = ("value", "low", "high", "verdict", "shuffles")
 
 
-def refresh(catalog: Catalog, paths: Sequence[Path] = (), *, display: Display | None = None) -> list[Finding]:
+def refresh(
+    catalog: Catalog, paths: Sequence[Path] = (), *, display: Display | None = None
+) -> list[Finding]:
     """Compute the intervals of records again, where they are of an earlier version; return what was done with each.
 
     A record whose intervals are of the current version keeps its bytes. One that changes loses its signature, which covers
@@ -45,7 +47,9 @@ def refresh(catalog: Catalog, paths: Sequence[Path] = (), *, display: Display | 
     DataError
         The disk is full or read-only.
     """
-    chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
+    chosen = list(paths) or sorted(
+        (catalog.root / "results" / "records").rglob("*.json")
+    )
     missing = next((path for path in chosen if not path.is_file()), None)
     if missing is not None:
         raise RequestError(f"{missing} does not exist")
@@ -67,17 +71,28 @@ def _refresh(path: Path, place: str) -> Finding:
         words = "its content does not match its own hash"
         return Finding("record.edited", "error", place, words, AGAIN)
     headline = record.score or {}
-    latest = max((version for version in map(version_in, _stored(record)) if version is not None), default=0)
+    latest = max(
+        (
+            version
+            for version in map(version_in, _stored(record))
+            if version is not None
+        ),
+        default=0,
+    )
     if latest > inference.VERSION:
         words = f"its interval is of version {latest}, later than {inference.VERSION}, which is installed"
-        return Finding("record.interval-kept", "warning", place, words, "update NeuroLedger")
+        return Finding(
+            "record.interval-kept", "warning", place, words, "update NeuroLedger"
+        )
     if version_in(headline) is None and headline.get("low") is not None:
         words = "it stores no deviations, so its interval stays as it is"
         fix = f"compute it again: `neuroledger run {record.model} --benchmark {record.benchmark} --force`"
         return Finding("record.interval-kept", "warning", place, words, fix)
     earlier = earlier_version(record)
     if earlier is None:
-        return Finding("record.interval-current", "ok", place, "nothing to compute again")
+        return Finding(
+            "record.interval-current", "ok", place, "nothing to compute again"
+        )
     before = f"version {earlier}" if earlier else "earlier methods"
     words = f"its interval was of {before}, and is now of version {inference.VERSION}"
     signature = signature_path(path)
@@ -95,32 +110,60 @@ def refreshed(record: Record) -> Record:
         return record
     headline = _with_interval(record.score)
     version, known = version_in(record.score), record.score.get("uncertainty")
-    is_judged = any(control.get("low") is not None for control in record.controls.values())
-    if known is not None and version is not None and version < inference.VERSION and is_judged:
-        headline["uncertainty"] = {JUDGED: version, **known, "version": inference.VERSION}
+    is_judged = any(
+        control.get("low") is not None for control in record.controls.values()
+    )
+    if (
+        known is not None
+        and version is not None
+        and version < inference.VERSION
+        and is_judged
+    ):
+        headline["uncertainty"] = {
+            JUDGED: version,
+            **known,
+            "version": inference.VERSION,
+        }
     scores = {name: _with_interval(plain) for name, plain in record.scores.items()}
     for name, plain in record.scores.items():
         if _numbers(plain) == _numbers(
             record.score
         ):  # the headline, whose interval is that of its deviations by item
-            scores[name] |= {part: headline[part] for part in ("low", "high") if part in plain}
+            scores[name] |= {
+                part: headline[part] for part in ("low", "high") if part in plain
+            }
     return record.model_copy(update={"score": headline, "scores": scores})
 
 
 def earlier_version(record: Record) -> int | None:
     """Return the earliest version of the intervals of a record if it is not the current one, else None."""
-    versions = [version for version in map(version_in, _stored(record)) if version is not None]
+    versions = [
+        version for version in map(version_in, _stored(record)) if version is not None
+    ]
     earliest = min(versions, default=inference.VERSION)
     return earliest if earliest < inference.VERSION else None
 
 
-def without_intervals(plain: Mapping[str, Any], *, of_controls_only: bool = False) -> dict[str, Any]:
+def without_intervals(
+    plain: Mapping[str, Any], *, of_controls_only: bool = False
+) -> dict[str, Any]:
     """Return a record's plain payload without what the intervals of its controls, and of its scores, determine."""
-    controls = {name: _without(control, OF_CONTROLS) for name, control in plain["controls"].items()}
+    controls = {
+        name: _without(control, OF_CONTROLS)
+        for name, control in plain["controls"].items()
+    }
     headline, scores = plain["score"], plain["scores"]
     if of_controls_only:
-        known = {name: part for name, part in headline["uncertainty"].items() if name != JUDGED}
-        return {**plain, "score": headline | {"uncertainty": known}, "controls": controls}
+        known = {
+            name: part
+            for name, part in headline["uncertainty"].items()
+            if name != JUDGED
+        }
+        return {
+            **plain,
+            "score": headline | {"uncertainty": known},
+            "controls": controls,
+        }
     scores = {name: _without(score, OF_INTERVALS) for name, score in scores.items()}
     headline = None if headline is None else _without(headline, OF_INTERVALS)
     return {**plain, "score": headline, "scores": scores, "controls": controls}
@@ -135,12 +178,20 @@ def _without(plain: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def _stored(record: Record) -> list[Mapping[str, Any]]:
     """Return all scores and ceilings of a record."""
-    scores = [score for score in (record.score, *record.scores.values()) if score is not None]
-    return [*scores, *(score["ceiling"] for score in scores if score.get("ceiling") is not None)]
+    scores = [
+        score for score in (record.score, *record.scores.values()) if score is not None
+    ]
+    return [
+        *scores,
+        *(score["ceiling"] for score in scores if score.get("ceiling") is not None),
+    ]
 
 
 def _numbers(plain: Mapping[str, Any]) -> list[Any]:
-    return [plain.get(name) for name in ("value", "raw", "low", "high", "scale", "direction")]
+    return [
+        plain.get(name)
+        for name in ("value", "raw", "low", "high", "scale", "direction")
+    ]
 
 
 def _with_interval(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,4 +207,8 @@ def _with_interval(plain: Mapping[str, Any]) -> dict[str, Any]:
         return new
     low, high = (number(end) for end in known.interval(value, limits_in(plain)))
     kept = "uncertainty" if plain.get("uncertainty") is not None else "spread"
-    return new | {"low": low, "high": high, kept: plain[kept] | {"version": inference.VERSION}}
+    return new | {
+        "low": low,
+        "high": high,
+        kept: plain[kept] | {"version": inference.VERSION},
+    }

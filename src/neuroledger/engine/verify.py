@@ -59,7 +59,9 @@ TOLERANCE: Final = 1e-8
 SHARE: Final = 0.01
 # Deviations are recorded with eleven significant bits.
 HALF_PRECISION: Final = 4e-3
-HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
+HALF_WIDTH: Final = (
+    1.96  # standard errors from the value to either end of a 95 % interval
+)
 HASH: Final = re.compile(r"(?<=sha256 )[0-9a-f]{12,64}")
 # The difference as text, and its distance in units of rounding, or None if it is not allowed.
 Change = tuple[str, float | None]
@@ -95,7 +97,9 @@ def verify(
         A path does not exist.
     """
     signers = signers or signers_of(catalog.root)
-    chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
+    chosen = list(paths) or sorted(
+        (catalog.root / "results" / "records").rglob("*.json")
+    )
     sessions: dict[Request, Session] = {}
     hashed: dict[tuple[str, str], PendingError | None] = {}
     results = []
@@ -113,18 +117,34 @@ def verify(
     ]
 
 
-def _sign_reproduced(root: Path, paths: Sequence[Path], results: list[Verified], key: Path) -> list[Verified]:
+def _sign_reproduced(
+    root: Path, paths: Sequence[Path], results: list[Verified], key: Path
+) -> list[Verified]:
     """Sign all reproduced records together, and return the results with these words."""
     reproduced = [result.evidence.origin is Origin.RECOMPUTED for result in results]
-    sign(root, [read_record(path) for path, good in zip(paths, reproduced, strict=True) if good], key)
+    sign(
+        root,
+        [
+            read_record(path)
+            for path, good in zip(paths, reproduced, strict=True)
+            if good
+        ],
+        key,
+    )
     signed = list[Verified]()
     for result, good in zip(results, reproduced, strict=True):
-        what = f"{result.finding.what}; signed with {key.name}" if good else result.finding.what
+        what = (
+            f"{result.finding.what}; signed with {key.name}"
+            if good
+            else result.finding.what
+        )
         signed.append(replace(result, finding=replace(result.finding, what=what)))
     return signed
 
 
-def _with_signer(root: Path, path: Path, result: Verified, signers: Path | None) -> Verified:
+def _with_signer(
+    root: Path, path: Path, result: Verified, signers: Path | None
+) -> Verified:
     """Return the result with the signer of the record.
 
     A signature says nothing about a record that is contradicted, and states no reason why a pair is undefined.
@@ -137,11 +157,15 @@ def _with_signer(root: Path, path: Path, result: Verified, signers: Path | None)
         return result
     signer = signer_in(root, record, signers, path=path)
     is_refreshed = judged_in(record.score or {}) is not None
-    if signer.broken and is_refreshed:  # it is another text than the one that was signed, and says why
+    if (
+        signer.broken and is_refreshed
+    ):  # it is another text than the one that was signed, and says why
         return _stated(result)
     if signer.broken:
         words = "the signature does not match the record, or its signer is not among the allowed signers"
-        finding = Finding("record.signature", "error", result.finding.where, words, "sign it again")
+        finding = Finding(
+            "record.signature", "error", result.finding.where, words, "sign it again"
+        )
         return Verified(finding, Contradicted(words))
     if not signer.name:
         return _stated(result)
@@ -171,28 +195,51 @@ def _verified(
         request = Request(**record.request)
     except (DataError, TypeError) as error:
         if isinstance(error, DataError) and not about_pair(error):
-            return _not_checked("record.not-checked", place, "the record cannot be read", str(error))
+            return _not_checked(
+                "record.not-checked", place, "the record cannot be read", str(error)
+            )
         return _contradicted("record.unreadable", place, str(error))
     if not record.intact:
-        return _contradicted("record.edited", place, "its content does not match its own hash")
+        return _contradicted(
+            "record.edited", place, "its content does not match its own hash"
+        )
     if (record.benchmark, record.model) != (path.parent.name, path.stem):
         words = f"the file contains the record of {record.benchmark} · {record.model}"
-        return _contradicted("record.misplaced", place, words, "restore both records from git")
+        return _contradicted(
+            "record.misplaced", place, words, "restore both records from git"
+        )
     try:
-        inputs = inputs_of(catalog, catalog.benchmark(record.benchmark), record.model, request)
+        inputs = inputs_of(
+            catalog, catalog.benchmark(record.benchmark), record.model, request
+        )
     except SpecError as error:
         pending = pending_for(error)
-        return _not_checked("record.not-checked", place, "an invalid spec", pending.reason, pending.command)
+        return _not_checked(
+            "record.not-checked",
+            place,
+            "an invalid spec",
+            pending.reason,
+            pending.command,
+        )
     except NeuroLedgerError as error:
         return _contradicted("record.stale", place, str(error))
     if sha256_of(inputs) != record.id:
         names = sorted({*record.inputs, *inputs})
-        changed = [name for name in names if record.inputs.get(name) != inputs.get(name)]
-        return _contradicted("record.stale", place, f"changed since: {', '.join(changed)}")
+        changed = [
+            name for name in names if record.inputs.get(name) != inputs.get(name)
+        ]
+        return _contradicted(
+            "record.stale", place, f"changed since: {', '.join(changed)}"
+        )
     if not recompute and record.status == "failed":
         words = (record.error or {}).get("message", "")
-        return Verified(Finding("record.failed", "note", place, words), Undefined(words))
-    for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
+        return Verified(
+            Finding("record.failed", "note", place, words), Undefined(words)
+        )
+    for kind, id in (
+        ("datasets", catalog.benchmark(record.benchmark).dataset),
+        ("models", record.model),
+    ):
         problem = _hash_once(catalog, kind, id, hashed)
         if problem is not None:
             what = "data" if kind == "datasets" else "weights"
@@ -202,20 +249,27 @@ def _verified(
             return _not_checked(code, place, words, problem.message, problem.command)
     if not recompute:
         earlier = earlier_version(record)
-        words = "its inputs are current" + ("" if earlier is None else f"; {_of_version(earlier)}")
+        words = "its inputs are current" + (
+            "" if earlier is None else f"; {_of_version(earlier)}"
+        )
         fix = "" if earlier is None else REFRESH
         return Verified(Finding("record.current", "ok", place, words, fix), Confirmed())
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
     if isinstance(again, Pending):
-        return _not_checked("record.not-checked", place, CODES[again.code], again.reason, again.command)
+        return _not_checked(
+            "record.not-checked", place, CODES[again.code], again.reason, again.command
+        )
     return _compared(place, record, again)
 
 
-def _not_checked(code: str, place: str, reason: str, what: str, command: str = "") -> Verified:
+def _not_checked(
+    code: str, place: str, reason: str, what: str, command: str = ""
+) -> Verified:
     fix = f"`{command}`" if command else ""
     return Verified(
-        Finding(code, "warning", place, f"not checked: {what}", fix), NotChecked(reason.rstrip("."))
+        Finding(code, "warning", place, f"not checked: {what}", fix),
+        NotChecked(reason.rstrip(".")),
     )
 
 
@@ -233,7 +287,9 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
             return Verified(finding, Undefined(message))
     if again.payload() == record.payload_sha256:
         return _reproduced(place, "same payload")
-    was, now = (item.environment.get("processor") or "unknown" for item in (record, again))
+    was, now = (
+        item.environment.get("processor") or "unknown" for item in (record, again)
+    )
     recorded, computed = (_plain(item, hashes=was == now) for item in (record, again))
     apart = _apart(record)
     if apart is not None:
@@ -254,13 +310,20 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
         where = "" if was == now else f" (computed for the processor {was}, here {now})"
         return _contradicted("record.not-reproduced", place, broken[0] + more + where)
     wide = [words for words, share in pairs if share and share > 1]
-    within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
+    within = (
+        f"within {SHARE:g} standard errors: {wide[0]}"
+        if wide
+        else f"within {TOLERANCE:g}"
+    )
     if apart is not None:
         words = f"recomputed: {within}; not checked: {apart.what}"
         if apart.of_controls_only and _verdicts(record) == _verdicts(again):
-            return Verified(Finding("record.value-reproduced", "ok", place, words), Confirmed())
+            return Verified(
+                Finding("record.value-reproduced", "ok", place, words), Confirmed()
+            )
         return Verified(
-            Finding("record.not-checked", "warning", place, words, apart.fix), NotChecked(apart.what)
+            Finding("record.not-checked", "warning", place, words, apart.fix),
+            NotChecked(apart.what),
         )
     return _reproduced(place, within)
 
@@ -282,7 +345,9 @@ def _apart(record: Record) -> _Apart | None:
         return _Apart(_of_version(earlier), REFRESH)
     judged = judged_in(record.score or {})
     if judged is not None:
-        return _Apart(f"the intervals of its controls, which are of version {judged}", AGAIN, True)
+        return _Apart(
+            f"the intervals of its controls, which are of version {judged}", AGAIN, True
+        )
     return None
 
 
@@ -292,7 +357,9 @@ def _verdicts(record: Record) -> dict[str, str]:
 
 def _of_version(earlier: int) -> str:
     before = f"version {earlier}" if earlier else "earlier methods"
-    return f"its interval is of {before}, the current one is version {inference.VERSION}"
+    return (
+        f"its interval is of {before}, the current one is version {inference.VERSION}"
+    )
 
 
 def _reproduced(place: str, how: str) -> Verified:
@@ -303,12 +370,16 @@ def _reproduced(place: str, how: str) -> Verified:
 def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
     """Return the payload; without ``hashes``, notes lack the hashes of prepared data, which depend on the processor."""
     plain = record.model_dump(mode="json")
-    for score in [] if hashes else filter(None, (plain["score"], *plain["scores"].values())):
+    for score in (
+        [] if hashes else filter(None, (plain["score"], *plain["scores"].values()))
+    ):
         score["notes"] = [HASH.sub("", note) for note in score.get("notes", ())]
     return {name: plain[name] for name in PAYLOAD}
 
 
-def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[Change]:
+def _differences(
+    was: Any, now: Any, at: tuple[str, ...], allowed: float
+) -> Iterator[Change]:
     """Yield every differing leaf as text, with its distance in units of rounding, or None if the distance is not allowed."""
     if isinstance(was, dict) and isinstance(now, dict):
         if "value" in now and (error := _standard_error(now)):
@@ -317,12 +388,22 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
         numbers = list[Change]()
         if at[-1] == "uncertainty":
             yield from _part_differences(was["parts"], now["parts"], at)
-            was, now = ({name: part for name, part in s.items() if name != "parts"} for s in (was, now))
+            was, now = (
+                {name: part for name, part in s.items() if name != "parts"}
+                for s in (was, now)
+            )
         for name in sorted({*was, *now}):
             # The raw score has other units, so its allowed distance is scaled.
             limit = allowed * _ratio(now) if name == "raw" else allowed
-            differences = list(_differences(was.get(name), now.get(name), (*at, str(name)), limit))
-            if differences and name.endswith("sha256") and numbers and all(share for _, share in numbers):
+            differences = list(
+                _differences(was.get(name), now.get(name), (*at, str(name)), limit)
+            )
+            if (
+                differences
+                and name.endswith("sha256")
+                and numbers
+                and all(share for _, share in numbers)
+            ):
                 continue  # rounding also changes the hash of the numbers
             numbers += differences
         yield from numbers
@@ -331,7 +412,9 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             yield from _differences(*pair, (*at, str(number)), allowed)
     elif was != now:
         words = f"{' '.join(at[2:] or at).strip()} was {was}, is {now}"
-        numeric = all(isinstance(value, float) and math.isfinite(value) for value in (was, now))
+        numeric = all(
+            isinstance(value, float) and math.isfinite(value) for value in (was, now)
+        )
         if not numeric:
             yield words, None
             return
@@ -342,17 +425,23 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             yield words, distance / (TOLERANCE * max(1.0, abs(was)))
 
 
-def _part_differences(was: Sequence[Any], now: Sequence[Any], at: tuple[str, ...]) -> Iterator[Change]:
+def _part_differences(
+    was: Sequence[Any], now: Sequence[Any], at: tuple[str, ...]
+) -> Iterator[Change]:
     """Yield factors whose deviations differ by more than half precision does, relative to the whole standard error.
 
     Deviations of single items are rounding errors where a factor has none. One group without a name is a sum of squares.
     """
-    first, second = ({part.over: part for part in parts_in(side)} for side in (was, now))
+    first, second = (
+        {part.over: part for part in parts_in(side)} for side in (was, now)
+    )
     where = " ".join(at[2:])
     if first.keys() != second.keys() or len(was) != len(now):
         yield f"{where} has other factors", None
         return
-    allowed = HALF_PRECISION * math.sqrt(max((part.variance for part in second.values()), default=0.0))
+    allowed = HALF_PRECISION * math.sqrt(
+        max((part.variance for part in second.values()), default=0.0)
+    )
     for over, part in first.items():
         if part.keys != second[over].keys or part.freedom != second[over].freedom:
             yield f"{where} has other groups over {' × '.join(over)}", None
@@ -364,7 +453,11 @@ def _distance(first: Part, second: Part) -> float:
     """Return the largest difference of two standard errors, or of the deviations of a group, whose sign one group lacks."""
     errors = abs(math.sqrt(first.variance) - math.sqrt(second.variance))
     single = len(first.keys) == 1
-    return errors if single else max(errors, float(np.abs(first.values - second.values).max(initial=0.0)))
+    return (
+        errors
+        if single
+        else max(errors, float(np.abs(first.values - second.values).max(initial=0.0)))
+    )
 
 
 def _standard_error(score: Mapping[str, Any]) -> float:
@@ -380,7 +473,10 @@ def _ratio(score: Mapping[str, Any]) -> float:
 
 
 def _hash_once(
-    catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], PendingError | None]
+    catalog: Catalog,
+    kind: str,
+    id: str,
+    hashed: dict[tuple[str, str], PendingError | None],
 ) -> PendingError | None:
     """Hash all files of a data set or model once per run; return what is missing or damaged, or None."""
     if (kind, id) not in hashed:

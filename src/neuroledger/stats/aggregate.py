@@ -87,12 +87,18 @@ def aggregate(samples: xr.DataArray, steps: Sequence[Step]) -> float:
         absent = ", ".join(repr(dim) for dim, _ in steps if dim not in samples.dims)
         raise MetricError(
             f"the samples keep dimension {', '.join(dims)} after aggregation; declare how to aggregate it"
-            + (f" (`aggregate` names {absent}, which they do not have)" if absent else "")
+            + (
+                f" (`aggregate` names {absent}, which they do not have)"
+                if absent
+                else ""
+            )
         )
     return float(values)
 
 
-def _apply(values: Floats, dims: list[str], steps: Sequence[Step]) -> tuple[Floats, list[str]]:
+def _apply(
+    values: Floats, dims: list[str], steps: Sequence[Step]
+) -> tuple[Floats, list[str]]:
     for over, how in steps:
         if over not in dims:
             continue  # a spec may list dimensions that only some samples have, such as `time_bin`
@@ -102,7 +108,9 @@ def _apply(values: Floats, dims: list[str], steps: Sequence[Step]) -> tuple[Floa
     return values, dims
 
 
-def error_of(samples: xr.DataArray, steps: Sequence[Step], over: str, how: str) -> float:
+def error_of(
+    samples: xr.DataArray, steps: Sequence[Step], over: str, how: str
+) -> float:
     """Return the error over dimension ``over``, after the aggregation steps that precede it.
 
     ``sem`` is the standard deviation (ddof 0) divided by √n; ``std`` is the standard deviation. One value gives NaN.

@@ -13,10 +13,25 @@ import numpy.typing as npt
 
 from neuroledger.display import card
 from neuroledger.errors import MetricError
-from neuroledger.stats.differences import clearly_better, corrected, difference, joint_mean, rank_sets
+from neuroledger.stats.differences import (
+    clearly_better,
+    corrected,
+    difference,
+    joint_mean,
+    rank_sets,
+)
 from neuroledger.stats.score import Score
 
-__all__ = ["LEAGUE", "Calibration", "Experiment", "Figure", "Rate", "calibrate", "rate", "share"]
+__all__ = [
+    "LEAGUE",
+    "Calibration",
+    "Experiment",
+    "Figure",
+    "Rate",
+    "calibrate",
+    "rate",
+    "share",
+]
 
 Measured = TypeVar("Measured")
 
@@ -101,7 +116,10 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Return the calibration as plain data."""
         # Rounded, so that different processors give equal files.
-        text, few = json.dumps(asdict(self)), lambda digits: float(f"{float(digits):.6g}")
+        text, few = (
+            json.dumps(asdict(self)),
+            lambda digits: float(f"{float(digits):.6g}"),
+        )
         return {**json.loads(text, parse_float=few), "passed": self.passed}
 
     def _repr_html_(self) -> str:
@@ -112,8 +130,13 @@ class Calibration:
             "equal models differ": self.false_positives,
             "false ranks": self.false_ranks,
         }
-        rows = [(name, f"{r.value:.3f} [{r.low:.3f}, {r.high:.3f}]") for name, r in rates.items()]
-        return card(f"calibration {'passed' if self.passed else 'FAILED'}: {self.covers}", rows)
+        rows = [
+            (name, f"{r.value:.3f} [{r.low:.3f}, {r.high:.3f}]")
+            for name, r in rates.items()
+        ]
+        return card(
+            f"calibration {'passed' if self.passed else 'FAILED'}: {self.covers}", rows
+        )
 
 
 def share(k: float, n: float, runs: int) -> Rate:
@@ -168,28 +191,40 @@ def calibrate(
             _ = result.low, result.ceiling and result.ceiling.low
         leagues.append(league)
     if len(leagues) < max(FEWEST, 0.9 * runs):
-        raise MetricError(f"{runs - len(leagues)} of {runs} simulated experiments cannot be scored: {reason}")
+        raise MetricError(
+            f"{runs - len(leagues)} of {runs} simulated experiments cannot be scored: {reason}"
+        )
     return {
-        name: _calibrated([[scores[name] for scores in league] for league in leagues], [] if at else true)
+        name: _calibrated(
+            [[scores[name] for scores in league] for league in leagues],
+            [] if at else true,
+        )
         for at, name in enumerate(leagues[0][0])
     }
 
 
-def _calibrated(leagues: Sequence[Sequence[Score]], true: Sequence[float]) -> Calibration | str:
+def _calibrated(
+    leagues: Sequence[Sequence[Score]], true: Sequence[float]
+) -> Calibration | str:
     first = leagues[0][0]
     scores = [result for league in leagues for result in league]
-    if first.uncertainty is None or not np.isfinite([result.low for result in scores]).all():
+    if (
+        first.uncertainty is None
+        or not np.isfinite([result.low for result in scores]).all()
+    ):
         return "the score has no interval"
     values = np.array([[result.value for result in league] for league in leagues])
     truth = float(values.mean())
     low, high = (
-        np.array([[getattr(s, end) for s in league] for league in leagues]) for end in ("low", "high")
+        np.array([[getattr(s, end) for s in league] for league in leagues])
+        for end in ("low", "high")
     )
     needed = 2 * NORMAL_95 * float(values.std(axis=0, ddof=1).mean())
     miss = np.maximum(low - truth, 0.0) + np.maximum(truth - high, 0.0)
     pairs = [[_differ(*league[:2]), _differ(*league[2:4])] for league in leagues]
     ranks = [
-        rank_sets(clearly_better([joint_mean([(1.0, result)]) for result in league])) for league in leagues
+        rank_sets(clearly_better([joint_mean([(1.0, result)]) for result in league]))
+        for league in leagues
     ]
     tops = [league[0].ceiling for league in leagues]
     return Calibration(
@@ -198,10 +233,16 @@ def _calibrated(leagues: Sequence[Sequence[Score]], true: Sequence[float]) -> Ca
         truth=truth,
         coverage=rate((low <= truth) & (truth <= high)),
         length=_mean(((high - low) / needed).mean(axis=1).tolist()),
-        interval_score=_mean(((high - low + 2 / 0.05 * miss) / needed).mean(axis=1).tolist()),
+        interval_score=_mean(
+            ((high - low + 2 / 0.05 * miss) / needed).mean(axis=1).tolist()
+        ),
         false_positives=rate(pairs),
-        false_ranks=rate([any(rank != (1, len(sets)) for rank in sets) for sets in ranks]),
-        ceiling=_of_ceiling([top for top in tops if top is not None and np.isfinite(top.low)]),
+        false_ranks=rate(
+            [any(rank != (1, len(sets)) for rank in sets) for sets in ranks]
+        ),
+        ceiling=_of_ceiling(
+            [top for top in tops if top is not None and np.isfinite(top.low)]
+        ),
         recovered=_mean(true) if true else None,
     )
 
@@ -218,5 +259,8 @@ def _of_ceiling(tops: Sequence[Score]) -> Rate | None:
 
 
 def _mean(values: Sequence[float]) -> Figure:
-    mean, half = float(np.mean(values)), 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    mean, half = (
+        float(np.mean(values)),
+        1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values)),
+    )
     return Figure(mean, mean - half, mean + half, len(values))

@@ -16,9 +16,16 @@ from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Uncertainty, covers, quantile, total
 
 __all__ = [
-    "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
-    "overall", "rank_sets",
-]  # fmt: skip
+    "SIGNIFICANT",
+    "Difference",
+    "Joint",
+    "clearly_better",
+    "corrected",
+    "difference",
+    "joint_mean",
+    "overall",
+    "rank_sets",
+]
 
 SIGNIFICANT: Final = 0.05
 POWER: Final = 0.8
@@ -62,20 +69,31 @@ class Difference:
     @property
     def better(self) -> str:
         """``a`` or ``b`` if the corrected p value is below 0.05, otherwise empty."""
-        if self.p_corrected is None or self.value is None or self.p_corrected >= SIGNIFICANT:
+        if (
+            self.p_corrected is None
+            or self.value is None
+            or self.p_corrected >= SIGNIFICANT
+        ):
             return ""
         return "a" if (self.value > 0) == (self.direction == "higher") else "b"
 
 
 def difference(benchmark: str, a: Score, b: Score) -> Difference:
     """Return the difference of two scores, paired over shared items; ``reason`` says why they cannot be paired."""
-    base = Difference(benchmark, a.value, b.value, a.value - b.value, direction=a.direction)
+    base = Difference(
+        benchmark, a.value, b.value, a.value - b.value, direction=a.direction
+    )
     if a.direction != b.direction or a.scale != b.scale:
-        return replace(base, reason=f"the scores have scales {a.scale} and {b.scale}: not comparable")
+        return replace(
+            base,
+            reason=f"the scores have scales {a.scale} and {b.scale}: not comparable",
+        )
     if a.uncertainty is None or b.uncertainty is None:
         return replace(base, reason="no interval: how the scores vary is not known")
     if set(a.uncertainty.factors) != set(b.uncertainty.factors):
-        return replace(base, reason="the scores generalise over different things: not paired")
+        return replace(
+            base, reason="the scores generalise over different things: not paired"
+        )
     return replace(_tested(base, a.uncertainty - b.uncertainty), covers=a.varies_over)
 
 
@@ -105,8 +123,14 @@ def corrected(
     names = list(families) if families is not None else [""] * len(differences)
     results = list(differences)
     for family in dict.fromkeys(names):
-        tested = [i for i, item in enumerate(differences) if item.p is not None and names[i] == family]
-        adjusted = holm([differences[i].p or 0.0 for i in tested]).tolist() if tested else []
+        tested = [
+            i
+            for i, item in enumerate(differences)
+            if item.p is not None and names[i] == family
+        ]
+        adjusted = (
+            holm([differences[i].p or 0.0 for i in tested]).tolist() if tested else []
+        )
         for i, p in zip(tested, adjusted, strict=True):
             results[i] = replace(differences[i], p_corrected=p)
     return tuple(results)
@@ -123,7 +147,11 @@ def joint_mean(parts: Sequence[tuple[float, Score]]) -> Joint:
     """Return the weighted sum of scores; items of the same population are shared, others are independent."""
     value = sum(weight * score.value for weight, score in parts)
     weighted = [(weight, score.uncertainty) for weight, score in parts]
-    known = [uncertainty * weight for weight, uncertainty in weighted if uncertainty is not None]
+    known = [
+        uncertainty * weight
+        for weight, uncertainty in weighted
+        if uncertainty is not None
+    ]
     if not known or len(known) < len(parts):
         return Joint(value, None)
     # The mean of one score has the interval of that score.
@@ -134,7 +162,9 @@ def joint_mean(parts: Sequence[tuple[float, Score]]) -> Joint:
 def overall(base: Difference, a: Joint, b: Joint) -> Difference:
     """Return ``base`` with the interval and test of the difference of two joint means."""
     if a.uncertainty is None or b.uncertainty is None:
-        return replace(base, reason="no interval: how some of the scores vary is not known")
+        return replace(
+            base, reason="no interval: how some of the scores vary is not known"
+        )
     return _tested(base, a.uncertainty - b.uncertainty)
 
 
@@ -168,4 +198,7 @@ def clearly_better(
 def rank_sets(better: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the first and last possible rank of each entry, from the matrix of :func:`clearly_better`."""
     count = len(better)
-    return [(1 + int(better[:, i].sum()), count - int(better[i].sum())) for i in range(count)]
+    return [
+        (1 + int(better[:, i].sum()), count - int(better[i].sum()))
+        for i in range(count)
+    ]

@@ -52,7 +52,9 @@ def grouped(ids: Sequence[Any] | Array, most: int = MOST_GROUPS) -> Grouping:
     numbers = np.array([_number(name) % most for name in names.tolist()])
     used, group_of_name = np.unique(numbers, return_inverse=True)
     sizes = np.bincount(group_of_name).astype(np.float64)
-    return Grouping(tuple(f"#{number}" for number in used.tolist()), group_of_name[codes], sizes)
+    return Grouping(
+        tuple(f"#{number}" for number in used.tolist()), group_of_name[codes], sizes
+    )
 
 
 def _number(name: str) -> int:
@@ -67,7 +69,9 @@ def names_of(samples: xr.DataArray, dim: str, *, once: bool = True) -> Array:
     for key in (f"{dim}_id", dim, "stimulus_id"):
         if key in samples.coords and samples.coords[key].dims == (dim,):
             names = np.asarray(samples.coords[key].values).astype(str)
-            if len(set(names.tolist())) == len(names) or (key == "stimulus_id" and not once):
+            if len(set(names.tolist())) == len(names) or (
+                key == "stimulus_id" and not once
+            ):
                 return names
     return np.arange(samples.sizes[dim]).astype(str)
 
@@ -81,7 +85,9 @@ def stimulus_names(assembly: xr.DataArray, count: int) -> Strings:
 
 @lru_cache(maxsize=8)
 def _exponentials(factor: str, keys: tuple[str, ...]) -> Floats:
-    raw = b"".join(hashlib.shake_256(f"{factor}\0{key}".encode()).digest(2 * DRAWS) for key in keys)
+    raw = b"".join(
+        hashlib.shake_256(f"{factor}\0{key}".encode()).digest(2 * DRAWS) for key in keys
+    )
     uniform = (np.frombuffer(raw, "<u2").reshape(len(keys), DRAWS) + 0.5) / (1 << 16)
     return np.asarray(-np.log(uniform).T)
 

@@ -63,15 +63,25 @@ def general(
     tested = splits is not None and not halves
 
     def without(keep: Keep) -> xr.DataArray:
-        names = {name: set(np.asarray(items[name])[kept].tolist()) for name, kept in keep.items()}
+        names = {
+            name: set(np.asarray(items[name])[kept].tolist())
+            for name, kept in keep.items()
+        }
         rows = _rows(main, names)
         if tested and splits is not None:
-            fewer = [Split(split.train, split.test[rows[split.test]]) for split in splits]
+            fewer = [
+                Split(split.train, split.test[rows[split.test]]) for split in splits
+            ]
             left = compute([_columns(each, main, names) for each in arrays], fewer)
             return _moved(whole, left, splits, fewer)
         place = np.cumsum(rows) - 1
-        halved = splits and [Split(*(place[part[rows[part]]] for part in split)) for split in splits]
-        return _shaped(compute([_reduced(each, main, names, rows) for each in arrays], halved), whole)
+        halved = splits and [
+            Split(*(place[part[rows[part]]] for part in split)) for split in splits
+        ]
+        return _shaped(
+            compute([_reduced(each, main, names, rows) for each in arrays], halved),
+            whole,
+        )
 
     factor = {"stimulus": inflation(splits)} if tested and splits is not None else {}
     return Variation(items, without, inflation=factor)
@@ -95,20 +105,34 @@ def with_subjects(variation: Variation, assembly: xr.DataArray) -> Variation:
 
 def _shaped(left: xr.DataArray, whole: xr.DataArray) -> xr.DataArray:
     """Return samples with the entries of the whole: NaN for those that no item is left of, such as a person's."""
-    lost = [dim for dim, index in left.indexes.items() if len(index) < whole.sizes.get(dim, 0)]
+    lost = [
+        dim
+        for dim, index in left.indexes.items()
+        if len(index) < whole.sizes.get(dim, 0)
+    ]
     lost = [dim for dim in lost if whole.indexes[dim].is_unique]
     return left.reindex({dim: whole.indexes[dim] for dim in lost}) if lost else left
 
 
 def _moved(
-    whole: xr.DataArray, left: xr.DataArray, splits: Sequence[Split], fewer: Sequence[Split]
+    whole: xr.DataArray,
+    left: xr.DataArray,
+    splits: Sequence[Split],
+    fewer: Sequence[Split],
 ) -> xr.DataArray:
     """Return the samples of each split moved by the items that it no longer tests."""
     if "split" not in whole.dims or left.shape != whole.shape:
         return left
-    share = [1 - len(rest.test) / len(split.test) for split, rest in zip(splits, fewer, strict=True)]
+    share = [
+        1 - len(rest.test) / len(split.test)
+        for split, rest in zip(splits, fewer, strict=True)
+    ]
     of_split = np.reshape(share, [-1 if dim == "split" else 1 for dim in whole.dims])
-    return whole.copy(data=held_out_deviation(whole.values, left.transpose(*whole.dims).values, of_split))
+    return whole.copy(
+        data=held_out_deviation(
+            whole.values, left.transpose(*whole.dims).values, of_split
+        )
+    )
 
 
 def _stimuli(assembly: xr.DataArray) -> Strings | None:
@@ -143,19 +167,28 @@ def _rows(assembly: xr.DataArray, names: Mapping[str, set[str]]) -> Booleans:
     return rows
 
 
-def _columns(array: xr.DataArray, main: xr.DataArray, names: Mapping[str, set[str]]) -> xr.DataArray:
+def _columns(
+    array: xr.DataArray, main: xr.DataArray, names: Mapping[str, set[str]]
+) -> xr.DataArray:
     """Return the array without neuroids, and without entries of a dimension ``subject``, that are left out."""
     if array is not main:
         return array
     if "neuroid" in names:
-        array = array.isel(neuroid=np.isin(names_of(array, "neuroid"), list(names["neuroid"])))
+        array = array.isel(
+            neuroid=np.isin(names_of(array, "neuroid"), list(names["neuroid"]))
+        )
     if "subject" in names and "subject" in array.dims:
-        array = array.isel(subject=np.isin(as_text(array["subject"].values), list(names["subject"])))
+        array = array.isel(
+            subject=np.isin(as_text(array["subject"].values), list(names["subject"]))
+        )
     return array
 
 
 def _reduced(
-    array: xr.DataArray, main: xr.DataArray, names: Mapping[str, set[str]], rows: Booleans
+    array: xr.DataArray,
+    main: xr.DataArray,
+    names: Mapping[str, set[str]],
+    rows: Booleans,
 ) -> xr.DataArray:
     """Return the array without items that are left out; a source loses the stimuli that the main assembly lost."""
     array = _columns(array, main, names)
@@ -169,5 +202,7 @@ def _reduced(
         if array.sizes[dim] == len(rows) and same:
             array = array.isel({dim: rows})
         elif "stimulus" in names:
-            array = array.isel({dim: ~np.isin(own, list(set(stimuli.tolist()) - names["stimulus"]))})
+            array = array.isel(
+                {dim: ~np.isin(own, list(set(stimuli.tolist()) - names["stimulus"]))}
+            )
     return array

@@ -12,7 +12,14 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from neuroledger.errors import MetricError
-from neuroledger.stats.uncertainty import PAIR, VERSION, Method, NaturalScale, Part, Uncertainty
+from neuroledger.stats.uncertainty import (
+    PAIR,
+    VERSION,
+    Method,
+    NaturalScale,
+    Part,
+    Uncertainty,
+)
 
 __all__ = ["packed_deviations", "parts_in", "unpacked_deviations"]
 
@@ -21,12 +28,16 @@ PART_FIELDS: Final = frozenset({"over", "keys", "values", "freedom", "variance"}
 LARGEST: Final = 1e100
 
 
-def packed_deviations(uncertainty: Uncertainty, *, private: bool = False) -> dict[str, Any]:
+def packed_deviations(
+    uncertainty: Uncertainty, *, private: bool = False
+) -> dict[str, Any]:
     """Return plain data for a record.
 
     Deviations by item tell about single items, so that of ``private`` data only their sum of squares is kept.
     """
-    parts = [_summed(part) for part in uncertainty.parts] if private else uncertainty.parts
+    parts = (
+        [_summed(part) for part in uncertainty.parts] if private else uncertainty.parts
+    )
     return {
         "method": uncertainty.method,
         "version": VERSION,
@@ -57,7 +68,9 @@ def unpacked_deviations(plain: Mapping[str, Any], population: str) -> Uncertaint
         _require_factors(found)
         return found
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise MetricError(f"the deviations of a record cannot be read ({error}); run it again") from error
+        raise MetricError(
+            f"the deviations of a record cannot be read ({error}); run it again"
+        ) from error
 
 
 def _require_factors(found: Uncertainty) -> None:
@@ -68,7 +81,9 @@ def _require_factors(found: Uncertainty) -> None:
         raise ValueError("fewer than no items")
 
 
-def parts_in(plain: Sequence[Mapping[str, Any]], population: str = "") -> tuple[Part, ...]:
+def parts_in(
+    plain: Sequence[Mapping[str, Any]], population: str = ""
+) -> tuple[Part, ...]:
     """Return the parts of an uncertainty in a record, which :func:`unpacked_deviations` has accepted."""
     return tuple(_unpacked(part, population) for part in plain)
 
@@ -78,8 +93,12 @@ def _require_known(plain: Mapping[str, Any]) -> None:
     version = plain["version"]
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{version!r} is not a version")
-    if plain["method"] not in get_args(Method) or plain["scale"] not in get_args(NaturalScale):
-        raise ValueError(f"no method {plain['method']!r}, or no scale {plain['scale']!r}")
+    if plain["method"] not in get_args(Method) or plain["scale"] not in get_args(
+        NaturalScale
+    ):
+        raise ValueError(
+            f"no method {plain['method']!r}, or no scale {plain['scale']!r}"
+        )
     if not 0 <= float(plain["outcome"]) <= LARGEST:
         raise ValueError("an outcome is not a size")
 
@@ -87,7 +106,9 @@ def _require_known(plain: Mapping[str, Any]) -> None:
 def _summed(part: Part) -> Part:
     """Return a part with one group, whose name no other score has."""
     name = hashlib.sha256(part.values.tobytes()).hexdigest()[:12]
-    return replace(part, keys=(f"private {name}",), values=np.array([math.sqrt(part.variance)]))
+    return replace(
+        part, keys=(f"private {name}",), values=np.array([math.sqrt(part.variance)])
+    )
 
 
 def _packed(part: Part) -> dict[str, Any]:
@@ -114,7 +135,11 @@ def _packed_keys(keys: tuple[str, ...]) -> int | list[Any]:
 
 def _unpacked_keys(plain: int | list[Any], count: int) -> tuple[str, ...]:
     """Return the names of ``count`` groups, whose number is checked before they are made."""
-    pairs = isinstance(plain, list) and len(plain) == 2 and all(isinstance(side, list) for side in plain)
+    pairs = (
+        isinstance(plain, list)
+        and len(plain) == 2
+        and all(isinstance(side, list) for side in plain)
+    )
     if isinstance(plain, int):
         stated = plain
     else:
@@ -131,7 +156,9 @@ def _unpacked_keys(plain: int | list[Any], count: int) -> tuple[str, ...]:
 def _unpacked(plain: Mapping[str, Any], population: str) -> Part:
     if set(plain) != PART_FIELDS:
         raise ValueError(f"the fields of a part are {', '.join(sorted(PART_FIELDS))}")
-    values = np.frombuffer(base64.b64decode(plain["values"], validate=True), "<f2").astype(np.float64)
+    values = np.frombuffer(
+        base64.b64decode(plain["values"], validate=True), "<f2"
+    ).astype(np.float64)
     names = _unpacked_keys(plain["keys"], len(values))
     variance, power = float(plain["variance"]), float(values @ values)
     if not np.isfinite(values).all() or not 0 <= variance <= LARGEST:

@@ -93,4 +93,8 @@ class Samples:
         """Return samples as they are, or those of plain labelled values."""
         if isinstance(result, Samples):
             return result
-        return cls(result if isinstance(result, xr.DataArray) else xr.DataArray(np.float64(result)))
+        return cls(
+            result
+            if isinstance(result, xr.DataArray)
+            else xr.DataArray(np.float64(result))
+        )

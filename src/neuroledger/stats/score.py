@@ -16,7 +16,15 @@ from neuroledger.data.facts import Fact
 from neuroledger.display import card
 from neuroledger.errors import MetricError
 from neuroledger.stats.groups import COARSE, grouped
-from neuroledger.stats.uncertainty import NOWHERE, PAIR, NaturalScale, Part, Uncertainty, covers, total
+from neuroledger.stats.uncertainty import (
+    NOWHERE,
+    PAIR,
+    NaturalScale,
+    Part,
+    Uncertainty,
+    covers,
+    total,
+)
 
 __all__ = [
     "COMMENSURABLE",
@@ -134,7 +142,11 @@ class Score:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling, with the uncertainty computed."""
-        kept = {name: value for name, value in self.__dict__.items() if name != "uncertainty"}
+        kept = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name != "uncertainty"
+        }
         return {**kept, "varies": self.uncertainty}
 
     @cached_property
@@ -149,7 +161,11 @@ class Score:
             found = found if factors is None else found.only(factors)
         elif found is not None:
             found = found(factors)
-        return found.of(self.population) if found is not None and self.population else found
+        return (
+            found.of(self.population)
+            if found is not None and self.population
+            else found
+        )
 
     @property
     def interval_covers(self) -> str:
@@ -157,13 +173,23 @@ class Score:
         if not math.isfinite(self.low):
             return ""
         words = self.varies_over
-        return f"the 95 % interval covers {words}" if words else "the 95 % interval is the metric's own"
+        return (
+            f"the 95 % interval covers {words}"
+            if words
+            else "the 95 % interval is the metric's own"
+        )
 
     @property
     def varies_over(self) -> str:
         """What the score varies over, in words; empty if that has no name."""
-        names = self.generalise or (() if self.uncertainty is None else self.uncertainty.factors)
-        same = {"neuroid": "subject"} if self.n.get("subject", 0) > 1 and "subject" not in names else {}
+        names = self.generalise or (
+            () if self.uncertainty is None else self.uncertainty.factors
+        )
+        same = (
+            {"neuroid": "subject"}
+            if self.n.get("subject", 0) > 1 and "subject" not in names
+            else {}
+        )
         return covers(names, same)
 
     @property
@@ -199,17 +225,25 @@ class Score:
             text += f" [{self.low:.4g}, {self.high:.4g}]"
         text += f" {self.unit or self.scale}"
         if self.ceiling is not None:
-            text += f" of ceiling · raw {self.raw:.4g} · ceiling {self.ceiling.value:.4g}"
+            text += (
+                f" of ceiling · raw {self.raw:.4g} · ceiling {self.ceiling.value:.4g}"
+            )
         partial = f"partial: {self.reason}" if self.status == "partial" else ""
         return " · ".join(filter(None, [text, *counts_in_words(self.n), partial]))
 
     def _repr_html_(self) -> str:
         rows = [("value", f"{self.value:.4g}")]
         if math.isfinite(self.low):
-            rows += [("95 % interval", f"{self.low:.4g} – {self.high:.4g}"), ("", self.interval_covers)]
+            rows += [
+                ("95 % interval", f"{self.low:.4g} – {self.high:.4g}"),
+                ("", self.interval_covers),
+            ]
         rows += [("scale", self.scale)]
         if self.ceiling is not None:
-            rows += [("raw", f"{self.raw:.4g}"), ("ceiling", f"{self.ceiling.value:.4g}")]
+            rows += [
+                ("raw", f"{self.raw:.4g}"),
+                ("ceiling", f"{self.ceiling.value:.4g}"),
+            ]
         rows += [(name, f"{count:g}") for name, count in self.n.items()]
         rows += [(name, str(fact)) for name, fact in self.facts.items()]
         rows += [("note", note) for note in self.notes]
@@ -223,8 +257,12 @@ def number(value: float) -> float | None:
 
 def counts_in_words(n: Mapping[str, float]) -> list[str]:
     """Format counts: ``10 splits``, ``7 time bins``, ``1 subject``, ``100 stimuli``; also values such as ``0.5 dummy``."""
-    ends = {name: "s" * (value != 1 and name[-1] not in "siy") for name, value in n.items()}
-    return [f"{value:g} {name.replace('_', ' ')}{ends[name]}" for name, value in n.items()]
+    ends = {
+        name: "s" * (value != 1 and name[-1] not in "siy") for name, value in n.items()
+    }
+    return [
+        f"{value:g} {name.replace('_', ' ')}{ends[name]}" for name, value in n.items()
+    ]
 
 
 def _signed_square(raw: Any, ceiling: Any) -> Any:
@@ -283,7 +321,9 @@ UNSIGNED: Final[Mapping[Formula, Formula]] = {
 }
 
 
-def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula: str = "scales") -> Score:
+def normalise(
+    raw: Score, ceiling: Score, *, compat: str | None = None, formula: str = "scales"
+) -> Score:
     """Normalise a score by its ceiling; value, error and uncertainty are transformed by the formula of the two scales.
 
     Values above 1 are kept, with a note. ``formula`` names another formula: ``ratio`` (r/c), ``square`` ((r/c)²) or
@@ -298,11 +338,17 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
     rule = _formula(raw, ceiling, formula, compat)
     value = float(rule(raw.value, ceiling.value))
     error = abs(_slope(lambda r: rule(r, ceiling.value), raw.value, 0.0)) * raw.error
-    if compat == "brainscore" and rule is _over_root and (halves := _each_half(raw, ceiling)).size:
+    if (
+        compat == "brainscore"
+        and rule is _over_root
+        and (halves := _each_half(raw, ceiling)).size
+    ):
         value, error = float(halves.mean()), float(halves.std())
     notes = raw.notes + ceiling.notes
     if value > 1:
-        notes += (f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",)
+        notes += (
+            f"above the ceiling ({value:.3f} > 1): reported as it is, not clipped",
+        )
     ends = [float(rule(end, ceiling.value)) for end in raw.limits]
 
     def varies(factors: Sequence[str] | None) -> Uncertainty | None:
@@ -315,7 +361,9 @@ def normalise(raw: Score, ceiling: Score, *, compat: str | None = None, formula:
             return combined
         # A ceiling is positive, so its error cannot exceed it.
         reach = min(top.error, ceiling.value / 2)
-        return combined + top * _slope(lambda c: rule(raw.value, c), ceiling.value, reach)
+        return combined + top * _slope(
+            lambda c: rule(raw.value, c), ceiling.value, reach
+        )
 
     return raw.replace(
         value=value,
@@ -337,7 +385,9 @@ def _formula(raw: Score, ceiling: Score, name: str, compat: str | None) -> Formu
             f"no normalisation of scale {raw.scale!r} by a ceiling of scale {ceiling.scale!r}; known: {known}"
         )
     if not (math.isfinite(ceiling.value) and ceiling.value > 0):
-        raise MetricError(f"the ceiling is {ceiling.value:.4g}: the data contain no signal to normalise by")
+        raise MetricError(
+            f"the ceiling is {ceiling.value:.4g}: the data contain no signal to normalise by"
+        )
     if compat is None and ceiling.low <= 0:
         raise MetricError(
             f"the ceiling {ceiling.value:.3g} has the 95 % interval [{ceiling.low:.3g}, {ceiling.high:.3g}], which "
@@ -356,10 +406,17 @@ def _slope(function: Callable[[float], float], at: float, reach: float) -> float
 def _each_half(raw: Score, ceiling: Score) -> Floats:
     """Return r/√ρ½ of each half for scores that are means over the same halves; empty for other scores."""
     samples, tops = raw.samples, ceiling.samples
-    if samples is None or tops is None or samples.dims != ("split",) or samples.shape != tops.shape:
+    if (
+        samples is None
+        or tops is None
+        or samples.dims != ("split",)
+        or samples.shape != tops.shape
+    ):
         return np.empty(0)
     positive = tops.values > 0  # the peer skips values without a root
-    return np.asarray(_over_root(samples.values[positive], tops.values[positive]), dtype=np.float64)
+    return np.asarray(
+        _over_root(samples.values[positive], tops.values[positive]), dtype=np.float64
+    )
 
 
 def clipped(score: Score) -> Score:
@@ -367,10 +424,15 @@ def clipped(score: Score) -> Score:
     value = min(max(score.value, 0.0), 1.0)
     if value == score.value:
         return score
-    return score.replace(value=value, notes=(*score.notes, f"clipped to {value:g}: it was {score.value:.4g}"))
+    return score.replace(
+        value=value,
+        notes=(*score.notes, f"clipped to {value:g}: it was {score.value:.4g}"),
+    )
 
 
-def mean_of(parts: Mapping[str, Score], over: str, generalise: Sequence[str] | None = None) -> Score:
+def mean_of(
+    parts: Mapping[str, Score], over: str, generalise: Sequence[str] | None = None
+) -> Score:
     """Return the mean of separately normalised scores, such as those of each subject, and of their raw values and ceilings.
 
     Parts that share stimuli vary together; ``error`` assumes independent parts. If ``generalise`` names ``over``, the
@@ -390,7 +452,13 @@ def mean_of(parts: Mapping[str, Score], over: str, generalise: Sequence[str] | N
         return total(each for each in known if each is not None) * (1 / len(scores))
 
     tops = [score.ceiling for score in scores if score.ceiling is not None]
-    top = tops[0].replace(value=mean([each.value for each in tops]), error=NAN, varies=None) if tops else None
+    top = (
+        tops[0].replace(
+            value=mean([each.value for each in tops]), error=NAN, varies=None
+        )
+        if tops
+        else None
+    )
     keys = dict.fromkeys(key for score in scores for key in score.n)
     shared = {key: [score.n.get(key, 0) for score in scores] for key in keys}
     counts = {key: sum(n) if key == "neuroid" else max(n) for key, n in shared.items()}
@@ -402,8 +470,13 @@ def mean_of(parts: Mapping[str, Score], over: str, generalise: Sequence[str] | N
         ceiling=top,
         samples=xr.DataArray(values, dims=over, coords={over: list(parts)}),
         n={**counts, over: len(scores)},
-        limits=(mean([score.limits[0] for score in scores]), mean([score.limits[1] for score in scores])),
-        notes=tuple(f"{name}: {note}" for name, score in parts.items() for note in score.notes),
+        limits=(
+            mean([score.limits[0] for score in scores]),
+            mean([score.limits[1] for score in scores]),
+        ),
+        notes=tuple(
+            f"{name}: {note}" for name, score in parts.items() for note in score.notes
+        ),
         varies=varies,
         generalise=scores[0].generalise if generalise is None else tuple(generalise),
     )
@@ -430,12 +503,18 @@ def _between(parts: Mapping[str, Score], over: str) -> Uncertainty | None:
         return None
     shared = total(each) * (1 / count)
     crossed = tuple(
-        _interaction(part, each, over, tuple(map(str, parts))) for part in shared.parts if len(part.over) == 1
+        _interaction(part, each, over, tuple(map(str, parts)))
+        for part in shared.parts
+        if len(part.over) == 1
     )
-    return Uncertainty((*shared.parts, of_parts, *crossed), {**shared.items, over: count})
+    return Uncertainty(
+        (*shared.parts, of_parts, *crossed), {**shared.items, over: count}
+    )
 
 
-def _interaction(shared: Part, each: Sequence[Uncertainty], over: str, names: Sequence[str]) -> Part:
+def _interaction(
+    shared: Part, each: Sequence[Uncertainty], over: str, names: Sequence[str]
+) -> Part:
     """Return the interaction of the parts of a mean with the groups of one factor that they share."""
     place = {key: at for at, key in enumerate(shared.keys)}
     table = np.zeros((len(each), len(place)))
@@ -449,7 +528,9 @@ def _interaction(shared: Part, each: Sequence[Uncertainty], over: str, names: Se
     sums = np.zeros((count, len(columns.keys)))
     np.add.at(sums.T, columns.codes, apart.T)
     keys = tuple(f"{name}{PAIR}{key}" for name in names for key in columns.keys)
-    return Part(shared.population, (over, *shared.over), keys, sums.ravel(), sums.size - 1)
+    return Part(
+        shared.population, (over, *shared.over), keys, sums.ravel(), sums.size - 1
+    )
 
 
 def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
@@ -462,7 +543,9 @@ def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
     """
     span = perfect - dummy
     if not math.isfinite(span) or abs(span) < 1e-12:
-        raise MetricError(f"cannot normalise: the dummy scores {dummy:.4g} and perfection is {perfect:.4g}")
+        raise MetricError(
+            f"cannot normalise: the dummy scores {dummy:.4g} and perfection is {perfect:.4g}"
+        )
 
     def varies(factors: Sequence[str] | None) -> Uncertainty | None:
         own = raw.uncertainty_over(factors)

@@ -83,7 +83,11 @@ def by_item(score: Score) -> dict[str, Any]:
     """Return the deviations of a score by group of items, as a record stores those of its headline."""
     known = score.uncertainty
     return (
-        {} if known is None else {"uncertainty": {**packed_deviations(known), "limits": _plain_limits(score)}}
+        {}
+        if known is None
+        else {
+            "uncertainty": {**packed_deviations(known), "limits": _plain_limits(score)}
+        }
     )
 
 
@@ -127,18 +131,29 @@ def limits_in(plain: Mapping[str, Any]) -> tuple[float, float]:
         return _earlier_limits(plain)
     try:
         low, high = stored
-        ends = -math.inf if low is None else float(low), math.inf if high is None else float(high)
+        ends = (
+            -math.inf if low is None else float(low),
+            math.inf if high is None else float(high),
+        )
     except (TypeError, ValueError) as error:
-        raise MetricError(f"the limits of a record cannot be read ({error}); run it again") from error
+        raise MetricError(
+            f"the limits of a record cannot be read ({error}); run it again"
+        ) from error
     if not ends[0] <= ends[1]:
-        raise MetricError(f"{ends[0]} and {ends[1]} are no limits of a score; run it again")
+        raise MetricError(
+            f"{ends[0]} and {ends[1]} are no limits of a score; run it again"
+        )
     return ends
 
 
 def _earlier_limits(plain: Mapping[str, Any]) -> tuple[float, float]:
     """Return the limits of a score in a record that stores none, which follow from its scale and normalisation."""
     scale = LIMITS.get(str(plain.get("scale", "score")), NOWHERE)
-    dummy, value, raw = (plain.get("n") or {}).get("dummy"), plain.get("value"), plain.get("raw")
+    dummy, value, raw = (
+        (plain.get("n") or {}).get("dummy"),
+        plain.get("value"),
+        plain.get("raw"),
+    )
     if plain.get("ceiling") is not None:
         return NOWHERE
     if dummy is None:
@@ -179,7 +194,9 @@ def score_of(plain: Mapping[str, Any], population: str, name: str = "") -> Score
     )
 
 
-def uncertainty_in(plain: Mapping[str, Any], population: str, name: str = "") -> Uncertainty | None:
+def uncertainty_in(
+    plain: Mapping[str, Any], population: str, name: str = ""
+) -> Uncertainty | None:
     """Return the uncertainty of a stored score, or None if it has no interval.
 
     Deviations that were summed over the items of a factor belong to this score alone; ``name`` tells it from others.
@@ -191,7 +208,10 @@ def uncertainty_in(plain: Mapping[str, Any], population: str, name: str = "") ->
     """
     if plain.get("uncertainty") is not None:
         found = unpacked_deviations(plain["uncertainty"], population)
-        parts = [replace(part, keys=(name,)) if len(part.keys) == 1 else part for part in found.parts]
+        parts = [
+            replace(part, keys=(name,)) if len(part.keys) == 1 else part
+            for part in found.parts
+        ]
         return replace(found, parts=tuple(parts))
     if (plain.get("spread") or {}).get("draws"):
         return _of_draws(plain, population)
@@ -207,9 +227,17 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
     try:
         counts = {str(name): int(count) for name, count in spread["items"].items()}
         for factors, text in spread["draws"].items():
-            values = np.frombuffer(base64.b64decode(text, validate=True), "<f2").astype(np.float64)
-            deviation, power = float(spread["deviation"][factors]), float(values @ values)
-            if not (np.isfinite(values).all() and 0 <= deviation <= FARTHEST) or not values.size:
+            values = np.frombuffer(base64.b64decode(text, validate=True), "<f2").astype(
+                np.float64
+            )
+            deviation, power = (
+                float(spread["deviation"][factors]),
+                float(values @ values),
+            )
+            if (
+                not (np.isfinite(values).all() and 0 <= deviation <= FARTHEST)
+                or not values.size
+            ):
                 raise ValueError("a draw is not a finite number")
             over = tuple(factors.split(CROSS))
             if not set(over) <= counts.keys() or min(counts.values()) < 1:
@@ -224,6 +252,10 @@ def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
             # A change of units keeps the natural scale.
             limits = LIMITS.get(scale, NOWHERE)
         outcome = float(spread.get("step", 0.0))
-        return Uncertainty(tuple(parts), counts, natural_scale(scale, limits), outcome, method="draws")
+        return Uncertainty(
+            tuple(parts), counts, natural_scale(scale, limits), outcome, method="draws"
+        )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise MetricError(f"the draws of a record cannot be read ({error}); run it again") from error
+        raise MetricError(
+            f"the draws of a record cannot be read ({error}); run it again"
+        ) from error

@@ -154,7 +154,9 @@ class Uncertainty:
         """Degrees of freedom of the variance (Satterthwaite 1946)."""
         if math.sqrt(self.variance) <= ROUNDING * self.outcome:
             return math.inf
-        single = [part for part in self.parts if len(part.over) == 1 and part.variance > 0]
+        single = [
+            part for part in self.parts if len(part.over) == 1 and part.variance > 0
+        ]
         total = sum(part.variance for part in single)
         share = sum(part.variance**2 / max(part.freedom, 1.0) for part in single)
         return total**2 / share if share else math.inf
@@ -172,12 +174,17 @@ class Uncertainty:
 
     def __mul__(self, factor: float) -> Uncertainty:
         parts = tuple(replace(part, values=factor * part.values) for part in self.parts)
-        return replace(self, parts=parts, outcome=abs(factor) * self.outcome, scale="identity")
+        return replace(
+            self, parts=parts, outcome=abs(factor) * self.outcome, scale="identity"
+        )
 
     def __add__(self, other: Uncertainty) -> Uncertainty:
         places = dict.fromkeys(part.place for part in (*self.parts, *other.parts))
         parts = [
-            reduce(_sum, [part for part in (*self.parts, *other.parts) if part.place == place])
+            reduce(
+                _sum,
+                [part for part in (*self.parts, *other.parts) if part.place == place],
+            )
             for place in places
         ]
         items = {
@@ -192,7 +199,9 @@ class Uncertainty:
         # One more outcome that differs is one of either score, not of both.
         return replace(self + other * -1.0, outcome=max(self.outcome, other.outcome))
 
-    def interval(self, value: float, limits: tuple[float, float] = NOWHERE) -> tuple[float, float]:
+    def interval(
+        self, value: float, limits: tuple[float, float] = NOWHERE
+    ) -> tuple[float, float]:
         """Return Student's 95 % interval on the natural scale of the score, within ``limits``.
 
         The scale is the log odds of a share, Fisher's z of a correlation (the log odds between −1 and 1, halved), or the
@@ -203,12 +212,20 @@ class Uncertainty:
         low, high = min(limits[0], value), max(limits[1], value)
         if half == 0:
             return value, value
-        centre = min(max(value, low + self.outcome), high - self.outcome) if self.few else value
+        centre = (
+            min(max(value, low + self.outcome), high - self.outcome)
+            if self.few
+            else value
+        )
         position = (centre - low) / (high - low) if math.isfinite(high - low) else 0.0
         if self.few or self.scale == "identity" or not 0 < position < 1:
-            return max(low, min(value, centre - half)), min(high, max(value, centre + half))
+            return max(low, min(value, centre - half)), min(
+                high, max(value, centre + half)
+            )
         reach = half / ((high - low) * position * (1 - position))
-        ends = low + (high - low) * expit(logit(position) + reach * np.array([-1.0, 1.0]))
+        ends = low + (high - low) * expit(
+            logit(position) + reach * np.array([-1.0, 1.0])
+        )
         return min(float(ends[0]), value), max(float(ends[1]), value)
 
     def p(self, value: float) -> float:
@@ -221,13 +238,19 @@ class Uncertainty:
 def _sum(first: Part, second: Part) -> Part:
     """Return the sum of two parts, group by group."""
     if first.keys == second.keys:
-        return replace(first, values=first.values + second.values, freedom=min(first.freedom, second.freedom))
+        return replace(
+            first,
+            values=first.values + second.values,
+            freedom=min(first.freedom, second.freedom),
+        )
     keys = tuple(dict.fromkeys((*first.keys, *second.keys)))
     place = {key: at for at, key in enumerate(keys)}
     values = np.zeros(len(keys))
     for part in (first, second):
         values[[place[key] for key in part.keys]] += part.values
-    return replace(first, keys=keys, values=values, freedom=min(first.freedom, second.freedom))
+    return replace(
+        first, keys=keys, values=values, freedom=min(first.freedom, second.freedom)
+    )
 
 
 def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
@@ -246,6 +269,13 @@ def covers(factors: Sequence[str], within: Mapping[str, str] | None = None) -> s
     ``within`` names the larger items that stay the same: ``new neuroids of the same subjects``.
     """
     ordered = sorted(factors, key=lambda name: (name != "stimulus", name))
-    same = {name: f" of the same {PLURAL.get(owner, f'{owner}s')}" for name, owner in (within or {}).items()}
-    words = [f"new {PLURAL.get(name, f'{name}s')}{same.get(name, '')}" for name in ordered if name != "score"]
+    same = {
+        name: f" of the same {PLURAL.get(owner, f'{owner}s')}"
+        for name, owner in (within or {}).items()
+    }
+    words = [
+        f"new {PLURAL.get(name, f'{name}s')}{same.get(name, '')}"
+        for name in ordered
+        if name != "score"
+    ]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

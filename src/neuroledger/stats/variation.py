@@ -21,7 +21,14 @@ import xarray as xr
 from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.stats.aggregate import FIXED, Step, reduced
-from neuroledger.stats.groups import COARSE, DRAWS, Grouping, exponentials, grouped, names_of
+from neuroledger.stats.groups import (
+    COARSE,
+    DRAWS,
+    Grouping,
+    exponentials,
+    grouped,
+    names_of,
+)
 from neuroledger.stats.samples import Samples, Variation
 from neuroledger.stats.splits import Split
 from neuroledger.stats.uncertainty import PAIR, Method, NaturalScale, Part, Uncertainty
@@ -45,28 +52,38 @@ def inflation(splits: Sequence[Split]) -> float:
     trained = float(np.mean([len(split.train) for split in splits]))
     if not trained:
         return 1.0
-    times = np.unique(np.concatenate([split.test for split in splits]), return_counts=True)[1]
+    times = np.unique(
+        np.concatenate([split.test for split in splits]), return_counts=True
+    )[1]
     measured = float((times**2).sum()) / (count**2 * tested)
     return max(1.0, (1 / count + tested / trained) / measured)
 
 
-def held_out_deviation(whole: Floats | float, left: Floats | float, share: Floats | float) -> Floats:
+def held_out_deviation(
+    whole: Floats | float, left: Floats | float, share: Floats | float
+) -> Floats:
     """Return samples that each split moves by the deviation that a group of tested items adds to it.
 
     A group that is the ``share`` n₀/n of the tested items of a split moves a mean by (1 − n₀/n) times the difference that
     leaving it out makes. Leading dimensions of ``left`` are groups; ``share`` broadcasts with it. A split whose value is
     undefined without the group does not move.
     """
-    moved = np.nan_to_num((1 - np.asarray(share)) * (np.asarray(whole) - np.asarray(left)))
+    moved = np.nan_to_num(
+        (1 - np.asarray(share)) * (np.asarray(whole) - np.asarray(left))
+    )
     return np.asarray(whole - moved)
 
 
-def one_by_one(variation: Variation, factor: str, codes: Indices, count: int) -> list[Floats]:
+def one_by_one(
+    variation: Variation, factor: str, codes: Indices, count: int
+) -> list[Floats]:
     """Return the samples without each group of one factor in turn, [group]."""
     inner = _inner(variation, factor)
     if variation.each is not None:
         return list(np.asarray(variation.each(inner, codes), dtype=np.float64))
-    parts = [variation.without({inner: codes != group}).values for group in range(count)]
+    parts = [
+        variation.without({inner: codes != group}).values for group in range(count)
+    ]
     return [np.asarray(part, dtype=np.float64) for part in parts]
 
 
@@ -100,21 +117,33 @@ class _Whole:
         dims = list(self.dims)
         for over, how in self.steps:
             if over in dims:
-                values = reduced(values, dims.index(over), "mean" if smooth and how == "median" else how)
+                values = reduced(
+                    values,
+                    dims.index(over),
+                    "mean" if smooth and how == "median" else how,
+                )
                 dims.remove(over)
         return float(values)
 
-    def left(self, keep: Mapping[str, Booleans], values: Floats | None = None) -> Floats:
+    def left(
+        self, keep: Mapping[str, Booleans], values: Floats | None = None
+    ) -> Floats:
         """Return samples without the items of each factor that are not kept; ``values`` are without others already."""
         values = self.values if values is None else values
         outside = {
-            _inner(self.variation, name): kept for name, kept in keep.items() if name not in self.inside
+            _inner(self.variation, name): kept
+            for name, kept in keep.items()
+            if name not in self.inside
         }
         if outside and self.variation is not None:
-            values = np.asarray(self.variation.without(outside).values, dtype=np.float64)
+            values = np.asarray(
+                self.variation.without(outside).values, dtype=np.float64
+            )
         for name, kept in keep.items():
             if name in self.inside:
-                values = np.compress(kept, values, axis=self.dims.index(self.inside[name].dim))
+                values = np.compress(
+                    kept, values, axis=self.dims.index(self.inside[name].dim)
+                )
         return values
 
     def weight(self, name: str, groups: Grouping) -> Floats:
@@ -127,7 +156,9 @@ class _Whole:
         return np.asarray(1 - groups.sizes / groups.sizes.sum())
 
     def inflation(self, name: str) -> float:
-        return 1.0 if self.variation is None else self.variation.inflation.get(name, 1.0)
+        return (
+            1.0 if self.variation is None else self.variation.inflation.get(name, 1.0)
+        )
 
     def deviations(self, name: str, groups: Grouping, *, smooth: bool) -> Floats:
         """Return the deviation that each group of a factor adds, whose squares sum to the variance of the aggregate.
@@ -136,17 +167,25 @@ class _Whole:
         out makes. Their sum is removed, and the root of G/(G − 1) makes the sum of squares an unbiased variance.
         """
         count = len(groups.keys)
-        left = np.array([self.of(part, smooth=smooth) for part in self.without_each(name, groups)])
-        moved = np.nan_to_num(self.weight(name, groups) * (self.of(self.values, smooth=smooth) - left))
+        left = np.array(
+            [self.of(part, smooth=smooth) for part in self.without_each(name, groups)]
+        )
+        moved = np.nan_to_num(
+            self.weight(name, groups) * (self.of(self.values, smooth=smooth) - left)
+        )
         centred = moved - groups.sizes / groups.sizes.sum() * moved.sum()
-        return np.asarray(math.sqrt(self.inflation(name) * count / (count - 1)) * centred)
+        return np.asarray(
+            math.sqrt(self.inflation(name) * count / (count - 1)) * centred
+        )
 
     def without_each(self, name: str, groups: Grouping) -> list[Floats]:
         """Return the samples without each group of a factor in turn, [group]."""
         if name not in self.known:
             count = len(groups.keys)
             if name in self.inside or self.variation is None:
-                self.known[name] = [self.left({name: groups.codes != group}) for group in range(count)]
+                self.known[name] = [
+                    self.left({name: groups.codes != group}) for group in range(count)
+                ]
             else:
                 self.known[name] = one_by_one(self.variation, name, groups.codes, count)
         return self.known[name]
@@ -158,11 +197,15 @@ class _Whole:
         samples, the groups of the first need not be left out again, and their deviations are added up.
         """
         rows, columns = (grouped(names_for(each), COARSE) for each in groups)
-        second = [{pair[1]: columns.codes != group} for group in range(len(columns.keys))]
+        second = [
+            {pair[1]: columns.codes != group} for group in range(len(columns.keys))
+        ]
         if pair[1] in self.inside:
             first, of_first = groups[0], grouped(groups[0].keys, COARSE).codes
             without_first = self.without_each(pair[0], first)
-            both = [[self.left(keep, part) for keep in second] for part in without_first]
+            both = [
+                [self.left(keep, part) for keep in second] for part in without_first
+            ]
         else:
             first, of_first = rows, np.arange(len(rows.keys))
             kept = [{pair[0]: rows.codes != group} for group in range(len(rows.keys))]
@@ -170,12 +213,21 @@ class _Whole:
             both = [[self.left({**keep, **other}) for other in second] for keep in kept]
         row = np.array([self.of(part, smooth=True) for part in without_first])
         column = np.array([self.of(self.left(keep), smooth=True) for keep in second])
-        cells = np.array([[self.of(part, smooth=True) for part in line] for line in both])
+        cells = np.array(
+            [[self.of(part, smooth=True) for part in line] for line in both]
+        )
         weight = np.outer(self.weight(pair[0], first), self.weight(pair[1], columns))
-        moved = weight * (self.of(self.values, smooth=True) - row[:, None] - column + cells)
+        moved = weight * (
+            self.of(self.values, smooth=True) - row[:, None] - column + cells
+        )
         table = np.zeros((len(rows.keys), len(columns.keys)))
         np.add.at(table, of_first, np.nan_to_num(moved))
-        table = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+        table = (
+            table
+            - table.mean(axis=0)
+            - table.mean(axis=1, keepdims=True)
+            + table.mean()
+        )
         scale = self.inflation(pair[0]) * self.inflation(pair[1])
         for count in table.shape:
             scale *= count / max(count - 1, 1)
@@ -190,7 +242,11 @@ def names_for(groups: Grouping) -> list[str]:
 
 def _inner(variation: Variation | None, name: str) -> str:
     """Return the factor whose items are left out: for larger items, the one of the items that they contain."""
-    return variation.nested[name][0] if variation is not None and name in variation.nested else name
+    return (
+        variation.nested[name][0]
+        if variation is not None and name in variation.nested
+        else name
+    )
 
 
 def uncertainty_of(
@@ -243,14 +299,20 @@ def uncertainty_of(
         for first, second in combinations(names, 2)
     ]
     excess = {
-        name: _excess(whole, name, groups[name], part) for name, part in zip(names, single, strict=True)
+        name: _excess(whole, name, groups[name], part)
+        for name, part in zip(names, single, strict=True)
     }
     crossed = [
-        replace(part, values=part.values * math.sqrt(excess[part.over[0]] * excess[part.over[1]]))
+        replace(
+            part,
+            values=part.values * math.sqrt(excess[part.over[0]] * excess[part.over[1]]),
+        )
         for part in crossed
     ]
     items = {name: int(each.sizes.sum()) for name, each in groups.items()}
-    method: Method = "held-out" if variation is not None and variation.inflation else "jackknife"
+    method: Method = (
+        "held-out" if variation is not None and variation.inflation else "jackknife"
+    )
     return Uncertainty((*single, *crossed), items, scale, samples.outcome, method)
 
 
@@ -274,22 +336,33 @@ def _excess(whole: _Whole, name: str, groups: Grouping, part: Part) -> float:
     return part.variance / power if power > 0 else 1.0
 
 
-def _inside(samples: xr.DataArray, dims: Sequence[str], factors: Sequence[str] | None) -> dict[str, _Entries]:
+def _inside(
+    samples: xr.DataArray, dims: Sequence[str], factors: Sequence[str] | None
+) -> dict[str, _Entries]:
     """Return the items of random dimensions of the samples; in place of neuroids, their subjects if these are asked for."""
     found = {}
     for dim in dims:
         if samples.sizes[dim] < 2:
             continue
         owners = samples.coords.get("subject")
-        if factors is not None and "subject" in factors and owners is not None and owners.dims == (dim,):
+        if (
+            factors is not None
+            and "subject" in factors
+            and owners is not None
+            and owners.dims == (dim,)
+        ):
             names = owners.values.astype(str).tolist()
             if len(set(names)) < 2:
-                raise MetricError(f"the score cannot generalise over subject: all {dim}s are of one subject")
+                raise MetricError(
+                    f"the score cannot generalise over subject: all {dim}s are of one subject"
+                )
             found["subject"] = _Entries(dim, names)
         else:
             name = "stimulus" if dim in ROWS else dim
             if factors is None or name in factors:
-                found[name] = _Entries(dim, names_of(samples, dim, once=dim not in ROWS).tolist())
+                found[name] = _Entries(
+                    dim, names_of(samples, dim, once=dim not in ROWS).tolist()
+                )
     return found
 
 
@@ -303,7 +376,9 @@ def _left_out(
     nested = dict(variation.nested)
     if factors is not None:
         names = [name for name in names if name in factors]
-    chosen: dict[str, Sequence[str]] = {name: list(map(str, variation.items[name])) for name in names}
+    chosen: dict[str, Sequence[str]] = {
+        name: list(map(str, variation.items[name])) for name in names
+    }
     for larger, (_, owners) in nested.items():
         if factors is not None and larger in factors:
             chosen[larger] = list(map(str, owners))
@@ -311,16 +386,25 @@ def _left_out(
 
 
 def _require_known(
-    factors: Sequence[str], found: Sequence[str], possible: Sequence[str], variation: Variation | None
+    factors: Sequence[str],
+    found: Sequence[str],
+    possible: Sequence[str],
+    variation: Variation | None,
 ) -> None:
     """Raise an error if a factor was not found, with those that can be named."""
     unknown = [name for name in factors if name not in found]
     if unknown:
         nested = {} if variation is None else variation.nested
-        known = [name for name in dict.fromkeys([*found, *possible]) if name not in unknown]
+        known = [
+            name for name in dict.fromkeys([*found, *possible]) if name not in unknown
+        ]
         words = [
             *known,
-            *(f"{name} (in place of {inner})" for name, (inner, _) in nested.items() if name not in known),
+            *(
+                f"{name} (in place of {inner})"
+                for name, (inner, _) in nested.items()
+                if name not in known
+            ),
         ]
         raise MetricError(
             f"the score cannot generalise over {', '.join(unknown)}; it varies over {', '.join(words) or 'nothing'}"
@@ -334,7 +418,9 @@ def _reweighted(whole: _Whole, name: str, groups: Grouping) -> Floats:
     """
     weights = exponentials(name, groups.keys)[:, groups.codes]
     dim = whole.inside[name].dim
-    draws = _weighted_medians(np.moveaxis(whole.values, whole.dims.index(dim), -1), weights)
+    draws = _weighted_medians(
+        np.moveaxis(whole.values, whole.dims.index(dim), -1), weights
+    )
     dims = [other for other in whole.dims if other != dim]
     for over, how in whole.steps:
         if over in dims:
@@ -357,7 +443,9 @@ def _weighted_medians(values: Floats, weights: Floats) -> Floats:
         if known.size:
             order = known[np.argsort(cell[known], kind="stable")]
             own = weights[:, order]
-            place = np.cumsum(own, axis=1) - own / 2 - own.sum(axis=1, keepdims=True) / 2
+            place = (
+                np.cumsum(own, axis=1) - own / 2 - own.sum(axis=1, keepdims=True) / 2
+            )
             out[:, at] = _crossing(place, cell[order])
     return out.reshape(len(weights), *values.shape[:-1])
 
@@ -369,5 +457,9 @@ def _crossing(place: Floats, values: Floats) -> Floats:
     above = np.clip((place < 0).sum(axis=1), 1, place.shape[1] - 1)
     rows = np.arange(len(place))
     low, high = place[rows, above - 1], place[rows, above]
-    share = np.clip(np.divide(-low, high - low, out=np.zeros(len(place)), where=high > low), 0.0, 1.0)
+    share = np.clip(
+        np.divide(-low, high - low, out=np.zeros(len(place)), where=high > low),
+        0.0,
+        1.0,
+    )
     return np.asarray(values[above - 1] + share * (values[above] - values[above - 1]))

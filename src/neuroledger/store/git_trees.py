@@ -15,14 +15,24 @@ from neuroledger.errors import Finding, RequestError, SpecError
 from neuroledger.store.git import git
 
 __all__ = [
-    "FILE", "LINK", "MODULE", "MOST_BYTES", "Tree", "committed", "fork_point", "is_shallow", "working",
-]  # fmt: skip
+    "FILE",
+    "LINK",
+    "MODULE",
+    "MOST_BYTES",
+    "Tree",
+    "committed",
+    "fork_point",
+    "is_shallow",
+    "working",
+]
 
 FILE: Final = "100644"
 LINK: Final = "120000"
 MODULE: Final = "160000"
 # Modes in a tree object; git wrote 100664 long ago.
-MODES: Final = frozenset({b"40000", b"100644", b"100664", b"100755", b"120000", b"160000"})
+MODES: Final = frozenset(
+    {b"40000", b"100644", b"100664", b"100755", b"120000", b"160000"}
+)
 # Larger files are not read; their size is reported.
 MOST_BYTES: Final = 5 * 1000**2
 
@@ -68,17 +78,36 @@ def fork_point(root: Path, since: str) -> str:
     top = git(root, "rev-parse", "--show-toplevel", may_fail=True).decode().strip()
     if not top or Path(top).resolve() != root.resolve():
         raise RequestError(f"{root} is not the top folder of a git repository")
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
+    words = (
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        f"{since}^{{commit}}",
+    )
     tip = git(root, *words, may_fail=True).decode().strip()
     if not tip:
-        hint = " (this is a shallow clone: run `git fetch --unshallow`)" * is_shallow(root)
-        raise RequestError(f"no commit {since!r} in this repository; name a branch, a tag or a commit{hint}")
-    refs = [f"{prefix}/{since}^{{commit}}" for prefix in ("refs", "refs/tags", "refs/heads", "refs/remotes")]
-    tips = {git(root, *words[:-1], ref, may_fail=True).decode().strip() for ref in refs} - {""}
+        hint = " (this is a shallow clone: run `git fetch --unshallow`)" * is_shallow(
+            root
+        )
+        raise RequestError(
+            f"no commit {since!r} in this repository; name a branch, a tag or a commit{hint}"
+        )
+    refs = [
+        f"{prefix}/{since}^{{commit}}"
+        for prefix in ("refs", "refs/tags", "refs/heads", "refs/remotes")
+    ]
+    tips = {
+        git(root, *words[:-1], ref, may_fail=True).decode().strip() for ref in refs
+    } - {""}
     if tips - {tip} or (tips and re.fullmatch("[0-9a-f]{4,}", since)):
         fix = "name one in full, such as refs/heads/main or refs/remotes/origin/main"
-        raise RequestError(f"{since!r} names several commits of this repository (branch, tag or id): {fix}")
-    commit, *others = git(root, "merge-base", "--all", tip, "HEAD", may_fail=True).decode().split() or [""]
+        raise RequestError(
+            f"{since!r} names several commits of this repository (branch, tag or id): {fix}"
+        )
+    commit, *others = git(
+        root, "merge-base", "--all", tip, "HEAD", may_fail=True
+    ).decode().split() or [""]
     if others:
         # A merge uses all merge bases: compared with one of them only, a reverted change could go unnoticed.
         bases = f"{commit[:12]}, {others[0][:12]}"
@@ -87,19 +116,26 @@ def fork_point(root: Path, since: str) -> str:
         )
     if not commit:
         raise RequestError(f"{since!r} and the current branch have no commit in common")
-    _require_genuine(root, git(root, "rev-list", tip, "HEAD", f"^{commit}", "--").split())
+    _require_genuine(
+        root, git(root, "rev-list", tip, "HEAD", f"^{commit}", "--").split()
+    )
     return commit
 
 
 def is_shallow(root: Path) -> bool:
     """Whether this is a shallow clone."""
-    return git(root, "rev-parse", "--is-shallow-repository", may_fail=True).strip() == b"true"
+    return (
+        git(root, "rev-parse", "--is-shallow-repository", may_fail=True).strip()
+        == b"true"
+    )
 
 
 def committed(root: Path, commit: str) -> Tree:
     """Return the tree of a commit."""
     entries, folders = {}, [commit.encode(), f"{commit}^{{tree}}".encode()]
-    for line in git(root, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit).split(b"\0"):
+    for line in git(
+        root, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit
+    ).split(b"\0"):
         if line:
             metadata, _, path = line.partition(b"\t")
             mode, kind, id, size = metadata.decode().split()
@@ -115,7 +151,10 @@ def committed(root: Path, commit: str) -> Tree:
 
 def _require_genuine(root: Path, ids: Sequence[bytes]) -> None:
     """Require that every object matches its id; git itself does not verify most objects when it reads them."""
-    output, start = git(root, "cat-file", "--batch", stdin=b"".join(id + b"\n" for id in ids)), 0
+    output, start = (
+        git(root, "cat-file", "--batch", stdin=b"".join(id + b"\n" for id in ids)),
+        0,
+    )
     for requested in ids:
         head, _, _ = output[start : start + 200].partition(b"\n")
         id, kind, size = (*head.decode(errors="replace").split(), "", "")[:3]
@@ -125,7 +164,9 @@ def _require_genuine(root: Path, ids: Sequence[bytes]) -> None:
             raise _damaged(requested.decode(errors="replace"))
         if kind == "tree" and (problem := _malformed(content, len(id) // 2)):
             fix = "commit the folder again with git"
-            raise SpecError([Finding("review.tree", "error", f"tree {id}", problem, fix)])
+            raise SpecError(
+                [Finding("review.tree", "error", f"tree {id}", problem, fix)]
+            )
         start = begin + length + 1
 
 
@@ -155,7 +196,9 @@ def _malformed(content: bytes, length: int) -> str:
     if len({*names}) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         return f"it is malformed: two entries are called {twice.decode(errors='replace')!r}"
-    return "" if order == sorted(order) else "it is malformed: its entries are not sorted"
+    return (
+        "" if order == sorted(order) else "it is malformed: its entries are not sorted"
+    )
 
 
 def _damaged(object: str) -> RequestError:
@@ -169,7 +212,9 @@ def working(head: Tree) -> Tree:
     Every file is read and hashed, because the index may report a changed file as unchanged.
     """
     root, entries, contents = head.root, dict[str, Entry](), dict[str, bytes]()
-    others = git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split(b"\0")
+    others = git(
+        root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"
+    ).split(b"\0")
     # `dvc repro` writes a lock in every clone; while untracked, it is not part of a proposal.
     new = {_text(other) for other in others if other} - {"dvc.lock"}
     for path in sorted({*head.entries, *new}):
@@ -222,9 +267,15 @@ def _large(place: Path, known: Entry | None) -> str:
     return _id(pieces(), place.stat().st_size, known)
 
 
-def _id(pieces: Iterable[bytes], size: int, known: Entry | None, kind: str = "blob") -> str:
+def _id(
+    pieces: Iterable[bytes], size: int, known: Entry | None, kind: str = "blob"
+) -> str:
     """Return git's id of a content, with the hash algorithm of the repository."""
-    hashed = hashlib.sha256() if known is not None and len(known.id) == 64 else hashlib.sha1()
+    hashed = (
+        hashlib.sha256()
+        if known is not None and len(known.id) == 64
+        else hashlib.sha1()
+    )
     hashed.update(f"{kind} {size}\0".encode())
     for piece in pieces:
         hashed.update(piece)

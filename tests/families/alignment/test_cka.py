@@ -18,7 +18,9 @@ from tests.families.alignment.neural_cases import assembly, latent
 
 def biased(X, Y):
     X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
-    return np.linalg.norm(X.T @ Y) ** 2 / (np.linalg.norm(X.T @ X) * np.linalg.norm(Y.T @ Y))
+    return np.linalg.norm(X.T @ Y) ** 2 / (
+        np.linalg.norm(X.T @ X) * np.linalg.norm(Y.T @ Y)
+    )
 
 
 def hsic(K, L):
@@ -39,9 +41,9 @@ def unbiased(X, Y):
 def test_equals_its_definition(device):
     X, Y = latent(9, 12, 7)
     workspace = Workspace(device=device)
-    assert nl.metric("cka", workspace=workspace)(assembly(X), assembly(Y)).value == pytest.approx(
-        unbiased(X, Y), abs=1e-10
-    )
+    assert nl.metric("cka", workspace=workspace)(
+        assembly(X), assembly(Y)
+    ).value == pytest.approx(unbiased(X, Y), abs=1e-10)
     found = nl.metric("cka_biased", workspace=workspace)(assembly(X), assembly(Y))
     assert found.value == pytest.approx(biased(X, Y), abs=1e-12)
 
@@ -51,7 +53,9 @@ def test_subsets_are_the_test_rows():
     score = nl.metric("cka_cv", splits={"folds": 2})(assembly(X), assembly(Y))
     splits = draw(SplitsSpec(test=0.9, folds=2), assembly(Y))
     np.testing.assert_allclose(
-        score.samples.values, [unbiased(X[s.test], Y[s.test]) for s in splits], atol=1e-10
+        score.samples.values,
+        [unbiased(X[s.test], Y[s.test]) for s in splits],
+        atol=1e-10,
     )
 
 
@@ -69,14 +73,20 @@ def test_is_invariant_to_rotation_scale_and_shift(seed, name):
 def test_the_similarity_of_a_side_with_itself_is_one():
     X, _ = latent(20, 10, 8)
     for name in ("cka", "cka_biased"):
-        assert nl.metric(name)(assembly(X), assembly(X)).value == pytest.approx(1.0, abs=1e-9)
+        assert nl.metric(name)(assembly(X), assembly(X)).value == pytest.approx(
+            1.0, abs=1e-9
+        )
 
 
 def test_independent_noise_is_zero_on_average_only_without_bias():
     rng = np.random.default_rng(0)
-    pairs = [(rng.standard_normal((30, 100)), rng.standard_normal((30, 100))) for _ in range(60)]
+    pairs = [
+        (rng.standard_normal((30, 100)), rng.standard_normal((30, 100)))
+        for _ in range(60)
+    ]
     values = {
-        n: np.mean([nl.metric(n)(*map(assembly, p)).value for p in pairs]) for n in ("cka", "cka_biased")
+        n: np.mean([nl.metric(n)(*map(assembly, p)).value for p in pairs])
+        for n in ("cka", "cka_biased")
     }
     assert abs(values["cka"]) < 0.02
     assert values["cka_biased"] > 0.5

@@ -19,7 +19,12 @@ def by_definition(patterns: np.ndarray) -> np.ndarray:
     for i in range(stimuli):
         for j in range(stimuli):
             difference = patterns[:, i] - patterns[:, j]
-            products = [difference[m] @ difference[k] for m in range(folds) for k in range(folds) if m != k]
+            products = [
+                difference[m] @ difference[k]
+                for m in range(folds)
+                for k in range(folds)
+                if m != k
+            ]
             result[i, j] = np.mean(products) / neuroids
     return result
 
@@ -27,12 +32,17 @@ def by_definition(patterns: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("folds", [2, 3, 5])
 def test_distances_equal_their_definition(folds):
     patterns = np.random.default_rng(0).standard_normal((folds, 6, 15)) + 10
-    np.testing.assert_allclose(cross_validated_distances(patterns), by_definition(patterns), atol=1e-11)
+    np.testing.assert_allclose(
+        cross_validated_distances(patterns), by_definition(patterns), atol=1e-11
+    )
 
 
 def test_noise_alone_has_no_distance_on_average():
     rng = np.random.default_rng(0)
-    noise = [condensed(cross_validated_distances(rng.standard_normal((4, 8, 200)))).mean() for _ in range(50)]
+    noise = [
+        condensed(cross_validated_distances(rng.standard_normal((4, 8, 200)))).mean()
+        for _ in range(50)
+    ]
     assert abs(np.mean(noise)) < 3 * np.std(noise) / np.sqrt(50)
 
 
@@ -57,15 +67,22 @@ def test_a_model_is_compared_with_the_distances_of_the_trials(noise):
     target = recorded(Y, 6, 0.5)
     score = nl.metric("crossnobis", noise=noise)(assembly(X, seed=5), target)
     trials = np.stack(
-        [target[target["repetition"].values == m].sortby("stimulus_id").values for m in range(6)]
+        [
+            target[target["repetition"].values == m].sortby("stimulus_id").values
+            for m in range(6)
+        ]
     )
     if noise == "univariate":
         residual = trials - trials.mean(axis=0)
         trials = trials / np.sqrt((residual**2).sum(axis=(0, 1)) / (5 * 12))
     expected = compare(
-        condensed(squareform(pdist(X, "sqeuclidean"))), condensed(by_definition(trials)), "cosine"
+        condensed(squareform(pdist(X, "sqeuclidean"))),
+        condensed(by_definition(trials)),
+        "cosine",
     )
-    assert score.value == pytest.approx(expected, abs=1e-10 if noise != "multivariate" else 0.05)
+    assert score.value == pytest.approx(
+        expected, abs=1e-10 if noise != "multivariate" else 0.05
+    )
     assert score.low < score.value < score.high
 
 
@@ -95,17 +112,30 @@ def test_data_that_cannot_be_cross_validated_are_refused(change, reason):
 
 
 def repeated(
-    rng: np.random.Generator, stimuli: int, neuroids: int, folds: int = 3, noise: float = 2.0
+    rng: np.random.Generator,
+    stimuli: int,
+    neuroids: int,
+    folds: int = 3,
+    noise: float = 2.0,
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Simulated features, and noisy responses with repetitions, of which neuroids have unequal strength."""
     latent = rng.standard_normal((stimuli, 6))
-    signal = latent @ rng.standard_normal((6, neuroids)) * np.exp(0.4 * rng.standard_normal(neuroids))
-    values = np.concatenate([signal + noise * rng.standard_normal(signal.shape) for _ in range(folds)])
+    signal = (
+        latent
+        @ rng.standard_normal((6, neuroids))
+        * np.exp(0.4 * rng.standard_normal(neuroids))
+    )
+    values = np.concatenate(
+        [signal + noise * rng.standard_normal(signal.shape) for _ in range(folds)]
+    )
     ids = np.array([f"s{i:02d}" for i in range(stimuli)])
     source = xr.DataArray(
         latent + 0.5 * rng.standard_normal(latent.shape),
         dims=("presentation", "neuroid"),
-        coords={"stimulus_id": ("presentation", ids), "neuroid_id": ("neuroid", np.arange(6))},
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "neuroid_id": ("neuroid", np.arange(6)),
+        },
     )
     target = xr.DataArray(
         values,

@@ -35,7 +35,9 @@ def routes(
     splits = bound._splits(None, target)
     samples = bound._samples((source, target), splits)
 
-    def compute(arrays: Sequence[xr.DataArray], parts: Sequence[Split] | None) -> xr.DataArray:
+    def compute(
+        arrays: Sequence[xr.DataArray], parts: Sequence[Split] | None
+    ) -> xr.DataArray:
         try:
             found = bound._samples(arrays, parts).values
             assert isinstance(found, xr.DataArray)
@@ -49,10 +51,15 @@ def routes(
 
 
 def kept(variation: Variation, lost: dict[str, list[str]]) -> dict[str, np.ndarray]:
-    return {name: ~np.isin(np.asarray(variation.items[name]), ids) for name, ids in lost.items()}
+    return {
+        name: ~np.isin(np.asarray(variation.items[name]), ids)
+        for name, ids in lost.items()
+    }
 
 
-def assert_equal_routes(bound: Any, source: xr.DataArray, target: xr.DataArray, *factors: str) -> None:
+def assert_equal_routes(
+    bound: Any, source: xr.DataArray, target: xr.DataArray, *factors: str
+) -> None:
     values, own, again = routes(bound, source, target)
     assert set(own.items) == set(factors)
     rng = np.random.default_rng(0)
@@ -60,7 +67,9 @@ def assert_equal_routes(bound: Any, source: xr.DataArray, target: xr.DataArray, 
     for chosen in every * 2:
         lost = {
             name: rng.choice(
-                np.unique(own.items[name]), 3 if name == "stimulus" else 2, replace=False
+                np.unique(own.items[name]),
+                3 if name == "stimulus" else 2,
+                replace=False,
             ).tolist()
             for name in chosen
         }
@@ -71,7 +80,9 @@ def assert_equal_routes(bound: Any, source: xr.DataArray, target: xr.DataArray, 
 
 
 @pytest.mark.parametrize("distance", ["correlation", "euclidean", "cosine"])
-@pytest.mark.parametrize("comparison", ["spearman", "pearson", "kendall_tau_a", "rho_a"])
+@pytest.mark.parametrize(
+    "comparison", ["spearman", "pearson", "kendall_tau_a", "rho_a"]
+)
 def test_rdm(distance: str, comparison: str) -> None:
     bound = nl.metric("rdm", distance=distance, comparison=comparison)
     assert_equal_routes(bound, *sides(), "stimulus", "neuroid")
@@ -87,9 +98,17 @@ def test_rdm_of_stimuli_without_a_pattern() -> None:
 def test_rdms_of_several_subjects() -> None:
     source, target = sides()
     ids = target["stimulus_id"].values
-    coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids), "subject": ["a", "b"]}
-    rdms = np.stack([1 - np.corrcoef(target.values[:, part]) for part in (slice(0, 4), slice(4, 9))])
-    given = xr.DataArray(rdms, dims=("subject", "stimulus", "stimulus_b"), coords=coords)
+    coords = {
+        "stimulus_id": ("stimulus", ids),
+        "stimulus_id_b": ("stimulus_b", ids),
+        "subject": ["a", "b"],
+    }
+    rdms = np.stack(
+        [1 - np.corrcoef(target.values[:, part]) for part in (slice(0, 4), slice(4, 9))]
+    )
+    given = xr.DataArray(
+        rdms, dims=("subject", "stimulus", "stimulus_b"), coords=coords
+    )
     assert_equal_routes(nl.metric("rdm"), source, given, "stimulus")
 
 
@@ -105,11 +124,15 @@ def test_each_subject(name: str) -> None:
 
 @pytest.mark.parametrize("unbiased", [True, False])
 def test_cka(unbiased: bool) -> None:
-    assert_equal_routes(nl.metric("cka", unbiased=unbiased), *sides(), "stimulus", "neuroid")
+    assert_equal_routes(
+        nl.metric("cka", unbiased=unbiased), *sides(), "stimulus", "neuroid"
+    )
 
 
 def test_cka_with_a_constant_in_the_units_of_the_target() -> None:
-    assert_equal_routes(nl.metric("cka", regularisation=30.0), *sides(), "stimulus", "neuroid")
+    assert_equal_routes(
+        nl.metric("cka", regularisation=30.0), *sides(), "stimulus", "neuroid"
+    )
 
 
 @pytest.mark.parametrize(("subsets", "whole"), [("rdm_cv", "rdm"), ("cka_cv", "cka")])
@@ -118,21 +141,30 @@ def test_subsets_vary_as_all_of_their_stimuli(subsets: str, whole: str) -> None:
     values, own, _ = routes(nl.metric(subsets), source, target)
     all_of_them = routes(nl.metric(whole), source, target)[1]
     lost = {"stimulus": target["stimulus_id"].values[[1, 5]].tolist()}
-    found, expected = own.without(kept(own, lost)), all_of_them.without(kept(all_of_them, lost))
-    np.testing.assert_allclose(found.values, np.full(values.shape, float(expected)), atol=1e-12)
+    found, expected = (
+        own.without(kept(own, lost)),
+        all_of_them.without(kept(all_of_them, lost)),
+    )
+    np.testing.assert_allclose(
+        found.values, np.full(values.shape, float(expected)), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("noise", ["none", "univariate", "multivariate"])
 @pytest.mark.parametrize("comparison", ["cosine", "spearman"])
 def test_crossnobis(noise: str, comparison: str) -> None:
     bound = nl.metric("crossnobis", noise=noise, comparison=comparison)
-    assert_equal_routes(bound, *repeated(np.random.default_rng(5), 14, 8), "stimulus", "neuroid")
+    assert_equal_routes(
+        bound, *repeated(np.random.default_rng(5), 14, 8), "stimulus", "neuroid"
+    )
 
 
 @pytest.mark.parametrize("correlation", ["pearson", "spearman"])
 @pytest.mark.parametrize("name", ["pls", "ridge"])
 def test_regression_on_tested_stimuli(name: str, correlation: str) -> None:
-    bound = nl.metric(name, correlation=correlation, splits={"folds": 2, "train": 0.5, "test": 0.5})
+    bound = nl.metric(
+        name, correlation=correlation, splits={"folds": 2, "train": 0.5, "test": 0.5}
+    )
     source, target = sides()
     _, own, again = routes(bound, source, target)
     assert own.inflation["stimulus"] == pytest.approx(again.inflation["stimulus"])
@@ -148,24 +180,33 @@ def test_regression_on_tested_stimuli(name: str, correlation: str) -> None:
 def test_regression_of_time_bins(time: str) -> None:
     source, target = sides()
     stacks = [
-        xr.concat([side, side + np.sin(np.arange(side.size)).reshape(side.shape)], "time_bin")
+        xr.concat(
+            [side, side + np.sin(np.arange(side.size)).reshape(side.shape)], "time_bin"
+        )
         for side in (source, target)
     ]
-    bound = nl.metric("ridge", time=time, splits={"folds": 2, "train": 0.5, "test": 0.5})
+    bound = nl.metric(
+        "ridge", time=time, splits={"folds": 2, "train": 0.5, "test": 0.5}
+    )
     _, own, again = routes(bound, *stacks)
     lost = {"stimulus": target["stimulus_id"].values[[3, 4]].tolist()}
     found, expected = own.without(kept(own, lost)), again.without(kept(again, lost))
     np.testing.assert_allclose(found.values, expected.values, atol=1e-9)
 
 
-def test_another_layer_reuses_what_is_left_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_layer_reuses_what_is_left_of_the_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from neuroledger.families.alignment.similarity import gram, pair
     from neuroledger.stats.workspace import Workspace
 
     source, target = sides()
     workspace = Workspace()
     alone = nl.metric("rdm")(source, target).uncertainty
-    scores = [nl.metric("rdm", workspace=workspace)(layer, target) for layer in (source * 2 + 1, source)]
+    scores = [
+        nl.metric("rdm", workspace=workspace)(layer, target)
+        for layer in (source * 2 + 1, source)
+    ]
     assert scores[0].uncertainty is not None
     made = gram.relative_gram
     calls: list[int] = []
@@ -181,10 +222,14 @@ def test_another_layer_reuses_what_is_left_of_the_target(monkeypatch: pytest.Mon
     assert found.error == alone.error
 
 
-def test_the_similarity_of_distributions_without_neuroids_keeps_the_drawn_samples() -> None:
+def test_the_similarity_of_distributions_without_neuroids_keeps_the_drawn_samples() -> (
+    None
+):
     rng = np.random.default_rng(3)
     edges = (0.0, 0.25, 0.5, 0.75, 1.0)
-    source, target = (xr.DataArray(rng.random(count), dims="neuroid") for count in (70, 40))
+    source, target = (
+        xr.DataArray(rng.random(count), dims="neuroid") for count in (70, 40)
+    )
     bound = nl.metric("ks_similarity", bins=edges, draws=30)
     values, own, _ = routes(bound, source, target)
     stay = np.arange(40) % 5 != 0
@@ -197,8 +242,12 @@ def test_the_similarity_of_distributions_without_neuroids_keeps_the_drawn_sample
         q = cumulated(target.values[kept_ones])
         farthest = max(np.abs(1 - q).max(), q[:-1].max())
         samples = source.values[drawn[:, kept_ones]]
-        expected = [1 - np.abs(cumulated(sample) - q).max() / farthest for sample in samples]
-        np.testing.assert_allclose(own.without({"neuroid": kept_ones}).values, expected, atol=1e-12)
+        expected = [
+            1 - np.abs(cumulated(sample) - q).max() / farthest for sample in samples
+        ]
+        np.testing.assert_allclose(
+            own.without({"neuroid": kept_ones}).values, expected, atol=1e-12
+        )
     np.testing.assert_allclose(values.values, expected, atol=1e-12)
 
 
@@ -226,7 +275,10 @@ def test_a_domain_readout_moves_by_the_shares_of_tested_stimuli() -> None:
     own = samples.variation
     assert isinstance(own, Variation)
     ids = np.asarray(own.items["stimulus"])
-    each = np.array([own.without({"stimulus": ids != name}) for name in ids]) - samples.values.values
+    each = (
+        np.array([own.without({"stimulus": ids != name}) for name in ids])
+        - samples.values.values
+    )
     np.testing.assert_allclose(each.sum(axis=0), 0, atol=1e-12)
     assert ((each != 0).sum(axis=0) <= 20).all() and each.any()
     # Of 40 stimuli, 20 are fitted; stimuli that are tested several times weigh more in the mean and vary it already.
@@ -241,7 +293,11 @@ def test_the_dimensions_of_a_factor_vary_with_its_pairs() -> None:
     factors = {"factor": ("presentation", np.repeat(["shape", "texture"], 50))}
     shared = rng.normal(size=(100, 300)) * (np.arange(100) < 50)[:, None]
     sides = [
-        xr.DataArray(shared + rng.normal(size=shared.shape), dims=("presentation", "neuroid"), coords=factors)
+        xr.DataArray(
+            shared + rng.normal(size=shared.shape),
+            dims=("presentation", "neuroid"),
+            coords=factors,
+        )
         for _ in range(2)
     ]
     bound = nl.metric("factor_dimensionality", factor="shape")

@@ -9,7 +9,9 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.errors import CeilingError
-from neuroledger.families.alignment.regression.missing_trials import with_means_for_missing_trials
+from neuroledger.families.alignment.regression.missing_trials import (
+    with_means_for_missing_trials,
+)
 from neuroledger.stats.splits import Split
 
 STIMULI, REPETITIONS, NEUROIDS, SUBJECTS = 30, 3, 6, 3
@@ -27,13 +29,18 @@ def repeated(seed: int = 0) -> xr.DataArray:
         coords={
             "stimulus_id": ("presentation", [f"s{number:02d}" for number in shown]),
             "repetition": ("presentation", np.repeat(np.arange(REPETITIONS), STIMULI)),
-            "neuroid_id": ("neuroid", [f"n{number:02d}" for number in range(SUBJECTS * NEUROIDS)]),
+            "neuroid_id": (
+                "neuroid",
+                [f"n{number:02d}" for number in range(SUBJECTS * NEUROIDS)],
+            ),
             "subject": ("neuroid", np.repeat(["a", "b", "c"], NEUROIDS)),
         },
     )
 
 
-def with_gaps(assembly: xr.DataArray, share: float = 0.05, seed: int = 1) -> xr.DataArray:
+def with_gaps(
+    assembly: xr.DataArray, share: float = 0.05, seed: int = 1
+) -> xr.DataArray:
     """The responses without a share of the cells; the first repetition of every stimulus stays."""
     lost = np.random.default_rng(seed).random(assembly.shape) < share
     lost[:STIMULI] = False
@@ -54,12 +61,16 @@ CEILINGS = {
 
 
 @pytest.mark.parametrize("name", CEILINGS)
-def test_missing_trials_change_the_prediction_of_subjects_by_little_and_are_counted(name: str) -> None:
+def test_missing_trials_change_the_prediction_of_subjects_by_little_and_are_counted(
+    name: str,
+) -> None:
     complete = repeated()
     gaps = with_gaps(complete)
     ceiling = CEILINGS[name]
     found = ceiling(gaps)
-    assert found.value == pytest.approx(ceiling(averaged_by_pandas(gaps)).value, abs=1e-12)
+    assert found.value == pytest.approx(
+        ceiling(averaged_by_pandas(gaps)).value, abs=1e-12
+    )
     assert found.value == pytest.approx(ceiling(complete).value, abs=0.03)
     missing = int(gaps.isnull().sum())
     assert missing > 20
@@ -86,7 +97,8 @@ def test_a_neuroid_without_any_trial_of_a_stimulus_is_left_out_and_counted() -> 
     left = np.delete(found.samples.values, 2, axis=found.samples.dims.index("neuroid"))
     np.testing.assert_allclose(left, expected.samples.values, atol=1e-12)
     assert any(
-        note.startswith("1 of 18 neuroids lack every response to some stimulus") for note in found.notes
+        note.startswith("1 of 18 neuroids lack every response to some stimulus")
+        for note in found.notes
     )
 
 
@@ -98,19 +110,32 @@ def test_a_trial_whose_stimulus_is_in_both_parts_of_a_split_stays_missing() -> N
     across = Split(rows[1:], rows[:1])
     completed, notes = with_means_for_missing_trials(gaps, [apart, across])
     assert np.isnan(completed.values).nonzero()[0].tolist() == [0]
-    assert completed.values[1, 1] == pytest.approx(gaps.values[[1 + STIMULI, 1 + 2 * STIMULI], 1].mean())
-    assert [note.split(" ", 3)[:3] for note in notes] == [["1", "of", "1620"], ["1", "of", "18"]]
+    assert completed.values[1, 1] == pytest.approx(
+        gaps.values[[1 + STIMULI, 1 + 2 * STIMULI], 1].mean()
+    )
+    assert [note.split(" ", 3)[:3] for note in notes] == [
+        ["1", "of", "1620"],
+        ["1", "of", "18"],
+    ]
 
 
-def test_subjects_of_whom_no_neuroid_can_be_completed_are_refused_with_their_number() -> None:
+def test_subjects_of_whom_no_neuroid_can_be_completed_are_refused_with_their_number() -> (
+    None
+):
     gaps = repeated().isel(neuroid=np.arange(2 * NEUROIDS))
-    gaps.values[np.ix_(gaps["stimulus_id"].values == "s07", np.arange(NEUROIDS))] = np.nan
-    with pytest.raises(CeilingError, match=r"at least two .*1 subjects without a complete neuroid"):
+    gaps.values[np.ix_(gaps["stimulus_id"].values == "s07", np.arange(NEUROIDS))] = (
+        np.nan
+    )
+    with pytest.raises(
+        CeilingError, match=r"at least two .*1 subjects without a complete neuroid"
+    ):
         nl.ceiling("subject_predictivity")(gaps)
 
 
 @pytest.mark.parametrize("name", ["rdm", "cka", "pls", "ridge"])
-def test_a_neuroid_without_a_response_to_a_stimulus_is_counted_in_the_score(name: str) -> None:
+def test_a_neuroid_without_a_response_to_a_stimulus_is_counted_in_the_score(
+    name: str,
+) -> None:
     target = repeated().isel(presentation=np.arange(STIMULI)).drop_vars("repetition")
     source = repeated(5).isel(presentation=np.arange(STIMULI)).drop_vars("repetition")
     lacking = target.copy(deep=True)
@@ -119,5 +144,7 @@ def test_a_neuroid_without_a_response_to_a_stimulus_is_counted_in_the_score(name
     assert found.n["neuroids_with_missing_responses"] == 2
     assert any("2 of 18 neuroids left out" in note for note in found.notes)
     rest = np.delete(np.arange(SUBJECTS * NEUROIDS), [4, 9])
-    assert found.value == pytest.approx(nl.metric(name)(source, target.isel(neuroid=rest)).value, abs=1e-9)
+    assert found.value == pytest.approx(
+        nl.metric(name)(source, target.isel(neuroid=rest)).value, abs=1e-9
+    )
     assert "neuroids_with_missing_responses" not in nl.metric(name)(source, target).n

@@ -36,5 +36,7 @@ def test_versions_of_the_pinned_components():
         "constant": 1,
     }
     assert {name: registry.get("metric", name).version for name in metrics} == metrics
-    assert {name: registry.get("ceiling", name).version for name in ceilings} == ceilings
+    assert {
+        name: registry.get("ceiling", name).version for name in ceilings
+    } == ceilings
     assert set(READOUTS) <= set(PINNED)

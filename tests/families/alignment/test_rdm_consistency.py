@@ -27,7 +27,12 @@ NEUROIDS = 60
 def population(kind: str, stimuli: int, rng: np.random.Generator) -> np.ndarray:
     """True responses of unit variance: of ten dimensions, of eight categories, or of patterns of unequal strength."""
     if kind == "category":
-        own = 0.5 * rng.standard_normal((stimuli, 5)) @ rng.standard_normal((5, NEUROIDS)) / np.sqrt(5)
+        own = (
+            0.5
+            * rng.standard_normal((stimuli, 5))
+            @ rng.standard_normal((5, NEUROIDS))
+            / np.sqrt(5)
+        )
         found = rng.standard_normal((8, NEUROIDS))[np.arange(stimuli) % 8] + own
     else:
         found = rng.standard_normal((stimuli, 10)) @ rng.standard_normal((10, NEUROIDS))
@@ -40,7 +45,10 @@ def population(kind: str, stimuli: int, rng: np.random.Generator) -> np.ndarray:
 def recorded(values: np.ndarray) -> xr.DataArray:
     repetitions, stimuli, neuroids = values.shape
     coords = {
-        "stimulus_id": ("presentation", [f"s{i:04d}" for i in range(stimuli)] * repetitions),
+        "stimulus_id": (
+            "presentation",
+            [f"s{i:04d}" for i in range(stimuli)] * repetitions,
+        ),
         "repetition": ("presentation", np.repeat(np.arange(repetitions), stimuli)),
         "neuroid_id": ("neuroid", [f"n{i}" for i in range(neuroids)]),
     }
@@ -48,13 +56,17 @@ def recorded(values: np.ndarray) -> xr.DataArray:
     return xr.DataArray(flat, dims=("presentation", "neuroid"), coords=coords)
 
 
-def simulated(kind, snr, repetitions, seed, stimuli=200, distance="correlation", agree=None):
+def simulated(
+    kind, snr, repetitions, seed, stimuli=200, distance="correlation", agree=None
+):
     """Responses, and the score of the noiseless RDM."""
     rng = np.random.default_rng([seed, repetitions, round(100 * snr)])
     truth = population(kind, stimuli, rng) * np.sqrt(snr)
     values = truth + rng.standard_normal((repetitions, *truth.shape))
     agree = agree or (lambda a, b: spearmanr(a, b).statistic)
-    return recorded(values), float(agree(pdist(truth, distance), pdist(values.mean(axis=0), distance)))
+    return recorded(values), float(
+        agree(pdist(truth, distance), pdist(values.mean(axis=0), distance))
+    )
 
 
 @pytest.mark.parametrize("kind", ["dimensions", "category", "unequal"])
@@ -62,7 +74,9 @@ def simulated(kind, snr, repetitions, seed, stimuli=200, distance="correlation",
     ("snr", "repetitions", "bias"),
     [(0.2, 2, 0.15), (0.2, 3, 0.13), (0.2, 10, 0.04), (1, 2, 0.03), (1, 10, 0.01)],
 )
-def test_the_noiseless_rdm_reaches_the_ceiling(kind: str, snr: float, repetitions: int, bias: float) -> None:
+def test_the_noiseless_rdm_reaches_the_ceiling(
+    kind: str, snr: float, repetitions: int, bias: float
+) -> None:
     """At a signal-to-noise ratio of .2 with two or three repetitions, the ceiling of categories is high by a tenth."""
     assembly, reached = simulated(kind, snr, repetitions, seed=0)
     ceiling = nl.ceiling("rdm_consistency")(assembly)
@@ -87,9 +101,14 @@ def test_every_distance_and_comparison_has_its_own(distance, comparison, agree):
     name = {"squared_euclidean": "sqeuclidean"}.get(distance, distance)
     found = []
     for seed in range(3):
-        assembly, reached = simulated("category", 0.3, 4, seed, stimuli=200, distance=name, agree=agree)
+        assembly, reached = simulated(
+            "category", 0.3, 4, seed, stimuli=200, distance=name, agree=agree
+        )
         found.append(
-            reached / nl.ceiling("rdm_consistency", distance=distance, comparison=comparison)(assembly).value
+            reached
+            / nl.ceiling("rdm_consistency", distance=distance, comparison=comparison)(
+                assembly
+            ).value
         )
     assert np.mean(found) == pytest.approx(1.0, abs=0.05)
 
@@ -104,7 +123,11 @@ def small(
     truth = np.maximum(latent @ rng.standard_normal((7, 18)), 0) * gains
     truth -= truth.mean(axis=0)
     shape = (repetitions, 70, 18)
-    noise = (rng.standard_gamma(2, shape) - 2) / np.sqrt(2) if heavy else rng.standard_normal(shape)
+    noise = (
+        (rng.standard_gamma(2, shape) - 2) / np.sqrt(2)
+        if heavy
+        else rng.standard_normal(shape)
+    )
     values = (truth if snr else 0) + truth.std(axis=0) / np.sqrt(snr or 1) * noise
     assembly = recorded(values)
     if ragged:
@@ -138,7 +161,9 @@ def test_noise_is_refused(repetitions: int) -> None:
     for seed in range(8):
         noise, _ = small(seed, repetitions, 0)
         with pytest.raises(MetricError, match=r"noise|no signal|no geometry"):
-            normalise(Score(0.1, scale="similarity"), nl.ceiling("rdm_consistency")(noise))
+            normalise(
+                Score(0.1, scale="similarity"), nl.ceiling("rdm_consistency")(noise)
+            )
 
 
 def test_good_data_with_strong_neurons_are_not_refused() -> None:
@@ -146,7 +171,9 @@ def test_good_data_with_strong_neurons_are_not_refused() -> None:
     for seed in range(6):
         assembly, truth = small(seed, 4, 3, heavy=True)
         ceiling = nl.ceiling("rdm_consistency")(assembly)
-        score = normalise(nl.metric("rdm")(truth, average_repetitions(assembly)), ceiling)
+        score = normalise(
+            nl.metric("rdm")(truth, average_repetitions(assembly)), ceiling
+        )
         assert 0.3 < ceiling.low < ceiling.value < ceiling.high < 1
         assert score.value == pytest.approx(1, abs=0.1)
 
@@ -161,7 +188,12 @@ def test_its_interval_covers_new_stimuli_and_neuroids() -> None:
     assert known.scale == "fisher" and known.items["neuroid"] == 18
     variation = bound._samples((assembly,), bound._splits(None, assembly)).variation
     assert isinstance(variation, Variation)
-    left = np.array([float(variation.without({"neuroid": np.arange(18) != one})) for one in range(18)])
+    left = np.array(
+        [
+            float(variation.without({"neuroid": np.arange(18) != one}))
+            for one in range(18)
+        ]
+    )
     part = next(part for part in known.parts if part.over == ("neuroid",))
     assert part.variance == pytest.approx(17 * left.var(), rel=1e-6)
     assert ceiling.low < ceiling.value < ceiling.high < 1
@@ -176,7 +208,9 @@ def test_leaving_stimuli_out_equals_the_ceiling_of_the_others() -> None:
     ids = np.asarray(variation.items["stimulus"])
     for lost in (ids[:10], ids[30:45]):
         left = float(variation.without({"stimulus": ~np.isin(ids, lost)}))
-        assert left == pytest.approx(bound(assembly[~np.isin(assembly["stimulus_id"], lost)]).value, abs=0.01)
+        assert left == pytest.approx(
+            bound(assembly[~np.isin(assembly["stimulus_id"], lost)]).value, abs=0.01
+        )
 
 
 def test_the_interval_of_nearly_noiseless_data_is_short() -> None:
@@ -192,7 +226,8 @@ def test_the_noiseless_rdm_over_its_ceiling_covers_one() -> None:
     for seed in range(10):
         assembly, truth = small(seed, 4, 1.0)
         score = normalise(
-            nl.metric("rdm")(truth, average_repetitions(assembly)), nl.ceiling("rdm_consistency")(assembly)
+            nl.metric("rdm")(truth, average_repetitions(assembly)),
+            nl.ceiling("rdm_consistency")(assembly),
         )
         covered.append(score.low <= 1 <= score.high)
     assert np.mean(covered) >= 0.8
@@ -204,7 +239,9 @@ def test_a_missing_response_leaves_no_neuroid_out() -> None:
     values = rng.standard_normal((1, 60, 20)) + 0.5 * rng.standard_normal((4, 60, 20))
     complete = nl.ceiling("rdm_consistency")(recorded(values)).value
     values[2, 3] = np.nan
-    assert nl.ceiling("rdm_consistency")(recorded(values)).value == pytest.approx(complete, abs=0.01)
+    assert nl.ceiling("rdm_consistency")(recorded(values)).value == pytest.approx(
+        complete, abs=0.01
+    )
     values[rng.random(values.shape) < 0.05] = np.nan
     found = nl.ceiling("rdm_consistency")(recorded(values))
     assert found.value == pytest.approx(complete, abs=0.03)
@@ -232,7 +269,11 @@ def test_halves_are_averages_over_the_responses_that_exist() -> None:
     some = np.arange(40) < 30
     left = float(
         variation.without(
-            {"stimulus": np.isin(variation.items["stimulus"], [f"s{i:04d}" for i in range(30)])}
+            {
+                "stimulus": np.isin(
+                    variation.items["stimulus"], [f"s{i:04d}" for i in range(30)]
+                )
+            }
         )
     )
     fewer = []
@@ -243,13 +284,17 @@ def test_halves_are_averages_over_the_responses_that_exist() -> None:
     assert left == pytest.approx(np.sqrt(k * r / (1 + (k - 1) * r)), abs=1e-9)
 
 
-def halves_by_hand(values: np.ndarray, assembly: xr.DataArray, split: Split) -> list[np.ndarray]:
+def halves_by_hand(
+    values: np.ndarray, assembly: xr.DataArray, split: Split
+) -> list[np.ndarray]:
     found = []
     for rows in split:
         half = np.full(values.shape, np.nan).reshape(-1, values.shape[2])
         half[rows] = assembly.values[rows]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of a stimulus without a response in this half
+            warnings.simplefilter(
+                "ignore", RuntimeWarning
+            )  # of a stimulus without a response in this half
             found.append(np.nanmean(half.reshape(values.shape), axis=0))
     return found
 
@@ -264,15 +309,21 @@ def by_hand(patterns: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize("distance", ["correlation", "cosine", "squared_euclidean", "euclidean"])
+@pytest.mark.parametrize(
+    "distance", ["correlation", "cosine", "squared_euclidean", "euclidean"]
+)
 def test_dissimilarities_of_complete_patterns_are_those_of_rdm(distance: str) -> None:
     X = np.random.default_rng(0).normal(2, 1, (12, 7))
     expected = dissimilarities(gram(X, Workspace(memo=Memo(0))), distance)
-    np.testing.assert_allclose(dissimilarities_of_present(X, distance), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        dissimilarities_of_present(X, distance), expected, atol=1e-12
+    )
     X[3, 2] = X[5, 1] = X[5, 2] = np.nan
     found = dissimilarities_of_present(X, distance)
     both = np.isfinite(X[3]) & np.isfinite(X[5])
-    alone = dissimilarities(gram(X[[3, 5]][:, both], Workspace(memo=Memo(0))), distance)[0]
+    alone = dissimilarities(
+        gram(X[[3, 5]][:, both], Workspace(memo=Memo(0))), distance
+    )[0]
     place = 12 * 3 - 3 * 4 // 2 + 5 - 3 - 1
     scale = np.sqrt(7 / 5) if distance == "euclidean" else 1
     assert found[place] == pytest.approx(scale * alone, abs=1e-12)
@@ -285,7 +336,8 @@ def test_ragged_repetitions_and_missing_responses():
     found = nl.ceiling("rdm_consistency")(kept)
     assert found.value == pytest.approx(reached, abs=0.05)
     assert any(
-        "pairs of stimuli without a pattern in both halves are left out" in note for note in found.notes
+        "pairs of stimuli without a pattern in both halves are left out" in note
+        for note in found.notes
     )
 
 
@@ -293,17 +345,23 @@ def test_units_do_not_matter():
     assembly, _ = simulated("category", 1.0, 4, seed=1, stimuli=60)
     expected = nl.ceiling("rdm_consistency")(assembly).value
     for factor in (1e-150, 1e-13, 1e13, 1e150):
-        assert nl.ceiling("rdm_consistency")(assembly * factor).value == pytest.approx(expected, abs=1e-9)
+        assert nl.ceiling("rdm_consistency")(assembly * factor).value == pytest.approx(
+            expected, abs=1e-9
+        )
 
 
 def test_data_without_a_ceiling_are_refused():
     assembly, _ = simulated("category", 1.0, 4, seed=1, stimuli=20)
     with pytest.raises(CeilingError, match=r"only 3 of 3 stimuli .* at least 4"):
-        nl.ceiling("rdm_consistency")(assembly[np.isin(assembly["stimulus_id"], ["s0001", "s0002", "s0003"])])
+        nl.ceiling("rdm_consistency")(
+            assembly[np.isin(assembly["stimulus_id"], ["s0001", "s0002", "s0003"])]
+        )
     with pytest.raises(CeilingError, match="no repetitions"):
         nl.ceiling("rdm_consistency")(assembly[assembly["repetition"].values == 0])
     lacking = assembly.where(assembly["repetition"] == 0)
-    with pytest.raises(CeilingError, match="60 of 60 neuroids lack a stimulus in a half"):
+    with pytest.raises(
+        CeilingError, match="60 of 60 neuroids lack a stimulus in a half"
+    ):
         nl.ceiling("rdm_consistency")(lacking)
 
 
@@ -311,4 +369,6 @@ def test_the_order_of_trials_does_not_matter():
     assembly, _ = simulated("category", 1.0, 4, seed=1, stimuli=40)
     order = np.random.default_rng(0).permutation(len(assembly))
     expected = nl.ceiling("rdm_consistency")(assembly).value
-    assert nl.ceiling("rdm_consistency")(assembly[order]).value == pytest.approx(expected, abs=1e-9)
+    assert nl.ceiling("rdm_consistency")(assembly[order]).value == pytest.approx(
+        expected, abs=1e-9
+    )

@@ -18,17 +18,25 @@ from neuroledger.stats.score import Score
 CONDITIONS = ("easy", "medium", "hard", "odd")
 
 
-def trials(seed: int, people: int, stimuli: int, seen: float = 1.0) -> tuple[xr.DataArray, xr.DataArray]:
+def trials(
+    seed: int, people: int, stimuli: int, seen: float = 1.0
+) -> tuple[xr.DataArray, xr.DataArray]:
     """A model, and people who saw a share of the stimuli: stimuli differ in difficulty, and people in skill."""
     rng = np.random.default_rng(seed)
     condition = np.arange(stimuli) % len(CONDITIONS)
     level = np.array([3.0, 1.2, -0.5, 0.3])[condition] + rng.standard_normal(stimuli)
     ids = np.array([f"s{i:02d}" for i in range(stimuli)])
-    odds = level + 0.5 * rng.standard_normal((people, 1)) + 0.5 * rng.standard_normal((people, stimuli))
+    odds = (
+        level
+        + 0.5 * rng.standard_normal((people, 1))
+        + 0.5 * rng.standard_normal((people, stimuli))
+    )
     right = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
     person, stimulus = np.nonzero(rng.random(odds.shape) < seen)
     of_people = answers(right[person, stimulus], ids[stimulus], condition[stimulus])
-    of_people = of_people.assign_coords(subject=("presentation", [f"p{i}" for i in person]))
+    of_people = of_people.assign_coords(
+        subject=("presentation", [f"p{i}" for i in person])
+    )
     of_model = answers(0.7 * level + rng.logistic(size=stimuli) > 0, ids, condition)
     return of_model, of_people
 
@@ -39,7 +47,9 @@ def answers(right: Any, ids: Any, condition: Any) -> xr.DataArray:
         "truth": ("presentation", np.full(len(ids), "yes")),
         "condition": ("presentation", np.asarray(CONDITIONS)[condition]),
     }
-    return xr.DataArray(np.where(right, "yes", "no"), dims="presentation", coords=coords)
+    return xr.DataArray(
+        np.where(right, "yes", "no"), dims="presentation", coords=coords
+    )
 
 
 def deviations(score: Score, factor: str) -> Floats:
@@ -75,13 +85,20 @@ def test_metrics_without_a_stimulus(metric: str) -> None:
     """Rows of the model may have another order than those of people, and contain stimuli that people did not see."""
     model, people = trials(0, 4, 40, seen=0.8)
     extra = answers([True], np.array(["other"]), np.array([0]))
-    shuffled = xr.concat([model.isel(presentation=slice(None, None, -1)), extra], "presentation")
+    shuffled = xr.concat(
+        [model.isel(presentation=slice(None, None, -1)), extra], "presentation"
+    )
     bound = nl.metric(metric, **METRICS[metric])
     score = bound(shuffled, people)
     ids = np.unique(people["stimulus_id"].values)
     left = [bound(model, without(people, "stimulus_id", id)).value for id in ids]
-    np.testing.assert_allclose(deviations(score, "stimulus"), jackknifed(score.value, left), atol=1e-12)
-    assert score.uncertainty is not None and score.uncertainty.factors == ("stimulus", "subject")
+    np.testing.assert_allclose(
+        deviations(score, "stimulus"), jackknifed(score.value, left), atol=1e-12
+    )
+    assert score.uncertainty is not None and score.uncertainty.factors == (
+        "stimulus",
+        "subject",
+    )
     assert score.low < score.value < score.high
 
 
@@ -89,19 +106,28 @@ def test_a_model_with_the_rows_of_one_person_in_another_order() -> None:
     model, people = trials(1, 1, 40)
     bound = nl.metric("accuracy_distance")
     order = np.random.default_rng(0).permutation(40)
-    straight, shuffled = (bound(side, people) for side in (model, model.isel(presentation=order)))
-    np.testing.assert_allclose(deviations(shuffled, "stimulus"), deviations(straight, "stimulus"), atol=1e-15)
+    straight, shuffled = (
+        bound(side, people) for side in (model, model.isel(presentation=order))
+    )
+    np.testing.assert_allclose(
+        deviations(shuffled, "stimulus"), deviations(straight, "stimulus"), atol=1e-15
+    )
 
 
 # The halves of trials of tasks_consistency are drawn at random, see below.
-@pytest.mark.parametrize("ceiling", [name for name in METRICS if name != "tasks_consistency"])
+@pytest.mark.parametrize(
+    "ceiling", [name for name in METRICS if name != "tasks_consistency"]
+)
 @pytest.mark.parametrize("factor", ["stimulus_id", "subject"])
 def test_ceilings_without_a_stimulus_or_a_person(ceiling: str, factor: str) -> None:
     """People who are compared with each other are no independent entries: without one, the others change."""
     _, people = trials(2, 5, 40, seen=0.9)
     bound = nl.ceiling(ceiling, **METRICS[ceiling])
     score = bound(people)
-    left = [bound(without(people, factor, item)).value for item in np.unique(people[factor].values)]
+    left = [
+        bound(without(people, factor, item)).value
+        for item in np.unique(people[factor].values)
+    ]
     found = deviations(score, factor.removesuffix("_id"))
     np.testing.assert_allclose(found, jackknifed(score.value, left), atol=1e-12)
     assert score.interval_covers.endswith("covers new stimuli and new subjects")
@@ -112,11 +138,15 @@ def corrected(first: Floats, second: Floats) -> float:
     return float(2 * r / (1 + r))
 
 
-def expect(score: Score, factor: str, items: Array, by_hand: Callable[[Any], float]) -> None:
+def expect(
+    score: Score, factor: str, items: Array, by_hand: Callable[[Any], float]
+) -> None:
     """Compare the deviations of a score with those by hand, where ``by_hand`` gets the item that is left out, or None."""
     assert score.value == pytest.approx(by_hand(None), abs=1e-12)
     left = [by_hand(item) for item in items]
-    np.testing.assert_allclose(deviations(score, factor), jackknifed(score.value, left), atol=1e-12)
+    np.testing.assert_allclose(
+        deviations(score, factor), jackknifed(score.value, left), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("factor", ["stimulus_id", "subject"])
@@ -146,29 +176,48 @@ def objects(seed: int, people: int, images: int) -> xr.DataArray:
     """Answers to images of four objects, some of which are easily confused."""
     rng = np.random.default_rng(seed)
     truth = np.tile(np.arange(images) % 4, people)
-    odds = np.array([[3, 1.5, 0, 0.5], [1, 3, 0.5, 0], [0, 0.2, 3, 1.8], [0.4, 0, 1.2, 3]])[truth]
+    odds = np.array(
+        [[3, 1.5, 0, 0.5], [1, 3, 0.5, 0], [0, 0.2, 3, 1.8], [0.4, 0, 1.2, 3]]
+    )[truth]
     answer = (odds + rng.gumbel(size=odds.shape)).argmax(axis=1)
     names = np.array(list("abcd"))
     coords = {
-        "stimulus_id": ("presentation", np.tile([f"i{i:02d}" for i in range(images)], people)),
+        "stimulus_id": (
+            "presentation",
+            np.tile([f"i{i:02d}" for i in range(images)], people),
+        ),
         "truth": ("presentation", names[truth]),
     }
     if people > 1:
-        coords["subject"] = ("presentation", np.repeat([f"p{i}" for i in range(people)], images))
+        coords["subject"] = (
+            "presentation",
+            np.repeat([f"p{i}" for i in range(people)], images),
+        )
     return xr.DataArray(names[answer], dims="presentation", coords=coords)
 
 
 def confused(side: xr.DataArray) -> Floats:
     pairs = [(a, b) for a in "abcd" for b in "abcd" if a != b]
-    return np.array([np.sum((side["truth"].values == a) & (side.values == b)) for a, b in pairs], dtype=float)
+    return np.array(
+        [np.sum((side["truth"].values == a) & (side.values == b)) for a, b in pairs],
+        dtype=float,
+    )
 
 
 def test_confusions_without_stimuli_that_only_one_side_saw() -> None:
-    people, model = objects(4, 6, 40), objects(5, 1, 60).isel(presentation=slice(10, 60))
-    every = np.unique(np.concatenate([side["stimulus_id"].values for side in (people, model)]))
+    people, model = (
+        objects(4, 6, 40),
+        objects(5, 1, 60).isel(presentation=slice(10, 60)),
+    )
+    every = np.unique(
+        np.concatenate([side["stimulus_id"].values for side in (people, model)])
+    )
 
     def by_hand(item: str | None) -> float:
-        sides = [without(side, "stimulus_id", item) if item else side for side in (people, model)]
+        sides = [
+            without(side, "stimulus_id", item) if item else side
+            for side in (people, model)
+        ]
         return float(np.corrcoef(confused(sides[0]), confused(sides[1]))[0, 1])
 
     assert len(every) == 60
@@ -184,9 +233,19 @@ def test_random_halves_of_people_stay_without_an_item(factor: str) -> None:
     def by_hand(item: str | None) -> float:
         rest = without(people, factor, item) if item else people
         own = np.array(
-            [confused(rest.isel(presentation=rest["subject"].values == f"p{i}")) for i in range(8)]
+            [
+                confused(rest.isel(presentation=rest["subject"].values == f"p{i}"))
+                for i in range(8)
+            ]
         )
-        return float(np.mean([corrected(own[o[:4]].sum(axis=0), own[o[4:]].sum(axis=0)) for o in orders]))
+        return float(
+            np.mean(
+                [
+                    corrected(own[o[:4]].sum(axis=0), own[o[4:]].sum(axis=0))
+                    for o in orders
+                ]
+            )
+        )
 
     score = nl.ceiling("confusion_similarity")(people)
     expect(score, factor.removesuffix("_id"), np.unique(people[factor].values), by_hand)
@@ -200,7 +259,9 @@ def test_random_halves_of_people_stay_without_an_item(factor: str) -> None:
         ("o2", {"level": "object", "distractors": "each", "normalise": False}),
     ],
 )
-def test_random_halves_of_trials_of_objects_stay_without_an_image(name: str, kind: dict[str, Any]) -> None:
+def test_random_halves_of_trials_of_objects_stay_without_an_image(
+    name: str, kind: dict[str, Any]
+) -> None:
     rng = np.random.default_rng(7)
     image, names = np.arange(24), np.array(list("abcd"))
     rows = np.repeat(image, 120)
@@ -221,8 +282,12 @@ def test_random_halves_of_trials_of_objects_stay_without_an_image(name: str, kin
             patterns = []
             for part in parts:
                 half = people.isel(presentation=part)
-                read = read_trials(without(half, "stimulus_id", item) if item else half, objects=names)
-                patterns.append(pattern(read.rates(np.arange(len(read.image))), read.truth, **kind))
+                read = read_trials(
+                    without(half, "stimulus_id", item) if item else half, objects=names
+                )
+                patterns.append(
+                    pattern(read.rates(np.arange(len(read.image))), read.truth, **kind)
+                )
             known = ~np.isnan(patterns).any(axis=0)
             values.append(pearson(patterns[0][known], patterns[1][known]))
         return float(np.mean(values))
@@ -235,13 +300,23 @@ def test_random_halves_of_trials_of_objects_stay_without_an_image(name: str, kin
 def test_solution_times_without_a_stimulus_keep_their_halves_of_repetitions() -> None:
     rng = np.random.default_rng(8)
     stimuli, repetitions = 40, 6
-    values = rng.standard_normal(stimuli) + 0.7 * rng.standard_normal((repetitions, stimuli))
+    values = rng.standard_normal(stimuli) + 0.7 * rng.standard_normal(
+        (repetitions, stimuli)
+    )
     coords = {
-        "stimulus_id": ("presentation", [f"s{i:02d}" for i in range(stimuli)] * repetitions),
+        "stimulus_id": (
+            "presentation",
+            [f"s{i:02d}" for i in range(stimuli)] * repetitions,
+        ),
         "repetition": ("presentation", np.repeat(np.arange(repetitions), stimuli)),
     }
     measured = xr.DataArray(values.ravel(), dims="presentation", coords=coords)
     bound = nl.ceiling("ost_consistency")
     score = bound(measured)
-    left = [bound(without(measured, "stimulus_id", f"s{i:02d}")).value for i in range(stimuli)]
-    np.testing.assert_allclose(deviations(score, "stimulus"), jackknifed(score.value, left), atol=1e-12)
+    left = [
+        bound(without(measured, "stimulus_id", f"s{i:02d}")).value
+        for i in range(stimuli)
+    ]
+    np.testing.assert_allclose(
+        deviations(score, "stimulus"), jackknifed(score.value, left), atol=1e-12
+    )

@@ -53,7 +53,11 @@ def snirf(
                     file[f"{listed}/{name}"] = channel // 2 + 1
                 file[f"{listed}/dataType"] = 99999
                 file[f"{listed}/wavelengthIndex"] = channel % 2 + 1
-                file.create_dataset(f"{listed}/dataTypeLabel", data=["HbO", "HbR"][channel % 2], dtype=text)
+                file.create_dataset(
+                    f"{listed}/dataTypeLabel",
+                    data=["HbO", "HbR"][channel % 2],
+                    dtype=text,
+                )
                 file.create_dataset(f"{listed}/dataUnit", data="uM", dtype=text)
         for number, (name, rows) in enumerate(stimuli.items(), 1):
             file.create_dataset(f"nirs/stim{number}/name", data=name, dtype=text)
@@ -61,12 +65,21 @@ def snirf(
     return path
 
 
-def egi(path: Path, values: np.ndarray[Any, Any], rate: int, events: Mapping[str, Sequence[int]]) -> Path:
+def egi(
+    path: Path,
+    values: np.ndarray[Any, Any],
+    rate: int,
+    events: Mapping[str, Sequence[int]],
+) -> Path:
     """An unsegmented file of single precision: (sample, channel) in µV, and the samples of each event code."""
     states = np.zeros((len(values), len(events)))
     for column, samples in enumerate(events.values()):
         states[list(samples), column] = 1
-    head = struct.pack(">i6hi5h", 4, 2020, 1, 1, 10, 0, 0, 0, rate, values.shape[1], 1, 0, 0)
-    head += struct.pack(">ih", len(values), len(events)) + b"".join(code.encode() for code in events)
+    head = struct.pack(
+        ">i6hi5h", 4, 2020, 1, 1, 10, 0, 0, 0, rate, values.shape[1], 1, 0, 0
+    )
+    head += struct.pack(">ih", len(values), len(events)) + b"".join(
+        code.encode() for code in events
+    )
     path.write_bytes(head + np.hstack([values, states]).astype(">f4").tobytes())
     return path

@@ -12,7 +12,10 @@ from neuroledger.data.clocks import LeftOut
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    Recording,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window
 from tests.families.signals.snirf_files import egi, snirf
 
@@ -23,9 +26,13 @@ TAP = Window(start=0.0, duration=2.0, labels={"tap": "t", "rest": "r"})
 HBO = Preprocessing(pick=("hbo",), units="arbitrary")
 
 
-def read(path: Path, window: Window = TAP, preprocessing: Preprocessing = HBO) -> Dataset:
+def read(
+    path: Path, window: Window = TAP, preprocessing: Preprocessing = HBO
+) -> Dataset:
     one = (Recording(file=path.name, subject="a"),)
-    return mne_epochs({path.name: path}, recordings=one, window=window, preprocessing=preprocessing)
+    return mne_epochs(
+        {path.name: path}, recordings=one, window=window, preprocessing=preprocessing
+    )
 
 
 def numbered(samples: int, channels: int = 4) -> np.ndarray[Any, Any]:
@@ -37,7 +44,9 @@ def numbered(samples: int, channels: int = 4) -> np.ndarray[Any, Any]:
 
 def first_samples(data: Dataset, scale: float = 1e6) -> list[int]:
     assert data.assembly is not None
-    found: list[int] = np.round(data.assembly.values[:, 0, 0] * scale).astype(int).tolist()
+    found: list[int] = (
+        np.round(data.assembly.values[:, 0, 0] * scale).astype(int).tolist()
+    )
     return found
 
 
@@ -62,26 +71,54 @@ def test_haemoglobin_is_cut_by_the_times_of_the_file(tmp_path: Path) -> None:
 
 def test_times_in_milliseconds_and_as_a_step_are_the_same(tmp_path: Path) -> None:
     stimuli = {"tap": [[4.0, 1.0, 1.0]], "rest": [[10.0, 1.0, 1.0]]}
-    whole = read(snirf(tmp_path / "s.snirf", numbered(160), np.arange(160) / RATE, stimuli))
-    later = {name: [[1000 * cell for cell in row] for row in rows] for name, rows in stimuli.items()}
-    thousands = read(snirf(tmp_path / "m.snirf", numbered(160), np.arange(160) * 125.0, later, unit="ms"))
+    whole = read(
+        snirf(tmp_path / "s.snirf", numbered(160), np.arange(160) / RATE, stimuli)
+    )
+    later = {
+        name: [[1000 * cell for cell in row] for row in rows]
+        for name, rows in stimuli.items()
+    }
+    thousands = read(
+        snirf(
+            tmp_path / "m.snirf",
+            numbered(160),
+            np.arange(160) * 125.0,
+            later,
+            unit="ms",
+        )
+    )
     step = read(snirf(tmp_path / "t.snirf", numbered(160), [0.0, 0.125], stimuli))
-    assert first_samples(whole) == first_samples(thousands) == first_samples(step) == [32, 80]
+    assert (
+        first_samples(whole)
+        == first_samples(thousands)
+        == first_samples(step)
+        == [32, 80]
+    )
 
 
 def test_times_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     stimuli = {"tap": [[4.0, 1.0, 1.0]], "rest": [[10.0, 1.0, 1.0]]}
     even = np.arange(160) / RATE
-    with pytest.raises(DataError, match=r"states its times in 'min', which is not one of s, ms"):
+    with pytest.raises(
+        DataError, match=r"states its times in 'min', which is not one of s, ms"
+    ):
         read(snirf(tmp_path / "unit.snirf", numbered(160), even, stimuli, unit="min"))
-    with pytest.raises(DataError, match=r"contains 2 blocks of data below `nirs`; one, `data1`, is read"):
+    with pytest.raises(
+        DataError,
+        match=r"contains 2 blocks of data below `nirs`; one, `data1`, is read",
+    ):
         read(snirf(tmp_path / "two.snirf", numbered(160), even, stimuli, blocks=2))
-    with pytest.raises(DataError, match=r"has 150 times, .* for 160 samples: it is damaged"):
+    with pytest.raises(
+        DataError, match=r"has 150 times, .* for 160 samples: it is damaged"
+    ):
         read(snirf(tmp_path / "short.snirf", numbered(160), even[:150], stimuli))
     back = np.where(np.arange(160) < 80, even, even - 4.0)
     with pytest.raises(DataError, match=r"the clock was set back by 4 s at 9\.875 s"):
         read(snirf(tmp_path / "back.snirf", numbered(160), back, stimuli))
-    with pytest.raises(DataError, match="hbo channels have no amplitude in uV: state `units: arbitrary`"):
+    with pytest.raises(
+        DataError,
+        match="hbo channels have no amplitude in uV: state `units: arbitrary`",
+    ):
         read(
             snirf(tmp_path / "volts.snirf", numbered(160), even, stimuli),
             preprocessing=Preprocessing(pick=("hbo",)),
@@ -97,7 +134,9 @@ def test_unsegmented_files_of_egi_are_read_with_their_events(tmp_path: Path) -> 
     assert data.assembly is not None
     assert data.assembly["label"].values.tolist() == ["l", "r", "l"]
     assert data.assembly.attrs["sampling_rate"] == 250.0
-    np.testing.assert_allclose(data.assembly.values[0, 1] * 1e6, values[100:225, 1], atol=1e-4)
+    np.testing.assert_allclose(
+        data.assembly.values[0, 1] * 1e6, values[100:225, 1], atol=1e-4
+    )
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(DataError, match=r"a\.raw cannot be read as a recording by MNE"):
         read(path, window)

@@ -40,7 +40,11 @@ class Samples:
             + "</channel>"
             for at, label in enumerate(labels)
         )
-        described = f"<desc><channels>{channels}</channels></desc>" if labels else "<desc></desc>"
+        described = (
+            f"<desc><channels>{channels}</channels></desc>"
+            if labels
+            else "<desc></desc>"
+        )
         self.header = _header(name, kind, values.shape[1], rate, "float32", described)
 
     def chunk(self) -> bytes:
@@ -55,7 +59,11 @@ class Marker:
     """A stream of texts at irregular times."""
 
     def __init__(
-        self, marks: Sequence[tuple[float, str]], *, name: str = "cues", offset: float = 0.0
+        self,
+        marks: Sequence[tuple[float, str]],
+        *,
+        name: str = "cues",
+        offset: float = 0.0,
     ) -> None:
         self.marks, self.offset = marks, offset
         self.measured: Sequence[tuple[float, float]] = ()
@@ -64,13 +72,18 @@ class Marker:
 
     def chunk(self) -> bytes:
         rows = [
-            b"\x08" + struct.pack("<d", time) + _count(len(text.encode())) + text.encode()
+            b"\x08"
+            + struct.pack("<d", time)
+            + _count(len(text.encode()))
+            + text.encode()
             for time, text in self.marks
         ]
         return _count(len(rows)) + b"".join(rows)
 
 
-def _header(name: str, kind: str, channels: int, rate: float, form: str, described: str) -> str:
+def _header(
+    name: str, kind: str, channels: int, rate: float, form: str, described: str
+) -> str:
     return (
         f"<?xml version='1.0'?><info><name>{name}</name><type>{kind}</type><channel_count>{channels}</channel_count>"
         f"<nominal_srate>{rate:g}</nominal_srate><channel_format>{form}</channel_format>"
@@ -79,22 +92,32 @@ def _header(name: str, kind: str, channels: int, rate: float, form: str, describ
 
 
 def _count(number: int) -> bytes:
-    return b"\x01" + bytes([number]) if number < 256 else b"\x04" + struct.pack("<I", number)
+    return (
+        b"\x01" + bytes([number])
+        if number < 256
+        else b"\x04" + struct.pack("<I", number)
+    )
 
 
 def _chunk(tag: int, content: bytes) -> bytes:
-    return b"\x04" + struct.pack("<I", len(content) + 2) + struct.pack("<H", tag) + content
+    return (
+        b"\x04" + struct.pack("<I", len(content) + 2) + struct.pack("<H", tag) + content
+    )
 
 
 def xdf(path: Path, *streams: Samples | Marker) -> Path:
     """Write a file of these streams, each with its clock's offset at its beginning and end."""
-    out = b"XDF:" + _chunk(1, b"<?xml version='1.0'?><info><version>1.0</version></info>")
+    out = b"XDF:" + _chunk(
+        1, b"<?xml version='1.0'?><info><version>1.0</version></info>"
+    )
     for number, stream in enumerate(streams, 1):
         mark = struct.pack("<I", number)
         out += _chunk(2, mark + stream.header.encode())
         ends = (float(stream.stamps[0]), float(stream.stamps[-1]))
         measured = stream.measured or [(end, stream.offset) for end in ends]
-        out += b"".join(_chunk(4, mark + struct.pack("<dd", *pair)) for pair in measured)
+        out += b"".join(
+            _chunk(4, mark + struct.pack("<dd", *pair)) for pair in measured
+        )
         out += _chunk(3, mark + stream.chunk())
         footer = (
             f"<?xml version='1.0'?><info><first_timestamp>{ends[0]}</first_timestamp>"

@@ -26,7 +26,9 @@ from tests.hostile.proposals.corpus import PROPOSALS, RIDGE, Proposal, base, com
 from tests.hostile.proposals.scripts import Scripts
 from tests.hostile.proposals.watched import Answer, Worker
 
-assert tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST  # importing them adds their proposals
+assert (
+    tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST
+)  # importing them adds their proposals
 REPOSITORY = Path(__file__).parents[3]
 CLEAN = [proposal for proposal in PROPOSALS if proposal.verdict == "clean"]
 SECRET = "SECRET"
@@ -69,9 +71,16 @@ class Live(HTMLParser):
             address = re.sub(r"[\s\x00-\x20]", "", value or "").lower()
             loaded = name in ("src", "srcset", "data", "poster", "background")
             loaded = loaded or (name == "href" and tag in ("link", "use"))
-            scripted = address.startswith(("javascript:", "vbscript:", "data:text/html"))
+            scripted = address.startswith(
+                ("javascript:", "vbscript:", "data:text/html")
+            )
             foreign = loaded and address.startswith(("http:", "https:", "//", "ftp:"))
-            if name.startswith("on") or name in ("srcdoc", "formaction") or scripted or foreign:
+            if (
+                name.startswith("on")
+                or name in ("srcdoc", "formaction")
+                or scripted
+                or foreign
+            ):
                 self.found.append(f"<{tag} {name}={value}>")
 
     def handle_endtag(self, tag: str) -> None:
@@ -95,12 +104,19 @@ def live(folder: Path, brought: str) -> Iterator[str]:
 def obeyed(folder: Path) -> Iterator[str]:
     """Cells of published tables that a spreadsheet computes, and commands of TeX that no board contains."""
     for table in sorted(folder.rglob("*.csv")):
-        cells = [cell for row in csv.reader(table.read_text().splitlines()) for cell in row]
-        yield from (f"{table.name}: {cell}" for cell in cells if re.match(r"[=@\t\r]|[+-](?![\d.])", cell))
+        cells = [
+            cell for row in csv.reader(table.read_text().splitlines()) for cell in row
+        ]
+        yield from (
+            f"{table.name}: {cell}"
+            for cell in cells
+            if re.match(r"[=@\t\r]|[+-](?![\d.])", cell)
+        )
     for table in sorted(folder.rglob("*.tex")):
         text = table.read_text(encoding="utf-8")
         yield from (
-            f"{table.name}: {found}" for found in re.findall(r"\^\^\S*|\\(?:input|include|write)\b", text)
+            f"{table.name}: {found}"
+            for found in re.findall(r"\^\^\S*|\\(?:input|include|write)\b", text)
         )
 
 
@@ -108,14 +124,27 @@ def routine(root: Path, changed: set[str]) -> Iterator[tuple[str, list[str]]]:
     """The calls that the documents name, in their order: program and arguments."""
     at = ["--root", str(root)]
     yield "dvc", ["pull", "--quiet"]
-    yield "pytest", ["--collect-only", "-q", "-p", "no:cacheprovider", "--rootdir", str(root), "probe"]
+    yield (
+        "pytest",
+        [
+            "--collect-only",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            str(root),
+            "probe",
+        ],
+    )
     yield "neuroledger", [*at, "check"]
     yield "neuroledger", [*at, "summary", "--since", "main"]
     yield "neuroledger", [*at, "validate", "--force"]
     yield "neuroledger", [*at, "run", "--suite", "lab"]
     yield "neuroledger", [*at, "verify"]
     if records := sorted(
-        path for path in changed if path.startswith("results/records/") and path.endswith(".json")
+        path
+        for path in changed
+        if path.startswith("results/records/") and path.endswith(".json")
     ):
         yield "neuroledger", [*at, "verify", "--recompute", *records]
     yield "neuroledger", [*at, "leaderboard", "--suite", "lab"]
@@ -130,7 +159,9 @@ def prepare(root: Path) -> None:
     lab = base(root, REPOSITORY)
     git(root, "checkout", "-q", "main")
     shutil.copytree(
-        REPOSITORY / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache", "config.local")
+        REPOSITORY / ".dvc",
+        root / ".dvc",
+        ignore=shutil.ignore_patterns("tmp", "cache", "config.local"),
     )
     for file in (REPOSITORY / "docs").iterdir():
         if file.suffix in (".py", ".css", ".js"):
@@ -146,7 +177,9 @@ def prepare(root: Path) -> None:
     (root / "docs" / "index.md").write_text("# A laboratory\n")
     (root / "probe").mkdir()
     (root / "probe" / "test_probe.py").write_text(PROBE)
-    (root / ".gitignore").write_text("results/scratch/\n/site/\n/site-docs/\n.cache/\nresults/validation/\n")
+    (root / ".gitignore").write_text(
+        "results/scratch/\n/site/\n/site-docs/\n.cache/\nresults/validation/\n"
+    )
     assert lab.root == root
     git(root, "add", "-A")
     git(root, "commit", "-m", "settings")
@@ -166,7 +199,16 @@ def proposed(proposal: Proposal, start: Path, scratch: Path) -> Path:
 
 def merged(folder: Path, clone: Path) -> set[str]:
     """Merge a proposal into a clone, and return the paths that changed."""
-    git(folder.parent, "clone", "-q", "--no-local", "--branch", "main", str(folder), str(clone))
+    git(
+        folder.parent,
+        "clone",
+        "-q",
+        "--no-local",
+        "--branch",
+        "main",
+        str(folder),
+        str(clone),
+    )
     git(clone, "merge", "-q", "--no-ff", "-m", "merge", "origin/proposal")
     listed = subprocess.run(
         ["git", "diff", "--name-only", "-z", "main~1", "HEAD"],
@@ -203,7 +245,10 @@ class Maintainer:
 def follow(proposal: Proposal, maintainer: Maintainer, scratch: Path) -> list[str]:
     """Review one proposal as continuous integration does, merge it, call everything, and return the problems."""
     (scratch / SECRET).write_text("a secret of the machine\n")
-    folder, root = proposed(proposal, maintainer.start, scratch), scratch / proposal.name
+    folder, root = (
+        proposed(proposal, maintainer.start, scratch),
+        scratch / proposal.name,
+    )
     before = {path: path.read_bytes() for path in scratch.glob("*") if path.is_file()}
     problems = []
     for script, answers in (("review", (0,)), ("recompute", ANSWERS)):
@@ -216,12 +261,23 @@ def follow(proposal: Proposal, maintainer: Maintainer, scratch: Path) -> list[st
         answer = maintainer.worker.call(root, program, words)
         problems += _problems(name, answer, ANSWERS if judges else (0,))
     texts = [root / path for path in sorted(changed) if (root / path).is_file()]
-    brought = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in texts)
-    problems += [f"live: {one}" for site in ("site", "site-docs") for one in live(root / site, brought)]
+    brought = "\n".join(
+        path.read_text(encoding="utf-8", errors="replace") for path in texts
+    )
+    problems += [
+        f"live: {one}"
+        for site in ("site", "site-docs")
+        for one in live(root / site, brought)
+    ]
     problems += [f"live: {one}" for one in obeyed(root / "site")]
-    if any((place / "CANARY").exists() for place in (root, folder, maintainer.scripts.folder, Path())):
+    if any(
+        (place / "CANARY").exists()
+        for place in (root, folder, maintainer.scripts.folder, Path())
+    ):
         problems.append("executed a command")
-    if before != {path: path.read_bytes() for path in scratch.glob("*") if path.is_file()}:
+    if before != {
+        path: path.read_bytes() for path in scratch.glob("*") if path.is_file()
+    }:
         problems.append("wrote outside the clone")
     shutil.rmtree(root)
     shutil.rmtree(folder)
@@ -247,7 +303,9 @@ def main(names: list[str]) -> int:
         for proposal in chosen:
             problems = follow(proposal, maintainer, scratch)
             failed += bool(problems)
-            sys.stdout.writelines(f"✗ {proposal.name}: {problem}\n" for problem in problems)
+            sys.stdout.writelines(
+                f"✗ {proposal.name}: {problem}\n" for problem in problems
+            )
             sys.stdout.flush()
         maintainer.close()
     took = time.monotonic() - began

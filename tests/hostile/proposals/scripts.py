@@ -45,21 +45,32 @@ class Scripts:
         self._socket.settimeout(0.1)
         for program in ("neuroledger", "dvc"):
             path = programs / program
-            path.write_text(STANDS_FOR.format(python=sys.executable, address=address, program=program))
+            path.write_text(
+                STANDS_FOR.format(
+                    python=sys.executable, address=address, program=program
+                )
+            )
             path.chmod(0o755)
         python = programs / "python"
-        python.write_text(f'#!/bin/sh\nPYTHONPATH={repository / "src"} exec {sys.executable} "$@"\n')
+        python.write_text(
+            f'#!/bin/sh\nPYTHONPATH={repository / "src"} exec {sys.executable} "$@"\n'
+        )
         python.chmod(0o755)
 
     def call(self, script: str, base: str, proposal: Path) -> Answer:
         """Exit code and output of a script for a proposal, and what its programs did."""
         told, said = self.folder / "told", self.folder / "said"
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("NEUROLEDGER_")}
+        plain = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("NEUROLEDGER_")
+        }
         with said.open("w") as output:
             process = subprocess.Popen(
                 [self.folder / ".ci" / script, base, proposal],
                 cwd=self.folder,
-                env=plain | {"GITHUB_OUTPUT": str(told), "PYTHONDONTWRITEBYTECODE": "1"},
+                env=plain
+                | {"GITHUB_OUTPUT": str(told), "PYTHONDONTWRITEBYTECODE": "1"},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

@@ -25,7 +25,16 @@ __all__ = ["Answer", "Worker"]
 
 SECONDS: Final = 240
 # Programs that the verbs start themselves.
-PROGRAMS: Final = ("git", "ssh-keygen", "uname", "ldconfig", "gcc", "cc", "lscpu", "file")
+PROGRAMS: Final = (
+    "git",
+    "ssh-keygen",
+    "uname",
+    "ldconfig",
+    "gcc",
+    "cc",
+    "lscpu",
+    "file",
+)
 # Folders of the root with the maintainers' own code.
 OWN_CODE: Final = ("probe/", "docs/hooks.py", "docs/safe.py", "docs/theme/")
 
@@ -48,7 +57,11 @@ class Worker:
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
         }
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("NEUROLEDGER_")}
+        plain = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("NEUROLEDGER_")
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__],
             env=plain | settings,
@@ -58,13 +71,21 @@ class Worker:
         )
 
     def call(
-        self, root: Path, program: str, words: Sequence[str], *, at: Path | None = None, learns: bool = False
+        self,
+        root: Path,
+        program: str,
+        words: Sequence[str],
+        *,
+        at: Path | None = None,
+        learns: bool = False,
     ) -> Answer:
         """Call a program, which may write below ``root``, in the folder ``at`` (default: ``root``).
 
         After a call that ``learns``, the process imports what that call imported, so that later calls need not.
         """
-        output, log, temporary = (self._scratch / name for name in ("output", "log", "tmp"))
+        output, log, temporary = (
+            self._scratch / name for name in ("output", "log", "tmp")
+        )
         temporary.mkdir(exist_ok=True)
         for file in (output, log):
             file.unlink(missing_ok=True)
@@ -79,13 +100,20 @@ class Worker:
             "program": program,
             "words": [*words],
         }
-        job |= {"settings": settings, "output": str(output), "log": str(log), "learns": learns}
+        job |= {
+            "settings": settings,
+            "output": str(output),
+            "log": str(log),
+            "learns": learns,
+        }
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         code = int(self._process.stdout.readline())
         seen = log.read_text().splitlines() if log.exists() else []
-        return Answer(code, output.read_text(errors="replace") if output.exists() else "", seen)
+        return Answer(
+            code, output.read_text(errors="replace") if output.exists() else "", seen
+        )
 
     def close(self) -> None:
         """End the process."""
@@ -97,7 +125,9 @@ def _watch(root: str, log: str, allowed: tuple[str, ...]) -> None:
     """Log what this process executes of ``root``, starts, connects to, writes outside ``allowed``, and reads of secrets."""
 
     def see(text: str) -> None:
-        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a") as file:
+        with os.fdopen(
+            os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a"
+        ) as file:
             file.write(text + "\n")
 
     def starts(event: str, arguments: Any) -> None:
@@ -115,7 +145,9 @@ def _watch(root: str, log: str, allowed: tuple[str, ...]) -> None:
 
     def executes(_: str, arguments: Any) -> None:
         name = str(getattr(arguments[0], "co_filename", ""))
-        if name.startswith(root + os.sep) and not name.startswith(tuple(f"{root}/{own}" for own in OWN_CODE)):
+        if name.startswith(root + os.sep) and not name.startswith(
+            tuple(f"{root}/{own}" for own in OWN_CODE)
+        ):
             see(f"executed {name}")
 
     def opens(_: str, arguments: Any) -> None:
@@ -130,8 +162,12 @@ def _watch(root: str, log: str, allowed: tuple[str, ...]) -> None:
             see(f"wrote {path}")
 
     watched: dict[str, Callable[[str, Any], None]] = {"exec": executes, "open": opens}
-    watched |= dict.fromkeys(("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen"), starts)
-    watched |= dict.fromkeys(("socket.connect", "socket.getaddrinfo", "socket.bind"), connects)
+    watched |= dict.fromkeys(
+        ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen"), starts
+    )
+    watched |= dict.fromkeys(
+        ("socket.connect", "socket.getaddrinfo", "socket.bind"), connects
+    )
 
     def hook(event: str, arguments: Any) -> None:
         if event in watched:
@@ -142,7 +178,9 @@ def _watch(root: str, log: str, allowed: tuple[str, ...]) -> None:
 
 def _called(program: str, words: list[str], root: str) -> int:
     """Call the program as its console script does, and return its exit code."""
-    if program != "pytest":  # as a program of an environment, whose folder is not that of the call
+    if (
+        program != "pytest"
+    ):  # as a program of an environment, whose folder is not that of the call
         sys.path[:] = [one for one in sys.path if one and os.path.realpath(one) != root]
     if program == "neuroledger":
         from neuroledger.cli import main
@@ -171,8 +209,14 @@ def _child(job: dict[str, Any]) -> None:
         temporary = tempfile.tempdir = job["settings"]["TMPDIR"]
         os.chdir(job["at"])
         for number in (1, 2):
-            os.dup2(os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-        _watch(root, job["log"], (root + os.sep, temporary, "/dev/", "/proc/", job["output"], job["log"]))
+            os.dup2(
+                os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), number
+            )
+        _watch(
+            root,
+            job["log"],
+            (root + os.sep, temporary, "/dev/", "/proc/", job["output"], job["log"]),
+        )
         code = _called(job["program"], job["words"], root)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
@@ -182,7 +226,9 @@ def _child(job: dict[str, Any]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         if job["learns"]:
-            Path(job["log"]).write_text("\n".join(name for name in sys.modules if name not in known))
+            Path(job["log"]).write_text(
+                "\n".join(name for name in sys.modules if name not in known)
+            )
         os._exit(code)
 
 
@@ -202,7 +248,9 @@ def _serve() -> None:
     for kind in registry.FOLDERS:
         registry.discover(kind)
     for plugins in (False, True):
-        schema_texts(plugins=plugins)  # describes the installed components, whose descriptions are remembered
+        schema_texts(
+            plugins=plugins
+        )  # describes the installed components, whose descriptions are remembered
     for line in sys.stdin:
         job = json.loads(line)
         gc.freeze()  # a collection in the fork would copy the memory of this process

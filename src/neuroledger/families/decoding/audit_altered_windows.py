@@ -53,9 +53,15 @@ def altered_windows(assembly: xr.DataArray) -> Problems:
     """
     names, counts = np.unique(text_of(assembly, "recording"), return_counts=True)
     chosen = [str(name) for name in names[counts >= FEWEST]]
-    if not chosen or assembly.sizes["sample"] < 2 * BANDS or assembly.sizes["channel"] < FEWEST_CHANNELS:
+    if (
+        not chosen
+        or assembly.sizes["sample"] < 2 * BANDS
+        or assembly.sizes["channel"] < FEWEST_CHANNELS
+    ):
         return
-    spectra = whitened_spectra(assembly, chosen, max(MOST_WINDOWS // len(chosen), FEWEST))
+    spectra = whitened_spectra(
+        assembly, chosen, max(MOST_WINDOWS // len(chosen), FEWEST)
+    )
     numbers = np.concatenate(list(spectra.rows.values()))[:MOST_WINDOWS]
     threshold = max(ALIKE, BEYOND * _usual(spectra, numbers))
     alike = _bands_alike(spectra, numbers, threshold) >= BANDS_ALIKE
@@ -66,7 +72,8 @@ def altered_windows(assembly: xr.DataArray) -> Problems:
     onsets = assembly["onset"].values.astype(float)
     across = sum(subjects[a] != subjects[b] for a, b in pairs)
     examples = [
-        f"{recordings[a]} at {onsets[a]:g} s and {recordings[b]} at {onsets[b]:g} s" for a, b in pairs
+        f"{recordings[a]} at {onsets[a]:g} s and {recordings[b]} at {onsets[b]:g} s"
+        for a, b in pairs
     ]
     yield (
         "audit.duplicate",
@@ -99,7 +106,9 @@ def _usual(spectra: Spectra, numbers: Indices) -> float:
     return float(np.quantile(reached[np.triu_indices(count, 1)], 0.999))
 
 
-def _bands_alike(spectra: Spectra, numbers: Indices, threshold: float) -> npt.NDArray[np.int8]:
+def _bands_alike(
+    spectra: Spectra, numbers: Indices, threshold: float
+) -> npt.NDArray[np.int8]:
     """Number of bands in which two windows correlate above the threshold, (window, window), 0 below the diagonal."""
     count = np.zeros((len(numbers), len(numbers)), dtype=np.int8)
     for correlations in _correlations(spectra, numbers):
@@ -116,7 +125,10 @@ def _beside(first: Floats, second: Floats) -> float:
 
 
 def _copies(
-    assembly: xr.DataArray, spectra: Spectra, numbers: Indices, alike: npt.NDArray[np.bool_]
+    assembly: xr.DataArray,
+    spectra: Spectra,
+    numbers: Indices,
+    alike: npt.NDArray[np.bool_],
 ) -> Iterator[tuple[int, int]]:
     """Yield the rows of pairs of windows that are copies."""
     partners = alike.sum(axis=0) + alike.sum(axis=1)
@@ -125,7 +137,9 @@ def _copies(
     seconds = assembly.sizes["sample"] / float(assembly.attrs["sampling_rate"])
     found = []
     for a, b in np.argwhere(alike).tolist():
-        overlap = recordings[a] == recordings[b] and abs(onsets[a] - onsets[b]) < seconds
+        overlap = (
+            recordings[a] == recordings[b] and abs(onsets[a] - onsets[b]) < seconds
+        )
         stereotyped = max(partners[a], partners[b]) > MOST_PARTNERS
         if not overlap and not stereotyped:
             found.append((a, b))
@@ -133,12 +147,16 @@ def _copies(
     of_recordings = Counter((recordings[a], recordings[b]) for a, b in found)
     for a, b in found:
         pair = (recordings[a], recordings[b])
-        as_a_whole = of_recordings[pair] >= max(FEWEST, SHARE * min(windows[pair[0]], windows[pair[1]]))
+        as_a_whole = of_recordings[pair] >= max(
+            FEWEST, SHARE * min(windows[pair[0]], windows[pair[1]])
+        )
         if pair[0] != pair[1] and as_a_whole:
             continue
         one, other = int(rows[a]), int(rows[b])
         windows_of_pair = normalised(np.asarray(assembly.values[[one, other]])).reshape(
             2, *assembly.shape[1:]
         )
-        if _beside(*windows_of_pair) > ALIKE_BESIDE and not are_identical(assembly, one, other):
+        if _beside(*windows_of_pair) > ALIKE_BESIDE and not are_identical(
+            assembly, one, other
+        ):
             yield one, other

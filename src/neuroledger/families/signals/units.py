@@ -44,7 +44,9 @@ ADVICE: Final = (
 )
 
 
-def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, advice: str = ADVICE) -> None:
+def require_plausible(
+    deviations: Mapping[str, float], unit: str, file: str, *, advice: str = ADVICE
+) -> None:
     """Return if the standard deviations (by type of channel, in `unit`) are plausible.
 
     Raises

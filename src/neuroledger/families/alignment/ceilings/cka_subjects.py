@@ -56,20 +56,29 @@ def cka_subjects(
         assembly = average_repetitions(assembly)
     parts = by_subject(assembly, "a ceiling between subjects needs them", CeilingError)
     if len(parts) < 2:
-        raise CeilingError("one subject has no other to be aligned with: the ceiling needs at least two")
+        raise CeilingError(
+            "one subject has no other to be aligned with: the ceiling needs at least two"
+        )
     names, notes = list(parts), []
     alignments = np.full((len(names), len(names)), np.nan)
     pairs: dict[tuple[int, int], _Pair] = {}
     for a, b in combinations(range(len(names)), 2):
         rows, *sides = _shared(parts[names[a]], parts[names[b]])
         try:
-            value = cka(*sides, workspace=workspace, unbiased=unbiased, regularisation=regularisation)
+            value = cka(
+                *sides,
+                workspace=workspace,
+                unbiased=unbiased,
+                regularisation=regularisation,
+            )
         except MetricError as error:
             raise CeilingError(f"{names[a]} and {names[b]}: {error}") from None
         alignments[a, b] = alignments[b, a] = float(value.values)
         pairs[a, b] = rows, cast(Variation, value.variation)
         notes += [f"{names[a]} and {names[b]}: {note}" for note in value.notes]
-    values = xr.DataArray(np.nanmean(alignments, axis=1), dims="subject", coords={"subject": names})
+    values = xr.DataArray(
+        np.nanmean(alignments, axis=1), dims="subject", coords={"subject": names}
+    )
     ids = stimulus_names(assembly, assembly.sizes["presentation"])
 
     def without(keep: Keep) -> xr.DataArray:
@@ -88,22 +97,30 @@ _Pair = tuple[Indices, Variation]
 
 
 def _without(
-    alignments: Floats, pairs: dict[tuple[int, int], _Pair], subjects: Booleans, stimuli: Booleans | None
+    alignments: Floats,
+    pairs: dict[tuple[int, int], _Pair],
+    subjects: Booleans,
+    stimuli: Booleans | None,
 ) -> Floats:
     """Mean alignment of each subject with the others, among the subjects and stimuli that stay, (subject,), else NaN."""
     left = np.where(np.outer(subjects, subjects), alignments, np.nan)
     if stimuli is not None:
         for (a, b), (rows, varies) in pairs.items():
             if subjects[a] and subjects[b]:
-                left[a, b] = left[b, a] = float(varies.without({"stimulus": stimuli[rows]}))
+                left[a, b] = left[b, a] = float(
+                    varies.without({"stimulus": stimuli[rows]})
+                )
     known = np.isfinite(left)
     with np.errstate(invalid="ignore"):
         return np.asarray(
-            np.where(known, left, 0.0).sum(axis=1) / np.where(known.any(axis=1), known.sum(axis=1), np.nan)
+            np.where(known, left, 0.0).sum(axis=1)
+            / np.where(known.any(axis=1), known.sum(axis=1), np.nan)
         )
 
 
-def _shared(first: xr.DataArray, second: xr.DataArray) -> tuple[Indices, xr.DataArray, xr.DataArray]:
+def _shared(
+    first: xr.DataArray, second: xr.DataArray
+) -> tuple[Indices, xr.DataArray, xr.DataArray]:
     """Return the presentations for which both have a response, and both restricted to these."""
     present = [
         side.notnull().any([dim for dim in side.dims if dim != "presentation"]).values

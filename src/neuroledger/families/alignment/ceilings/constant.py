@@ -30,4 +30,6 @@ def constant(
     """
     margin = "" if error is None else f" ± {error}"
     note = f"constant{margin}, not computed here: {source}"
-    return Samples(xr.DataArray(value), NotKnown("the ceiling is not computed here"), notes=[note])
+    return Samples(
+        xr.DataArray(value), NotKnown("the ceiling is not computed here"), notes=[note]
+    )

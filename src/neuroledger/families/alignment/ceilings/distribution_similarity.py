@@ -63,7 +63,9 @@ def distribution_similarity(
     def without(keep: Keep) -> xr.DataArray:
         kept = keep["neuroid"]
         drawn = np.where(kept[rows], places[rows], -1)
-        return xr.DataArray(Resampled(drawn, places[kept], count).similarity(), dims=("draw",))
+        return xr.DataArray(
+            Resampled(drawn, places[kept], count).similarity(), dims=("draw",)
+        )
 
     items = {"neuroid": ids_of(assembly).astype(str)}
     return Samples(xr.DataArray(samples, dims=("draw",)), Variation(items, without))

@@ -37,8 +37,14 @@ Correlation = Literal["pearson", "spearman", "kendall"]
 # Conversion of each correlation to Pearson's of normal variables, to which the corrections apply, and back.
 LINEAR: Mapping[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
     "pearson": (lambda r: r, lambda r: r),
-    "spearman": (lambda r: 2 * np.sin(np.pi * r / 6), lambda r: 6 / np.pi * np.arcsin(np.clip(r / 2, -1, 1))),
-    "kendall": (lambda r: np.sin(np.pi * r / 2), lambda r: 2 / np.pi * np.arcsin(np.clip(r, -1, 1))),
+    "spearman": (
+        lambda r: 2 * np.sin(np.pi * r / 6),
+        lambda r: 6 / np.pi * np.arcsin(np.clip(r / 2, -1, 1)),
+    ),
+    "kendall": (
+        lambda r: np.sin(np.pi * r / 2),
+        lambda r: 2 / np.pi * np.arcsin(np.clip(r, -1, 1)),
+    ),
 }
 # Number of splits whose halves fit into one integer, at two bits each.
 DIGITS = 28
@@ -94,9 +100,15 @@ def internal_consistency(
     """
     if assembly.sizes.get("time_bin") == 1:
         assembly = assembly.isel(time_bin=0, drop=True)
-    dims = ("presentation", "neuroid", *(d for d in ("time_bin",) if d in assembly.dims))
+    dims = (
+        "presentation",
+        "neuroid",
+        *(d for d in ("time_bin",) if d in assembly.dims),
+    )
     if set(dims) != set(assembly.dims):
-        raise CeilingError(f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}"
+        )
     assembly = assembly.transpose(*dims)
     values = assembly.values.reshape(assembly.sizes["presentation"], -1)
     if "stimulus_id" not in assembly.coords:
@@ -110,7 +122,11 @@ def internal_consistency(
         codes = _conditions(assembly, codes, numbering)
     layout = _layout(codes, splits)
     r = np.concatenate(
-        [_agreement(*_halves(part, layout, notes), correlation) for part in _parts(values, layout)], axis=1
+        [
+            _agreement(*_halves(part, layout, notes), correlation)
+            for part in _parts(values, layout)
+        ],
+        axis=1,
     )
     if not np.isfinite(r).any():
         raise CeilingError(
@@ -136,7 +152,9 @@ def internal_consistency(
         if correction == "horst":
             return back(of_all(linear(r), counts[0::2, keep], counts[1::2, keep]))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return back(np.where(linear(r) == -1, np.nan, 2 * linear(r) / (1 + linear(r))))
+            return back(
+                np.where(linear(r) == -1, np.nan, 2 * linear(r) / (1 + linear(r)))
+            )
 
     samples = _labelled(corrected(r), assembly)
 
@@ -147,7 +165,10 @@ def internal_consistency(
         ]
         left = np.concatenate(of_parts, axis=2)  # (group, split, column)
         return np.stack(
-            [_labelled(corrected(left[group], groups != group), assembly).values for group in range(count)]
+            [
+                _labelled(corrected(left[group], groups != group), assembly).values
+                for group in range(count)
+            ]
         )
 
     def each(_: str, groups: Indices) -> Floats:
@@ -158,18 +179,22 @@ def internal_consistency(
 
     ids = np.empty(len(layout.rows), dtype=stimuli.labels.dtype)
     ids[codes] = stimuli.labels[stimuli.codes]
-    return Samples(samples, Variation({"stimulus": ids.astype(str)}, without, each), notes=notes)
+    return Samples(
+        samples, Variation({"stimulus": ids.astype(str)}, without, each), notes=notes
+    )
 
 
-def _conditions(assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]) -> Indices:
+def _conditions(
+    assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]
+) -> Indices:
     """Code of each presentation's condition: the combination of all its coordinates except those in ``numbering``."""
     conditions = stimulus
     for name, coordinate in assembly.coords.items():
         if coordinate.dims == ("presentation",) and name not in numbering:
             codes = encode(coordinate.values).codes
-            conditions = np.unique(conditions * (int(codes.max()) + 1) + codes, return_inverse=True)[
-                1
-            ].ravel()
+            conditions = np.unique(
+                conditions * (int(codes.max()) + 1) + codes, return_inverse=True
+            )[1].ravel()
     return conditions
 
 
@@ -213,7 +238,10 @@ def _slots(stimulus: Indices, pattern: Indices) -> tuple[Indices, int]:
         if times.max() == 1:
             return pattern, patterns
         # Conversion to CSR is a counting sort, which is faster than sorting by comparison.
-        counts = coo_array((np.ones(count, np.int8), (key, np.arange(count))), shape=(len(times), count))
+        counts = coo_array(
+            (np.ones(count, np.int8), (key, np.arange(count))),
+            shape=(len(times), count),
+        )
         order = counts.tocsr().indices.astype(np.intp)
     start = np.flatnonzero(np.diff(key[order], prepend=-1))
     nth = np.empty(count, np.intp)
@@ -256,7 +284,9 @@ def _levelled(values: Array) -> Array:
     return shifted
 
 
-def _halves(values: Array, layout: _Layout, notes: list[str]) -> tuple[Floats, Booleans | None]:
+def _halves(
+    values: Array, layout: _Layout, notes: list[str]
+) -> tuple[Floats, Booleans | None]:
     """Means of each half (half × stimulus × column), and which stimuli both halves of each split have, unless all.
 
     The mask is (split × stimulus × column); means of stimuli that a half lacks are 0.
@@ -287,15 +317,15 @@ def _halves(values: Array, layout: _Layout, notes: list[str]) -> tuple[Floats, B
     if in_both.all():
         return mean, None
     fewest = int(in_both.sum(axis=1).min())
-    note = (
-        f"stimuli without responses in both halves are left out: at least {fewest} of {len(in_both[0])} stay"
-    )
+    note = f"stimuli without responses in both halves are left out: at least {fewest} of {len(in_both[0])} stay"
     if note not in notes:
         notes.append(note)
     return mean, in_both
 
 
-def _agreement(mean: Floats, in_both: Booleans | None, correlation: Correlation) -> Floats:
+def _agreement(
+    mean: Floats, in_both: Booleans | None, correlation: Correlation
+) -> Floats:
     """Correlation over stimuli of the means of both halves (split × column)."""
     if in_both is None:
         return _correlation(mean[0::2], mean[1::2], correlation)
@@ -303,21 +333,31 @@ def _agreement(mean: Floats, in_both: Booleans | None, correlation: Correlation)
 
 
 def _without_groups(
-    mean: Floats, in_both: Booleans | None, correlation: Correlation, groups: Indices, count: int
+    mean: Floats,
+    in_both: Booleans | None,
+    correlation: Correlation,
+    groups: Indices,
+    count: int,
 ) -> Floats:
     """As :func:`_agreement`, without each group of stimuli, (group, split, column)."""
     if correlation != "pearson":
         kept = [groups != group for group in range(count)]
         return np.stack(
             [
-                _agreement(mean[:, rows], None if in_both is None else in_both[:, rows], correlation)
+                _agreement(
+                    mean[:, rows],
+                    None if in_both is None else in_both[:, rows],
+                    correlation,
+                )
                 for rows in kept
             ]
         )
     if in_both is not None:
         mean = np.where(np.repeat(in_both, 2, axis=0), mean, np.nan)
     pairs = zip(mean[0::2], mean[1::2], strict=True)
-    return np.stack([halves_without_groups(*pair, groups, count) for pair in pairs], axis=1)
+    return np.stack(
+        [halves_without_groups(*pair, groups, count) for pair in pairs], axis=1
+    )
 
 
 def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
@@ -351,7 +391,9 @@ def _correlation(A: Floats, B: Floats, correlation: Correlation) -> Floats:
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     if correlation == "kendall" and A.shape[1] >= 3:
         for split, column in np.ndindex(result.shape):
-            result[split, column] = kendalltau(A[split, :, column], B[split, :, column]).statistic
+            result[split, column] = kendalltau(
+                A[split, :, column], B[split, :, column]
+            ).statistic
         return result
     if correlation == "spearman":
         A, B = rankdata(A, axis=1), rankdata(B, axis=1)
@@ -377,21 +419,31 @@ def _centred(values: Floats) -> Floats:
     return np.asarray(size)
 
 
-def _correlation_of(A: Floats, B: Floats, in_both: Booleans, correlation: Correlation) -> Floats:
+def _correlation_of(
+    A: Floats, B: Floats, in_both: Booleans, correlation: Correlation
+) -> Floats:
     """As :func:`_correlation`, over the stimuli present in both halves, which may differ between columns."""
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     for split, column in np.ndindex(result.shape):
         rows = in_both[split, :, column]
         a, b = A[split, rows, column], B[split, rows, column]
         if len(a) >= 3:
-            result[split, column] = _correlation(a[None, :, None], b[None, :, None], correlation)[0, 0]
+            result[split, column] = _correlation(
+                a[None, :, None], b[None, :, None], correlation
+            )[0, 0]
     return result
 
 
 def _labelled(r: Floats, assembly: xr.DataArray) -> xr.DataArray:
-    coords = {n: c for n, c in assembly.coords.items() if c.dims in (("neuroid",), ("time_bin",))}
+    coords = {
+        n: c
+        for n, c in assembly.coords.items()
+        if c.dims in (("neuroid",), ("time_bin",))
+    }
     coords["split"] = xr.DataArray(np.arange(len(r)), dims="split")
     if "time_bin" not in assembly.dims:
         return xr.DataArray(r, dims=("split", "neuroid"), coords=coords)
-    shaped = r.reshape(len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"]).transpose(2, 0, 1)
+    shaped = r.reshape(
+        len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"]
+    ).transpose(2, 0, 1)
     return xr.DataArray(shaped, dims=("time_bin", "split", "neuroid"), coords=coords)

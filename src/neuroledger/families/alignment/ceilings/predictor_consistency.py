@@ -60,33 +60,47 @@ def predictor_consistency(
     for name in (by, "repetition"):
         if name not in assembly.coords:
             hint = (
-                "; it has 'image_id': by='image_id'" if name == by and "image_id" in assembly.coords else ""
+                "; it has 'image_id': by='image_id'"
+                if name == by and "image_id" in assembly.coords
+                else ""
             )
             raise CeilingError(
                 f"predictor consistency needs the coordinate {name!r}, the assembly has none{hint}"
             )
     if set(assembly.dims) != {"presentation", "neuroid"}:
-        raise CeilingError(f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}"
+        )
     values = moderate_columns(assembly.transpose("presentation", "neuroid").values)
     stimulus = encode(assembly[by].values).codes
     repetition = encode(assembly["repetition"].values).codes
     order = np.argsort(stimulus, kind="stable")
     bounds = np.flatnonzero(np.diff(stimulus[order])) + 1
     groups = [(rows, np.unique(repetition[rows])) for rows in np.split(order, bounds)]
-    repeated = [(rows, repetitions) for rows, repetitions in groups if len(repetitions) > 1]
+    repeated = [
+        (rows, repetitions) for rows, repetitions in groups if len(repetitions) > 1
+    ]
     if len(repeated) < FEWEST_STIMULI:
         raise CeilingError(
             f"{len(repeated)} of {len(groups)} stimuli were repeated; predictor consistency needs {FEWEST_STIMULI}"
         )
     notes = []
     if len(repeated) < len(groups):
-        notes.append(f"{len(groups) - len(repeated)} of {len(groups)} stimuli left out: presented once")
+        notes.append(
+            f"{len(groups) - len(repeated)} of {len(groups)} stimuli left out: presented once"
+        )
     rng = np.random.default_rng(seed)
     draws = [_halves(len(values), repetition, repeated, rng) for _ in range(halves)]
     width = max(1, TOGETHER // len(values))
-    parts = [values[:, start : start + width] for start in range(0, values.shape[1], width)]
+    parts = [
+        values[:, start : start + width] for start in range(0, values.shape[1], width)
+    ]
     result = np.concatenate(
-        [np.stack([_correlation(*pair) for pair in _means(part, draws)]) for part in parts], axis=1
+        [
+            np.stack([_correlation(*pair) for pair in _means(part, draws)])
+            for part in parts
+        ],
+        axis=1,
     )
     counts = np.array([[half.sum(axis=1) for half in pair] for pair in draws])
     ids = np.asarray([assembly[by].values[rows[0]] for rows, _ in repeated]).astype(str)
@@ -103,11 +117,19 @@ def predictor_consistency(
 
     def without_each(codes: Indices, count: int) -> Floats:
         of_parts = [
-            np.stack([halves_without_groups(*pair, codes, count) for pair in _means(part, draws)], axis=1)
+            np.stack(
+                [
+                    halves_without_groups(*pair, codes, count)
+                    for pair in _means(part, draws)
+                ],
+                axis=1,
+            )
             for part in parts
         ]
         left = np.concatenate(of_parts, axis=2)  # (group, split, neuroid)
-        return np.stack([corrected(left[group], codes != group) for group in range(count)])
+        return np.stack(
+            [corrected(left[group], codes != group) for group in range(count)]
+        )
 
     def each(_: str, codes: Indices) -> Floats:
         return without_each(codes, int(codes.max()) + 1)
@@ -132,10 +154,14 @@ def _halves(
     for at, (rows, repetitions) in enumerate(repeated):
         shuffled = rng.permutation(repetitions)
         position[rows] = at
-        half[rows] = (~np.isin(repetition[rows], shuffled[: len(repetitions) // 2])).astype(int)
+        half[rows] = (
+            ~np.isin(repetition[rows], shuffled[: len(repetitions) // 2])
+        ).astype(int)
     sides = [np.flatnonzero(half == side) for side in (0, 1)]
     first, second = (
-        csr_array((np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), count))
+        csr_array(
+            (np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), count)
+        )
         for rows in sides
     )
     return first, second
@@ -159,7 +185,9 @@ def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
     return A, B, count
 
 
-def _means(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -> Iterator[tuple[Floats, Floats]]:
+def _means(
+    values: NDArray[np.floating], draws: list[tuple[Any, Any]]
+) -> Iterator[tuple[Floats, Floats]]:
     """Yield the means of both halves of each draw (stimulus × column), ignoring missing values; NaN without any."""
     values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
@@ -168,4 +196,7 @@ def _means(values: NDArray[np.floating], draws: list[tuple[Any, Any]]) -> Iterat
     presence = np.ones((len(values), 1)) if complete else present.astype(np.float64)
     for first, second in draws:
         with np.errstate(invalid="ignore"):
-            yield (first @ filled) / (first @ presence), (second @ filled) / (second @ presence)
+            yield (
+                (first @ filled) / (first @ presence),
+                (second @ filled) / (second @ presence),
+            )

@@ -37,11 +37,14 @@ class _Trials(NamedTuple):
 
         values, stimulus = self.values[rows], self.stimulus[rows]
         places = (stimulus, np.arange(len(stimulus)))
-        members = csr_array((np.ones(len(stimulus)), places), shape=(self.stimuli, len(stimulus)))
+        members = csr_array(
+            (np.ones(len(stimulus)), places), shape=(self.stimuli, len(stimulus))
+        )
         present = np.isfinite(values)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(
-                (members @ np.where(present, values, 0.0)) / (members @ present.astype(np.float64))
+                (members @ np.where(present, values, 0.0))
+                / (members @ present.astype(np.float64))
             )
 
 
@@ -88,13 +91,18 @@ def rdm_consistency(
         There are no repetitions, fewer than 4 stimuli have a pattern in both halves, or the mean patterns vary no more
         over stimuli than noise does.
     """
-    if "stimulus_id" not in assembly.coords or set(assembly.dims) != {"presentation", "neuroid"}:
+    if "stimulus_id" not in assembly.coords or set(assembly.dims) != {
+        "presentation",
+        "neuroid",
+    }:
         raise CeilingError(
             "an RDM's consistency needs (presentation, neuroid) with stimulus_id and repetitions that are not averaged"
         )
     coded = encode(assembly["stimulus_id"].values)
     trials = _Trials(_scaled(assembly), coded.codes, len(coded.labels))
-    pairs = [_Pair(trials.mean(split.train), trials.mean(split.test)) for split in splits]
+    pairs = [
+        _Pair(trials.mean(split.train), trials.mean(split.test)) for split in splits
+    ]
     rdms = [_rdms(pair, distance) for pair in pairs]
     notes = _checked(rdms, pairs)
     r = _agreement(rdms, comparison)
@@ -107,26 +115,38 @@ def rdm_consistency(
         rows = keep.get("stimulus", np.ones(trials.stimuli, dtype=bool))
         if "neuroid" in keep:
             place = np.ix_(rows, keep["neuroid"])
-            left = [_rdms(_Pair(pair.first[place], pair.second[place]), distance) for pair in pairs]
+            left = [
+                _rdms(_Pair(pair.first[place], pair.second[place]), distance)
+                for pair in pairs
+            ]
         else:
             kept = rows[first] & rows[second]
             left = [(a[kept], b[kept]) for a, b in rdms]
         return samples.copy(data=_corrected(_agreement(left, comparison), k))
 
-    items = {"stimulus": coded.labels.astype(str), "neuroid": names_of(assembly, "neuroid")}
+    items = {
+        "stimulus": coded.labels.astype(str),
+        "neuroid": names_of(assembly, "neuroid"),
+    }
     return Samples(samples, Variation(items, without), notes=notes)
 
 
 def _scaled(assembly: xr.DataArray) -> Floats:
     """Responses (presentation, neuroid) with magnitudes up to 1, NaN where missing."""
-    values = np.asarray(assembly.transpose("presentation", "neuroid").values, dtype=np.float64)
+    values = np.asarray(
+        assembly.transpose("presentation", "neuroid").values, dtype=np.float64
+    )
     values = np.where(np.isfinite(values), values, np.nan)
     if np.isnan(values).all():
         raise CeilingError("the assembly has no responses: all are missing")
-    return np.asarray(values / max(float(np.nanmax(np.abs(values))), np.finfo(np.float64).tiny))
+    return np.asarray(
+        values / max(float(np.nanmax(np.abs(values))), np.finfo(np.float64).tiny)
+    )
 
 
-def _checked(rdms: Sequence[tuple[Floats, Floats]], pairs: Sequence[_Pair]) -> list[str]:
+def _checked(
+    rdms: Sequence[tuple[Floats, Floats]], pairs: Sequence[_Pair]
+) -> list[str]:
     """Return a note about pairs of stimuli that are left out, after checking that enough stimuli remain.
 
     Raises
@@ -195,13 +215,21 @@ def _factor(
     noise = _noise(trials, mean)
     truth = _without_noise(mean, trials, noise)
     noiseless = dissimilarities_of_present(truth, distance)
-    order = np.lexsort((noise[:, 0], trials.stimulus))  # draws do not depend on the order of trials
+    order = np.lexsort(
+        (noise[:, 0], trials.stimulus)
+    )  # draws do not depend on the order of trials
     halves, reached = [], []
     for split in splits:
         drawn = np.empty_like(noise)
         drawn[order] = noise[order][rng.integers(0, len(noise), len(noise))]
-        simulated = trials._replace(values=truth[trials.stimulus] + drawn + 0 * trials.values)
-        halves.append(_rdms(_Pair(simulated.mean(split.train), simulated.mean(split.test)), distance))
+        simulated = trials._replace(
+            values=truth[trials.stimulus] + drawn + 0 * trials.values
+        )
+        halves.append(
+            _rdms(
+                _Pair(simulated.mean(split.train), simulated.mean(split.test)), distance
+            )
+        )
         measured = dissimilarities_of_present(simulated.mean(), distance)
         reached.append(_compared(noiseless, measured, comparison))
     r, square = _agreement(halves, comparison), float(np.mean(reached)) ** 2
@@ -231,7 +259,11 @@ def _noise(trials: _Trials, mean: Floats) -> Floats:
             "ceiling with its source"
         )
     with np.errstate(invalid="ignore", divide="ignore"):
-        noise = np.where(known, (trials.values - mean[trials.stimulus]) * np.sqrt(count / (count - 1)), 0.0)
+        noise = np.where(
+            known,
+            (trials.values - mean[trials.stimulus]) * np.sqrt(count / (count - 1)),
+            0.0,
+        )
     for column in np.flatnonzero(known.any(axis=0) & ~known.all(axis=0)).tolist():
         gaps = ~known[:, column]
         noise[gaps, column] = np.resize(noise[~gaps, column], int(gaps.sum()))

@@ -75,12 +75,16 @@ def rsa_ceiling(
         There is only one subject, there are fewer than 4 stimuli, or (``expected``) the subjects' RDMs do not agree.
     """
     if "subject" not in assembly.coords:
-        raise CeilingError("an RSA ceiling compares subjects; the assembly has no coordinate 'subject'")
+        raise CeilingError(
+            "an RSA ceiling compares subjects; the assembly has no coordinate 'subject'"
+        )
     if "repetition" in assembly.coords:
         assembly = average_repetitions(assembly)
     names, rdms = _rdms(assembly, distance, workspace)
     if len(names) < 2:
-        raise CeilingError("one subject cannot be compared with others: an RSA ceiling needs at least two")
+        raise CeilingError(
+            "one subject cannot be compared with others: an RSA ceiling needs at least two"
+        )
     if rdms[0].size < FEWEST_PAIRS:
         raise CeilingError("an RSA ceiling needs at least 4 stimuli")
     rdms = moderate(rdms)
@@ -88,7 +92,9 @@ def rsa_ceiling(
         raise CeilingError(
             "a subject's RDM has missing entries: some stimuli evoke no pattern there; drop them"
         )
-    values = {name: _bounds(rdms, name, pool, comparison) for name in ("upper", "lower")}
+    values = {
+        name: _bounds(rdms, name, pool, comparison) for name in ("upper", "lower")
+    }
     bounds = {name: float(np.mean(each)) for name, each in values.items()}
     notes = [
         f"the {name} bound is {value:.4f} ({len(names)} subjects)"
@@ -97,8 +103,12 @@ def rsa_ceiling(
     ]
     chosen = _expected(rdms, comparison) if bound == "expected" else values[bound]
     attrs = {f"{name}_bound": value for name, value in bounds.items()}
-    samples = xr.DataArray(chosen, dims="subject", coords={"subject": list(names)}, attrs=attrs)
-    count = assembly.sizes["stimulus" if "stimulus" in assembly.dims else "presentation"]
+    samples = xr.DataArray(
+        chosen, dims="subject", coords={"subject": list(names)}, attrs=attrs
+    )
+    count = assembly.sizes[
+        "stimulus" if "stimulus" in assembly.dims else "presentation"
+    ]
     first, second = np.triu_indices(count, 1)
 
     def without(keep: Keep) -> xr.DataArray:
@@ -106,10 +116,16 @@ def rsa_ceiling(
         fewer = rdms[:, kept[first] & kept[second]]
         return samples.copy(data=_chosen(fewer, bound, pool, comparison))
 
-    return Samples(samples, Variation({"stimulus": stimulus_names(assembly, count)}, without), notes=notes)
+    return Samples(
+        samples,
+        Variation({"stimulus": stimulus_names(assembly, count)}, without),
+        notes=notes,
+    )
 
 
-def _chosen(rdms: Floats, bound: Bound, pool: Pool, comparison: Comparison) -> list[float]:
+def _chosen(
+    rdms: Floats, bound: Bound, pool: Pool, comparison: Comparison
+) -> list[float]:
     """Value of each subject; NaN where it is undefined without some stimuli."""
     if bound != "expected":
         return _bounds(rdms, bound, pool, comparison)
@@ -119,14 +135,21 @@ def _chosen(rdms: Floats, bound: Bound, pool: Pool, comparison: Comparison) -> l
         return [float("nan")] * len(rdms)
 
 
-def _bounds(rdms: Floats, bound: str, pool: Pool, comparison: Comparison) -> list[float]:
+def _bounds(
+    rdms: Floats, bound: str, pool: Pool, comparison: Comparison
+) -> list[float]:
     """Agreement of each subject's RDM with the mean RDM of all subjects, or of the others."""
-    pooled = np.stack([_matched(rdm, comparison) for rdm in rdms]) if pool == "matched" else rdms
+    pooled = (
+        np.stack([_matched(rdm, comparison) for rdm in rdms])
+        if pool == "matched"
+        else rdms
+    )
     total, count = pooled.sum(axis=0), len(rdms)
     if bound == "upper":
         return [compare(rdm, total / count, comparison) for rdm in rdms]
     return [
-        compare(rdm, (total - own) / (count - 1), comparison) for rdm, own in zip(rdms, pooled, strict=True)
+        compare(rdm, (total - own) / (count - 1), comparison)
+        for rdm, own in zip(rdms, pooled, strict=True)
     ]
 
 
@@ -135,7 +158,10 @@ def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
     products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
     reliability = _reliability(products)
     if comparison in RANKED:
-        return [rank_agreement(rdm, float(r), comparison) for rdm, r in zip(rdms, reliability, strict=True)]
+        return [
+            rank_agreement(rdm, float(r), comparison)
+            for rdm, r in zip(rdms, reliability, strict=True)
+        ]
     return [float(r) for r in np.sqrt(reliability)]
 
 
@@ -157,16 +183,24 @@ def _reliability(products: Floats) -> Floats:
     return np.asarray(np.minimum(shared / variances, 1.0))
 
 
-def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> tuple[Sequence[str], Floats]:
+def _rdms(
+    assembly: xr.DataArray, distance: Distance, workspace: Workspace
+) -> tuple[Sequence[str], Floats]:
     subjects = np.unique(assembly["subject"].values.astype(str))
     labels = assembly["subject"].values.astype(str)
     if "stimulus_b" in assembly.dims:
         if "subject" not in assembly.dims:
             return list(subjects), np.empty((len(subjects), 3))
-        stacked = assembly.transpose("subject", "stimulus", "stimulus_b").values.astype(np.float64)
+        stacked = assembly.transpose("subject", "stimulus", "stimulus_b").values.astype(
+            np.float64
+        )
         return list(labels), np.stack([condensed(matrix) for matrix in stacked])
-    if set(assembly.dims) != {"presentation", "neuroid"} or assembly["subject"].dims != ("neuroid",):
-        raise CeilingError("an RSA ceiling needs (presentation, neuroid) with `subject` on the neuroids")
+    if set(assembly.dims) != {"presentation", "neuroid"} or assembly[
+        "subject"
+    ].dims != ("neuroid",):
+        raise CeilingError(
+            "an RSA ceiling needs (presentation, neuroid) with `subject` on the neuroids"
+        )
     X = moderate(assembly.transpose("presentation", "neuroid").values)
     X = np.where(np.isfinite(X).all(axis=0), X, np.nan)
     rdms = []

@@ -42,14 +42,20 @@ def signal_reliability(assembly: xr.DataArray) -> Samples:
     CeilingError
         No stimulus was repeated, or fewer than 4 stimuli have responses.
     """
-    dims = ("presentation", "neuroid", *(dim for dim in ("time_bin",) if dim in assembly.dims))
+    dims = (
+        "presentation",
+        "neuroid",
+        *(dim for dim in ("time_bin",) if dim in assembly.dims),
+    )
     if set(dims) != set(assembly.dims) or "stimulus_id" not in assembly.coords:
         raise CeilingError(
             f"signal reliability needs ({', '.join(dims)}) with stimulus_id, not {tuple(assembly.dims)}"
         )
     assembly = assembly.transpose(*dims)
     shape = assembly.shape[1:]
-    values = moderate_columns(np.asarray(assembly.values, dtype=np.float64).reshape(len(assembly), -1))
+    values = moderate_columns(
+        np.asarray(assembly.values, dtype=np.float64).reshape(len(assembly), -1)
+    )
     coded = encode(assembly["stimulus_id"].values)
     if len(coded.labels) == len(values):
         raise CeilingError(
@@ -63,16 +69,24 @@ def signal_reliability(assembly: xr.DataArray) -> Samples:
     filled = np.where(present, values[order] - level, 0.0)
     count = np.add.reduceat(present.astype(np.float64), starts, axis=0)
     mean = np.add.reduceat(filled, starts, axis=0) / np.maximum(count, 1)
-    within = np.add.reduceat(np.where(present, filled - mean[coded.codes[order]], 0.0) ** 2, starts, axis=0)
+    within = np.add.reduceat(
+        np.where(present, filled - mean[coded.codes[order]], 0.0) ** 2, starts, axis=0
+    )
     result = _ratio(mean, within, count)
     if not np.isfinite(result).any():
         raise CeilingError(
             f"no neuroid varies over at least {FEWEST_STIMULI} stimuli of which some were repeated"
         )
-    coords = {name: c for name, c in assembly.coords.items() if c.dims in (("neuroid",), ("time_bin",))}
+    coords = {
+        name: c
+        for name, c in assembly.coords.items()
+        if c.dims in (("neuroid",), ("time_bin",))
+    }
     undefined = int(np.isnan(result).sum())
     notes = (
-        [f"{undefined} of {result.size} neuroids have no reliability: constant or missing responses"]
+        [
+            f"{undefined} of {result.size} neuroids have no reliability: constant or missing responses"
+        ]
         if undefined
         else []
     )
@@ -81,9 +95,13 @@ def signal_reliability(assembly: xr.DataArray) -> Samples:
 
     def without(keep: Keep) -> xr.DataArray:
         rows = keep["stimulus"]
-        return samples.copy(data=_ratio(mean[rows], within[rows], count[rows]).reshape(shape))
+        return samples.copy(
+            data=_ratio(mean[rows], within[rows], count[rows]).reshape(shape)
+        )
 
-    return Samples(samples, Variation({"stimulus": coded.labels.astype(str)}, without), notes=notes)
+    return Samples(
+        samples, Variation({"stimulus": coded.labels.astype(str)}, without), notes=notes
+    )
 
 
 def _ratio(mean: Floats, within: Floats, count: Floats) -> Floats:
@@ -93,9 +111,13 @@ def _ratio(mean: Floats, within: Floats, count: Floats) -> Floats:
     single = np.where(repeated, within / np.maximum(count - 1, 1), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         typical = single.sum(axis=0) / repeated_count
-        of_mean = np.where(present, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0)
+        of_mean = np.where(
+            present, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0
+        )
         centre = np.where(present, mean, 0.0).sum(axis=0) / stimuli
         squares = np.where(present, (mean - centre) ** 2, 0.0).sum(axis=0)
         usable = (stimuli >= FEWEST_STIMULI) & (repeated_count > 0) & (squares > 0)
         noise, variance = of_mean.sum(axis=0) / stimuli, squares / (stimuli - 1)
-        return np.where(usable, 1 - noise / variance * ((stimuli - 3) / (stimuli - 1)), np.nan)
+        return np.where(
+            usable, 1 - noise / variance * ((stimuli - 3) / (stimuli - 1)), np.nan
+        )

@@ -51,7 +51,17 @@ def stored(
             f"no neuroid has a {coordinate!r} above 0: the data contain no signal to normalise by"
         )
     missing = int(np.isnan(values).sum())
-    notes = [f"{missing} of {values.size} neuroids have no {coordinate} above 0"] if missing else []
-    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
-    samples = xr.DataArray(np.sqrt(values) if root else values, dims=("neuroid",), coords=coords)
+    notes = (
+        [f"{missing} of {values.size} neuroids have no {coordinate} above 0"]
+        if missing
+        else []
+    )
+    coords = {
+        name: coord
+        for name, coord in assembly.coords.items()
+        if coord.dims == ("neuroid",)
+    }
+    samples = xr.DataArray(
+        np.sqrt(values) if root else values, dims=("neuroid",), coords=coords
+    )
     return Samples(samples, Variation({}, lambda _: samples), notes=notes)

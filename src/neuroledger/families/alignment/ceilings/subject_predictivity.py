@@ -20,8 +20,12 @@ from neuroledger.families.alignment.regression.held_out import (
     Facts,
     correlations,
 )
-from neuroledger.families.alignment.regression.held_out_variation import held_out_variation
-from neuroledger.families.alignment.regression.missing_trials import with_means_for_missing_trials
+from neuroledger.families.alignment.regression.held_out_variation import (
+    held_out_variation,
+)
+from neuroledger.families.alignment.regression.missing_trials import (
+    with_means_for_missing_trials,
+)
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.groups import stimulus_names
@@ -69,9 +73,13 @@ def subject_predictivity(
         out.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
-        raise CeilingError("subject predictivity needs the coordinate 'subject' on the neuroids")
+        raise CeilingError(
+            "subject predictivity needs the coordinate 'subject' on the neuroids"
+        )
     if set(assembly.dims) != {"presentation", "neuroid"}:
-        raise CeilingError(f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}"
+        )
     assembly, counted = with_means_for_missing_trials(assembly, splits)
     values = assembly.transpose("presentation", "neuroid").values
     labels = assembly["subject"].values.astype(str)
@@ -84,7 +92,11 @@ def subject_predictivity(
             + "".join(f" ({note})" for note in notes)
         )
     result = np.full((len(splits), values.shape[1]), np.nan)
-    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
+    coords = {
+        name: coord
+        for name, coord in assembly.coords.items()
+        if coord.dims == ("neuroid",)
+    }
     coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
     samples = xr.DataArray(result, dims=("split", "neuroid"), coords=coords)
     ids, inflated = stimulus_names(assembly, len(values)), inflation(splits)
@@ -108,7 +120,14 @@ def subject_predictivity(
         own = labels == subject
         result[:, own] = scores[:, 0]
         places = [[at] for at in range(len(splits))]
-        varying.append((own, held_out_variation(samples[:, own], ids, facts.test_parts, places, inflated)))
+        varying.append(
+            (
+                own,
+                held_out_variation(
+                    samples[:, own], ids, facts.test_parts, places, inflated
+                ),
+            )
+        )
 
     def each(factor: str, codes: Indices) -> Floats:
         left = np.full((int(codes.max()) + 1, *result.shape), np.nan)
@@ -122,11 +141,15 @@ def subject_predictivity(
             left[:, own] = part.without(keep).values
         return samples.copy(data=left)
 
-    varies = Variation({"stimulus": ids}, without, each, inflation={"stimulus": inflated})
+    varies = Variation(
+        {"stimulus": ids}, without, each, inflation={"stimulus": inflated}
+    )
     return Samples(samples, varies, notes=notes)
 
 
-def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[str], list[str]]:
+def _complete_subjects(
+    labels: np.ndarray, complete: np.ndarray
+) -> tuple[list[str], list[str]]:
     """Subjects that have a neuroid without missing responses, and a note about the others."""
     subjects = np.unique(labels[complete]).tolist()
     incomplete = sorted(set(labels.tolist()) - set(subjects))
@@ -176,7 +199,9 @@ def extrapolated_predictivity(
     Schrimpf et al. (2021), as Brain-Score language computes it.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
-        raise CeilingError("extrapolation over subjects needs the coordinate 'subject' on the neuroids")
+        raise CeilingError(
+            "extrapolation over subjects needs the coordinate 'subject' on the neuroids"
+        )
     labels = assembly["subject"].values.astype(str)
     rows = [dim for dim in assembly.dims if dim != "neuroid"]
     assembly, counted = with_means_for_missing_trials(assembly, splits)
@@ -188,7 +213,9 @@ def extrapolated_predictivity(
             f"{len(subjects)} subjects: a curve over their number needs at least three{details}"
         )
     sizes = range(FEWEST, len(subjects) + 1)
-    samples: dict[int, list[list[float]]] = {size: [[] for _ in labels] for size in sizes}
+    samples: dict[int, list[list[float]]] = {
+        size: [[] for _ in labels] for size in sizes
+    }
     varying: dict[int, list[tuple[Indices, Variation]]] = {size: [] for size in sizes}
     for size in sizes:
         for chosen in combinations(subjects, size):
@@ -200,27 +227,48 @@ def extrapolated_predictivity(
                 estimator=estimator,
                 correlation=correlation,
             )
-            for column, values in zip(columns, part.values.transpose("neuroid", "split").values, strict=True):
+            for column, values in zip(
+                columns, part.values.transpose("neuroid", "split").values, strict=True
+            ):
                 samples[size][column] += values[np.isfinite(values)].tolist()
             varying[size].append((columns, cast(Variation, part.variation)))
     asymptotes = np.asarray(
         [
-            _asymptote([samples[size][column] for size in sizes], sizes, bootstraps, seed)
+            _asymptote(
+                [samples[size][column] for size in sizes], sizes, bootstraps, seed
+            )
             for column in range(len(labels))
         ]
     )
     if not np.isfinite(asymptotes).any():
-        raise CeilingError("no neuroid's predictivity could be extrapolated over the number of subjects")
-    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
+        raise CeilingError(
+            "no neuroid's predictivity could be extrapolated over the number of subjects"
+        )
+    coords = {
+        name: coord
+        for name, coord in assembly.coords.items()
+        if coord.dims == ("neuroid",)
+    }
     undefined = int(np.isnan(asymptotes[np.isin(labels, subjects)]).sum())
-    notes += [f"{undefined} of {len(labels)} neuroids could not be extrapolated"] if undefined else []
+    notes += (
+        [f"{undefined} of {len(labels)} neuroids could not be extrapolated"]
+        if undefined
+        else []
+    )
 
-    means = np.array([[np.mean(values) if values else np.nan for values in samples[size]] for size in sizes])
+    means = np.array(
+        [
+            [np.mean(values) if values else np.nan for values in samples[size]]
+            for size in sizes
+        ]
+    )
     heights = _heights(means, sizes)
     result = xr.DataArray(asymptotes, dims=("neuroid",), coords=coords)
 
     def moved(left: Mapping[int, Sequence[tuple[Indices, Floats]]]) -> Floats:
-        of_sizes = np.array([_mean_over_sets(left[size], len(labels)) for size in sizes])
+        of_sizes = np.array(
+            [_mean_over_sets(left[size], len(labels)) for size in sizes]
+        )
         return np.asarray(asymptotes + _heights(of_sizes, sizes) - heights)
 
     def without(keep: Keep) -> xr.DataArray:
@@ -233,7 +281,10 @@ def extrapolated_predictivity(
     def each(factor: str, codes: Indices) -> Floats:
         count = int(codes.max()) + 1
         left = {
-            size: [(columns, one_by_one(varies, factor, codes, count)) for columns, varies in parts]
+            size: [
+                (columns, one_by_one(varies, factor, codes, count))
+                for columns, varies in parts
+            ]
             for size, parts in varying.items()
         }
         return np.array(
@@ -249,7 +300,9 @@ def extrapolated_predictivity(
         )
 
     ids = stimulus_names(assembly, assembly.sizes["presentation"])
-    varies = Variation({"stimulus": ids}, without, each, inflation={"stimulus": inflation(splits)})
+    varies = Variation(
+        {"stimulus": ids}, without, each, inflation={"stimulus": inflation(splits)}
+    )
     return Samples(result, varies, notes=notes)
 
 
@@ -267,14 +320,19 @@ def _heights(means: Floats, sizes: Sequence[int]) -> Floats:
     return np.array([_height(column.tolist(), sizes) for column in means.T])
 
 
-def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int) -> float:
+def _asymptote(
+    samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int
+) -> float:
     """Median over bootstraps of the height of the fitted curve; NaN if a size has no value or no fit converges."""
     if not all(samples):
         return float("nan")
     rng = np.random.RandomState(seed)
     heights = []
     for _ in range(bootstraps):
-        means = [float(np.mean(rng.choice(values, size=len(values), replace=True))) for values in samples]
+        means = [
+            float(np.mean(rng.choice(values, size=len(values), replace=True)))
+            for values in samples
+        ]
         height = _height(means, sizes)
         if np.isfinite(height):
             heights.append(height)
@@ -285,9 +343,14 @@ def _height(means: Sequence[float], sizes: Sequence[int]) -> float:
     """Height of the curve fitted to mean predictivities by number of subjects; NaN if the fit does not converge."""
     try:
         # The covariance of the parameters is not used, and an extreme pace of an intermediate step may overflow.
-        with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with (
+            warnings.catch_warnings(),
+            np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+        ):
             warnings.simplefilter("ignore", OptimizeWarning)
-            (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
+            (height, _), _ = curve_fit(
+                _rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf])
+            )
     except (RuntimeError, ValueError):
         return float("nan")
     return float(height)

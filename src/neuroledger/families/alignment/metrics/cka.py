@@ -62,9 +62,15 @@ def cka(
     K, L, notes = _grams(source, target, workspace, relative=not regularisation)
     value = _alignment(K, L, unbiased, regularisation)
     if np.isnan(value):
-        raise MetricError("an assembly does not vary over the stimuli; its alignment is undefined")
+        raise MetricError(
+            "an assembly does not vary over the stimuli; its alignment is undefined"
+        )
     samples = xr.DataArray(value)
-    return Samples(samples, _variation(K, target, unbiased, regularisation, like=samples), notes=notes)
+    return Samples(
+        samples,
+        _variation(K, target, unbiased, regularisation, like=samples),
+        notes=notes,
+    )
 
 
 @metric("cka_subsets", version=6)
@@ -80,14 +86,20 @@ def cka_subsets(
     """Linear centred kernel alignment over the test presentations of each split, computed as :func:`cka`: ``(split,)``."""
     K, L, notes = _grams(source, target, workspace, relative=not regularisation)
     if min(len(split.test) for split in splits) < FEWEST_STIMULI:
-        raise MetricError(f"CKA needs at least {FEWEST_STIMULI} stimuli in every test part; use larger parts")
+        raise MetricError(
+            f"CKA needs at least {FEWEST_STIMULI} stimuli in every test part; use larger parts"
+        )
     parts = [np.ix_(split.test, split.test) for split in splits]
     values = [_alignment(K[part], L[part], unbiased, regularisation) for part in parts]
-    samples = xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))})
+    samples = xr.DataArray(
+        values, dims="split", coords={"split": np.arange(len(splits))}
+    )
     tested = np.unique(np.concatenate([split.test for split in splits]))
     among = target.isel(presentation=tested)
     # Nothing is trained: the mean over subsets varies as the alignment over all of their stimuli.
-    variation = _variation(K[np.ix_(tested, tested)], among, unbiased, regularisation, like=samples)
+    variation = _variation(
+        K[np.ix_(tested, tested)], among, unbiased, regularisation, like=samples
+    )
     return Samples(samples, variation, notes=notes)
 
 
@@ -99,7 +111,11 @@ def _grams(
     grams = []
     for name, assembly in (("source", source), ("target", target)):
         X = patterns(assembly, name, notes, drop_missing=name == "target")
-        K = (relative_gram(X, workspace) if relative else gram(X, workspace).on_host(workspace)).K
+        K = (
+            relative_gram(X, workspace)
+            if relative
+            else gram(X, workspace).on_host(workspace)
+        ).K
         trace = float(np.trace(K)) if relative else 0.0
         grams.append(K / trace if trace else K)
     if len(grams[0]) != len(grams[1]):
@@ -107,11 +123,15 @@ def _grams(
             f"source has {len(grams[0])} stimuli and target {len(grams[1])}; both sides need the same"
         )
     if len(grams[0]) < FEWEST_STIMULI:
-        raise MetricError(f"CKA needs at least {FEWEST_STIMULI} stimuli, not {len(grams[0])}")
+        raise MetricError(
+            f"CKA needs at least {FEWEST_STIMULI} stimuli, not {len(grams[0])}"
+        )
     return grams[0], grams[1], notes
 
 
-def _alignment(K: Floats, L: Floats, unbiased: bool, regularisation: float = 0.0) -> float:
+def _alignment(
+    K: Floats, L: Floats, unbiased: bool, regularisation: float = 0.0
+) -> float:
     """Alignment of two Gram matrices; NaN if one of them does not vary."""
     hsic = _unbiased if unbiased else _biased
     kl, kk, ll = float(hsic(K, L)), float(hsic(K, K)), float(hsic(L, L))
@@ -140,7 +160,12 @@ def _unbiased(K: Floats, L: Floats) -> float:
 
 
 def _variation(
-    K: Floats, target: xr.DataArray, unbiased: bool, regularisation: float, *, like: xr.DataArray
+    K: Floats,
+    target: xr.DataArray,
+    unbiased: bool,
+    regularisation: float,
+    *,
+    like: xr.DataArray,
 ) -> Variation:
     """Return how the alignment changes without stimuli of both sides and without neuroids of the target."""
     ids = stimulus_names(target, len(K))
@@ -151,7 +176,9 @@ def _variation(
         rows = keep.get("stimulus", np.ones(len(K), dtype=bool))
         columns = keep.get("neuroid", np.ones(len(names), dtype=bool))
         responses = Y[np.ix_(rows, columns)]
-        value = _alignment(K[np.ix_(rows, rows)], responses @ responses.T, unbiased, regularisation)
+        value = _alignment(
+            K[np.ix_(rows, rows)], responses @ responses.T, unbiased, regularisation
+        )
         return like.copy(data=np.full(like.shape, value))
 
     return Variation({"stimulus": ids, "neuroid": names}, without)

@@ -6,7 +6,10 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.families.alignment.metrics.cka import Regularisation, cka
-from neuroledger.families.alignment.similarity.subjects import by_subject, by_subject_values
+from neuroledger.families.alignment.similarity.subjects import (
+    by_subject,
+    by_subject_values,
+)
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.workspace import Workspace
@@ -41,9 +44,23 @@ def cka_subjects(
         The neuroids have no subject, or a subject's responses cannot be aligned.
     """
     parts, rows = {}, {}
-    for name, responses in by_subject(target, "for one alignment with all neuroids use `cka`").items():
-        shown = responses.notnull().any([dim for dim in responses.dims if dim != "presentation"]).values
+    for name, responses in by_subject(
+        target, "for one alignment with all neuroids use `cka`"
+    ).items():
+        shown = (
+            responses.notnull()
+            .any([dim for dim in responses.dims if dim != "presentation"])
+            .values
+        )
         rows[name] = np.asarray(shown)
-        sides = [side.isel(presentation=np.flatnonzero(shown)) for side in (source, responses)]
-        parts[name] = cka(*sides, workspace=workspace, unbiased=unbiased, regularisation=regularisation)
+        sides = [
+            side.isel(presentation=np.flatnonzero(shown))
+            for side in (source, responses)
+        ]
+        parts[name] = cka(
+            *sides,
+            workspace=workspace,
+            unbiased=unbiased,
+            regularisation=regularisation,
+        )
     return by_subject_values(parts, target, rows)

@@ -14,7 +14,12 @@ from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import paired
 from neuroledger.families.alignment.similarity.pair import Left, Pair, left_out
-from neuroledger.families.alignment.similarity.rdm import Comparison, Distance, condensed, prepared
+from neuroledger.families.alignment.similarity.rdm import (
+    Comparison,
+    Distance,
+    condensed,
+    prepared,
+)
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
 from neuroledger.stats.groups import names_of
@@ -61,8 +66,12 @@ def crossnobis(
         There is only one fold, a stimulus is missing from a fold, or responses are missing.
     """
     if fold not in target.coords:
-        raise MetricError(f"crossnobis needs the coordinate {fold!r} on the target's presentations")
-    values = np.asarray(target.transpose("presentation", "neuroid").values, dtype=np.float64)
+        raise MetricError(
+            f"crossnobis needs the coordinate {fold!r} on the target's presentations"
+        )
+    values = np.asarray(
+        target.transpose("presentation", "neuroid").values, dtype=np.float64
+    )
     if not np.isfinite(values).all():
         raise MetricError(
             "crossnobis needs complete responses; drop neuroids or presentations with missing ones"
@@ -74,12 +83,18 @@ def crossnobis(
     trials = _Trials(values, stimuli.codes, folds.codes, noise)
     ids = stimuli.labels.astype(str)
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
-    target_rdm = xr.DataArray(trials.distances(), dims=("stimulus", "stimulus_b"), coords=coords)
+    target_rdm = xr.DataArray(
+        trials.distances(), dims=("stimulus", "stimulus_b"), coords=coords
+    )
     first = np.unique(encode(source["stimulus_id"].values).codes, return_index=True)[1]
     pair = paired(source.isel(presentation=first), target_rdm, distance, workspace)
     samples = xr.DataArray(pair.compared(np.flatnonzero(pair.usable), comparison)[0])
     factors = {"stimulus": ids, "neuroid": names_of(target, "neuroid")}
-    return Samples(samples, _variation(pair, trials, factors, comparison, samples), notes=pair.notes)
+    return Samples(
+        samples,
+        _variation(pair, trials, factors, comparison, samples),
+        notes=pair.notes,
+    )
 
 
 def cross_validated_distances(patterns: Floats) -> Floats:
@@ -140,16 +155,27 @@ def _variation(
         except MetricError:  # undefined without these items
             return Left(rows[:0], [])
         among = np.flatnonzero(pair.usable[stimuli])
-        return Left(rows, [prepared(moderate(condensed(distances[np.ix_(among, among)])), comparison)])
+        return Left(
+            rows,
+            [
+                prepared(
+                    moderate(condensed(distances[np.ix_(among, among)])), comparison
+                )
+            ],
+        )
 
     return left_out(pair, factors, of_target, comparison, like)
 
 
-def _patterns(values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]) -> Floats:
+def _patterns(
+    values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]
+) -> Floats:
     """Mean response to each stimulus in each fold (fold × stimulus × neuroid)."""
     folds, stimuli = int(fold.max()) + 1, int(stimulus.max()) + 1
     if folds < 2:
-        raise MetricError("crossnobis multiplies differences of different folds; the target has one")
+        raise MetricError(
+            "crossnobis multiplies differences of different folds; the target has one"
+        )
     cell = fold * stimuli + stimulus
     count = np.bincount(cell, minlength=folds * stimuli)
     if not count.all():
@@ -168,13 +194,18 @@ def _whitening(values: Floats, stimulus: NDArray[np.intp], noise: Noise) -> Floa
     count = np.bincount(stimulus)
     order = np.argsort(stimulus, kind="stable")
     mean = (
-        np.add.reduceat(values[order], np.concatenate([[0], np.cumsum(count)[:-1]]), axis=0) / count[:, None]
+        np.add.reduceat(
+            values[order], np.concatenate([[0], np.cumsum(count)[:-1]]), axis=0
+        )
+        / count[:, None]
     )
     residual = values - mean[stimulus]
     freedom = len(values) - len(count)
     variance = (residual * residual).sum(axis=0) / max(freedom, 1)
     if freedom < 1 or not variance.all():
-        raise MetricError("a neuroid has no noise to scale by; use `noise: none`, or drop constant neuroids")
+        raise MetricError(
+            "a neuroid has no noise to scale by; use `noise: none`, or drop constant neuroids"
+        )
     if noise == "univariate":
         return np.diag(1 / np.sqrt(variance))
     from sklearn.covariance import ledoit_wolf

@@ -20,7 +20,11 @@ RESIDUAL = "residual"
 
 @metric("factor_dimensionality", version=1, input="behaviour")
 def factor_dimensionality(
-    source: xr.DataArray, target: xr.DataArray, *, factor: str | None = None, by: str = "factor"
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    factor: str | None = None,
+    by: str = "factor",
 ) -> Samples:
     """Estimated share of dimensions that encode ``factor``: one number.
 
@@ -46,13 +50,18 @@ def factor_dimensionality(
     Islam et al. (2021).
     """
     a, b = (
-        np.asarray(side.transpose("presentation", "neuroid").values, np.float64) for side in (source, target)
+        np.asarray(side.transpose("presentation", "neuroid").values, np.float64)
+        for side in (source, target)
     )
     labels = coordinate(source, by)
     if labels is None:
-        raise MetricError(f"responses have no coordinate {by!r} that names the factor each pair shares")
+        raise MetricError(
+            f"responses have no coordinate {by!r} that names the factor each pair shares"
+        )
     other = coordinate(target, by)
-    if a.shape != b.shape or (other is not None and (other.astype(str) != labels.astype(str)).any()):
+    if a.shape != b.shape or (
+        other is not None and (other.astype(str) != labels.astype(str)).any()
+    ):
         raise MetricError(
             f"pairs do not match: {a.shape} and {b.shape} responses must share {by!r} row by row"
         )
@@ -70,11 +79,15 @@ def factor_dimensionality(
     asked = [*names, RESIDUAL].index(str(factor))
     value = _share(a, b, factors.codes, len(names))[asked]
     if not np.isfinite(value):
-        raise MetricError("the responses do not vary (or are missing), so no dimension encodes anything")
+        raise MetricError(
+            "the responses do not vary (or are missing), so no dimension encodes anything"
+        )
 
     def without(keep: Keep) -> xr.DataArray:
         rows = keep["stimulus"]
-        return xr.DataArray(_share(a[rows], b[rows], factors.codes[rows], len(names))[asked])
+        return xr.DataArray(
+            _share(a[rows], b[rows], factors.codes[rows], len(names))[asked]
+        )
 
     # The two stimuli of a pair stay together; neuroids are those of the model.
     pairs = np.arange(len(a)).astype(str)
@@ -93,7 +106,9 @@ def _share(a: Floats, b: Floats, codes: Indices, count: int) -> Floats:
     for f in range(count):
         rows = codes == f
         mean = 0.5 * (a[rows].mean(axis=0) + b[rows].mean(axis=0))
-        scores[f] = float(((a[rows] - mean) * (b[rows] - mean)).mean(axis=0).sum()) / variance
+        scores[f] = (
+            float(((a[rows] - mean) * (b[rows] - mean)).mean(axis=0).sum()) / variance
+        )
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()
     n = a.shape[1]

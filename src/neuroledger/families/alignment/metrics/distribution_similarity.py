@@ -63,18 +63,28 @@ def distribution_similarity(
     """
     edges = bins_of(target, property_name, bins)
     random = np.random.RandomState(seed) if generator == "legacy" else rng
-    sides = property_values(source, property_name), property_values(target, property_name)
+    sides = (
+        property_values(source, property_name),
+        property_values(target, property_name),
+    )
     samples = resampled(*sides, edges, draws=draws, rng=random)
     values = samples.similarity()
     if np.isnan(values).sum() > draws / 10:
         if generator == "legacy":
             reason = "more than a tenth of the samples of the model have no value of this property"
-            return Samples(xr.DataArray(np.zeros(draws), dims=("draw",)), NotKnown(reason))
-        raise MetricError("more than a tenth of the samples of the model have no value of this property")
+            return Samples(
+                xr.DataArray(np.zeros(draws), dims=("draw",)), NotKnown(reason)
+            )
+        raise MetricError(
+            "more than a tenth of the samples of the model have no value of this property"
+        )
 
     def without(keep: Keep) -> xr.DataArray:
-        return xr.DataArray(samples.without(keep["neuroid"]).similarity(), dims=("draw",))
+        return xr.DataArray(
+            samples.without(keep["neuroid"]).similarity(), dims=("draw",)
+        )
 
     return Samples(
-        xr.DataArray(values, dims=("draw",)), Variation({"neuroid": ids_of(target).astype(str)}, without)
+        xr.DataArray(values, dims=("draw",)),
+        Variation({"neuroid": ids_of(target).astype(str)}, without),
     )

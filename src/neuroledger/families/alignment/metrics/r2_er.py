@@ -58,7 +58,9 @@ def r2_er(
     MetricError
         A stimulus was presented only once, no neuroid is complete, or a split tests on fewer than 5 stimuli.
     """
-    values = np.asarray(target.transpose("presentation", "neuroid").values, dtype=np.float64)
+    values = np.asarray(
+        target.transpose("presentation", "neuroid").values, dtype=np.float64
+    )
     X = source.transpose("presentation", "neuroid").values
     coded = encode(target["stimulus_id"].values)
     count = np.bincount(coded.codes).astype(np.float64)
@@ -69,10 +71,14 @@ def r2_er(
         )
     complete: Booleans = np.asarray(np.isfinite(values).all(axis=0))
     if not complete.any():
-        raise MetricError("no neuroid has a response in every presentation; drop what is incomplete")
+        raise MetricError(
+            "no neuroid has a response in every presentation; drop what is incomplete"
+        )
     notes = []
     if not complete.all():
-        notes.append(f"{int((~complete).sum())} of {len(complete)} neuroids left out: responses are missing")
+        notes.append(
+            f"{int((~complete).sum())} of {len(complete)} neuroids left out: responses are missing"
+        )
     level = np.abs(values[:, complete]).max(axis=0)
     values = values[:, complete] / np.where(level > 0, level, 1.0)
     order = np.argsort(coded.codes, kind="stable")
@@ -80,7 +86,9 @@ def r2_er(
     mean = np.add.reduceat(values[order], starts, axis=0) / count[:, None]
     squares = np.add.reduceat((values - mean[coded.codes])[order] ** 2, starts, axis=0)
     noise = squares / ((count - 1) * count)[:, None]
-    parts = [Split(*(np.unique(coded.codes[rows]) for rows in split)) for split in splits]
+    parts = [
+        Split(*(np.unique(coded.codes[rows]) for rows in split)) for split in splits
+    ]
     if (fewest := min(len(part.test) for part in parts)) < FEWEST_TESTED:
         raise MetricError(
             f"a split tests on {fewest} stimuli; r2_er needs {FEWEST_TESTED}: use fewer folds or a larger test part"
@@ -88,20 +96,30 @@ def r2_er(
     problem = Problem(X[first_rows(coded.codes, len(count))], mean, parts, workspace)
     result = np.full((len(parts), len(complete)), np.nan)
     tested: list[_Tested] = []
-    for at, (part, predicted) in enumerate(zip(parts, estimator.predictions(problem), strict=True)):
+    for at, (part, predicted) in enumerate(
+        zip(parts, estimator.predictions(problem), strict=True)
+    ):
         notes.extend(note for note in predicted.notes if note not in notes)
         answers = workspace.take(predicted.values)
-        result[at, complete] = unbiased_fraction(answers, mean[part.test], noise[part.test].mean(axis=0))
+        result[at, complete] = unbiased_fraction(
+            answers, mean[part.test], noise[part.test].mean(axis=0)
+        )
         tested.append(_Tested(part.test, answers, mean[part.test], noise[part.test]))
     undefined = int(np.isnan(result[:, complete]).all(axis=0).sum())
     if undefined:
-        notes.append(f"{undefined} neuroids have no more variance than noise, or constant predictions")
+        notes.append(
+            f"{undefined} neuroids have no more variance than noise, or constant predictions"
+        )
 
     coords = {name: c for name, c in target.coords.items() if c.dims == ("neuroid",)}
     samples = xr.DataArray(
-        result, dims=("split", "neuroid"), coords={**coords, "split": np.arange(len(parts))}
+        result,
+        dims=("split", "neuroid"),
+        coords={**coords, "split": np.arange(len(parts))},
     )
-    varies = _variation(samples, coded.labels.astype(str), complete, tested, inflation(parts))
+    varies = _variation(
+        samples, coded.labels.astype(str), complete, tested, inflation(parts)
+    )
     return Samples(samples, varies, notes=notes)
 
 
@@ -115,7 +133,12 @@ class _Tested(NamedTuple):
 
     def without(self, kept: Booleans) -> _Tested:
         """Return some of the stimuli."""
-        return _Tested(self.stimuli[kept], self.predicted[kept], self.measured[kept], self.noise[kept])
+        return _Tested(
+            self.stimuli[kept],
+            self.predicted[kept],
+            self.measured[kept],
+            self.noise[kept],
+        )
 
     def terms(self) -> Floats:
         """Return numerator and denominator of the fraction, per degree of freedom, (2 × neuroid)."""
@@ -124,7 +147,11 @@ class _Tested(NamedTuple):
 
 
 def _variation(
-    samples: xr.DataArray, ids: Strings, complete: Booleans, tested: Sequence[_Tested], inflated: float
+    samples: xr.DataArray,
+    ids: Strings,
+    complete: Booleans,
+    tested: Sequence[_Tested],
+    inflated: float,
 ) -> Variation:
     """Return how the fractions change without tested stimuli; the fits stay.
 
@@ -135,7 +162,11 @@ def _variation(
     product, total = np.nanmean(whole, axis=0)
 
     def moved_by(part: _Tested, terms: Floats, kept: Booleans) -> Floats:
-        change = part.without(kept).terms() - terms if kept.sum() > 1 else np.zeros_like(terms)
+        change = (
+            part.without(kept).terms() - terms
+            if kept.sum() > 1
+            else np.zeros_like(terms)
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
             slope = (change[0] - product / total * change[1]) / total
         return np.where(total > 0, slope, 0.0)
@@ -146,7 +177,9 @@ def _variation(
             kept = keep["stimulus"][part.stimuli]
             own = samples.values[at, complete]
             left = own + moved_by(part, terms, kept)
-            moved.values[at, complete] = held_out_deviation(own, left, np.asarray(1 - kept.mean()))
+            moved.values[at, complete] = held_out_deviation(
+                own, left, np.asarray(1 - kept.mean())
+            )
         return moved
 
     return Variation({"stimulus": ids}, without, inflation={"stimulus": inflated})

@@ -13,8 +13,17 @@ from numpy.typing import NDArray
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import patterns, relative_gram
-from neuroledger.families.alignment.similarity.pair import FEWEST_STIMULI, Pair, Side, variation_of
-from neuroledger.families.alignment.similarity.rdm import Comparison, Distance, condensed
+from neuroledger.families.alignment.similarity.pair import (
+    FEWEST_STIMULI,
+    Pair,
+    Side,
+    variation_of,
+)
+from neuroledger.families.alignment.similarity.rdm import (
+    Comparison,
+    Distance,
+    condensed,
+)
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.splits import Split
@@ -72,7 +81,9 @@ def rdm(
         names = [str(name) for name in target["subject"].values]
         samples = xr.DataArray(values, dims="subject", coords={"subject": names})
     # Dissimilarities ranked as the peer computes them are those of whole assemblies: the general route.
-    variation = None if ties == "rounding" else variation_of(pair, target, comparison, samples)
+    variation = (
+        None if ties == "rounding" else variation_of(pair, target, comparison, samples)
+    )
     return Samples(samples, variation, notes=pair.notes)
 
 
@@ -99,10 +110,16 @@ def rdm_subsets(
             f"a split compares {min(map(len, parts))} stimuli; at least {FEWEST_STIMULI} are needed: use larger test parts"
         )
     values = [pair.compared(part, comparison)[0] for part in parts]
-    samples = xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))})
+    samples = xr.DataArray(
+        values, dims="split", coords={"split": np.arange(len(splits))}
+    )
     # Nothing is trained: the mean over subsets varies as the agreement over all of their stimuli.
-    tested = replace(pair, usable=np.isin(np.arange(len(pair.usable)), np.concatenate(parts)))
-    return Samples(samples, variation_of(tested, target, comparison, samples), notes=pair.notes)
+    tested = replace(
+        pair, usable=np.isin(np.arange(len(pair.usable)), np.concatenate(parts))
+    )
+    return Samples(
+        samples, variation_of(tested, target, comparison, samples), notes=pair.notes
+    )
 
 
 def paired(
@@ -133,7 +150,9 @@ def paired(
     usable = a.usable & b.usable
     count = int(usable.sum())
     if count < len(usable):
-        notes.append(f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side")
+        notes.append(
+            f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side"
+        )
     if count < FEWEST_STIMULI:
         raise MetricError(
             f"only {count} stimuli have a pattern on both sides; at least {FEWEST_STIMULI} are needed, or too few pairs are "
@@ -159,9 +178,13 @@ def _side(
         return Side(None, values, distance, workspace.key(values), workspace)
     X = patterns(assembly, name, notes, drop_missing=name == "target")
     if X.shape[1] < (2 if distance == "correlation" else 1):
-        raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
+        raise MetricError(
+            f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}"
+        )
     if ties == "rounding":
-        return Side(None, _ranked_as_computed(X, assembly)[None], distance, "", workspace)
+        return Side(
+            None, _ranked_as_computed(X, assembly)[None], distance, "", workspace
+        )
     key = workspace.key(X)
     return Side(relative_gram(X, workspace, key), None, distance, key, workspace)
 
@@ -193,7 +216,9 @@ def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     ids = [str(id) for id in target[key].values]
     missing = [id for id in ids if id not in positions]
     if missing:
-        raise MetricError(f"the source lacks {len(missing)} of {len(ids)} stimuli, such as {missing[0]!r}")
+        raise MetricError(
+            f"the source lacks {len(missing)} of {len(ids)} stimuli, such as {missing[0]!r}"
+        )
     rows = np.array([positions[id] for id in ids])
     if "stimulus_b" in source.dims:
         return source.isel(stimulus=rows, stimulus_b=rows)

@@ -7,7 +7,10 @@ import xarray as xr
 
 from neuroledger.families.alignment.metrics.rdm import rdm
 from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
-from neuroledger.families.alignment.similarity.subjects import by_subject, by_subject_values
+from neuroledger.families.alignment.similarity.subjects import (
+    by_subject,
+    by_subject_values,
+)
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.workspace import Workspace
@@ -45,8 +48,12 @@ def rdm_subjects(
     """
     hint = "for one RDM of all neuroids use `rdm`"
     parts = {
-        name: rdm(source, part, workspace=workspace, distance=distance, comparison=comparison)
+        name: rdm(
+            source, part, workspace=workspace, distance=distance, comparison=comparison
+        )
         for name, part in by_subject(target, hint).items()
     }
     stimuli = target.sizes["stimulus" if "stimulus" in target.dims else "presentation"]
-    return by_subject_values(parts, target, dict.fromkeys(parts, np.ones(stimuli, dtype=bool)))
+    return by_subject_values(
+        parts, target, dict.fromkeys(parts, np.ones(stimuli, dtype=bool))
+    )

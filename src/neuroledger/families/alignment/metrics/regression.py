@@ -19,7 +19,9 @@ from neuroledger.families.alignment.regression.held_out import (
     MapEstimator,
     correlations,
 )
-from neuroledger.families.alignment.regression.held_out_variation import held_out_variation
+from neuroledger.families.alignment.regression.held_out_variation import (
+    held_out_variation,
+)
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
 from neuroledger.families.alignment.regression.pls import Pls
@@ -82,7 +84,9 @@ def regression(
         )
     if relative:
         source = source.copy(data=_of_unit_variance(source.values))
-    by_order = isinstance(estimator, Mask) or (isinstance(estimator, Linear) and estimator.solver == "lapack")
+    by_order = isinstance(estimator, Mask) or (
+        isinstance(estimator, Linear) and estimator.solver == "lapack"
+    )
     if by_order:
         source, target, splits = _by_stimulus(source, target, splits)
     readout = estimator.over(source) if isinstance(estimator, Mask) else estimator
@@ -122,14 +126,18 @@ def regression(
         else np.arange(rows).astype(str)
     )
     places = _places(len(splits), samples.sizes.get("time_bin", 1), time)
-    varies = held_out_variation(samples, ids, facts.test_parts, places, inflation(splits))
+    varies = held_out_variation(
+        samples, ids, facts.test_parts, places, inflation(splits)
+    )
     return Samples(samples, varies, notes=facts.notes)
 
 
 def _places(splits: int, bins: int, time: str) -> list[list[int]]:
     """Return, for each split, the positions of its time bins among the held-out parts."""
     if time == "separate":  # ordered bin by bin
-        return [[bin * splits + split for bin in range(bins)] for split in range(splits)]
+        return [
+            [bin * splits + split for bin in range(bins)] for split in range(splits)
+        ]
     return [[split * bins + bin for bin in range(bins)] for split in range(splits)]
 
 
@@ -153,19 +161,36 @@ def _by_stimulus(
     order = np.argsort(target["stimulus_id"].values, kind="stable")
     positions = np.argsort(order)
     sorted_splits = [
-        Split(np.sort(positions[split.train]), np.sort(positions[split.test])) for split in splits
+        Split(np.sort(positions[split.train]), np.sort(positions[split.test]))
+        for split in splits
     ]
-    return source.isel(presentation=order), target.isel(presentation=order), sorted_splits
+    return (
+        source.isel(presentation=order),
+        target.isel(presentation=order),
+        sorted_splits,
+    )
 
 
 def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
-    dims = ("presentation", "neuroid") if time == "none" else ("presentation", "neuroid", "time_bin")
-    if "time_bin" in assembly.dims and time == "none" and assembly.sizes["time_bin"] == 1:
+    dims = (
+        ("presentation", "neuroid")
+        if time == "none"
+        else ("presentation", "neuroid", "time_bin")
+    )
+    if (
+        "time_bin" in assembly.dims
+        and time == "none"
+        and assembly.sizes["time_bin"] == 1
+    ):
         assembly = assembly.isel(time_bin=0)
     if set(assembly.dims) != set(dims):
         raise MetricError(
             f"regression needs dimensions ({', '.join(dims)}), not ({', '.join(map(str, assembly.dims))})"
-            + ("; `time: shared` or `separate` scores time bins" if "time_bin" in assembly.dims else "")
+            + (
+                "; `time: shared` or `separate` scores time bins"
+                if "time_bin" in assembly.dims
+                else ""
+            )
         )
     return assembly if assembly.dims == dims else assembly.transpose(*dims)
 
@@ -174,7 +199,9 @@ def _stacked(assembly: xr.DataArray) -> Array:
     """Concatenate the rows of all time bins (time-bin major); a two-dimensional assembly is returned unchanged."""
     if assembly.ndim == 2:
         return assembly.values
-    return np.concatenate([assembly[..., t].values for t in range(assembly.sizes["time_bin"])])
+    return np.concatenate(
+        [assembly[..., t].values for t in range(assembly.sizes["time_bin"])]
+    )
 
 
 def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
@@ -183,17 +210,25 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
         return splits
     rows = max(int(np.concatenate(split).max()) for split in splits) + 1
     return [
-        Split(*(np.concatenate([part + t * rows for t in range(bins)]) for part in split)) for split in splits
+        Split(
+            *(np.concatenate([part + t * rows for t in range(bins)]) for part in split)
+        )
+        for split in splits
     ]
 
 
-def _labelled(values: NDArray[np.float64], target: xr.DataArray, time: str) -> xr.DataArray:
+def _labelled(
+    values: NDArray[np.float64], target: xr.DataArray, time: str
+) -> xr.DataArray:
     coords = {
         name: coord
         for name, coord in target.coords.items()
-        if coord.dims == ("neuroid",) or (time != "none" and coord.dims == ("time_bin",))
+        if coord.dims == ("neuroid",)
+        or (time != "none" and coord.dims == ("time_bin",))
     }
     dims = ("split", "time_bin", "neuroid")
     if time == "none":
         values, dims = values[:, 0], ("split", "neuroid")  # type: ignore[assignment]
-    return xr.DataArray(values, dims=dims, coords={**coords, "split": np.arange(len(values))})
+    return xr.DataArray(
+        values, dims=dims, coords={**coords, "split": np.arange(len(values))}
+    )

@@ -16,7 +16,9 @@ __all__ = ["value_delta"]
 
 
 @metric("value_delta", version=1, input="behaviour")
-def value_delta(source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)] = 1.0) -> Samples:
+def value_delta(
+    source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)] = 1.0
+) -> Samples:
     """Similarity ``exp(−scale · |a − b|)``: 1 if the values are equal, approaching 0 as they differ more.
 
     Parameters
@@ -31,7 +33,10 @@ def value_delta(source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)
     MetricError
         A side is not a single finite number.
     """
-    sides = [np.asarray(getattr(side, "values", side), dtype=np.float64).ravel() for side in (source, target)]
+    sides = [
+        np.asarray(getattr(side, "values", side), dtype=np.float64).ravel()
+        for side in (source, target)
+    ]
     if any(side.size != 1 or not np.isfinite(side[0]) for side in sides):
         raise MetricError("value_delta compares one finite number with one other")
     delta = abs(float(sides[0][0]) - float(sides[1][0]))

@@ -48,7 +48,9 @@ def held_out_variation(
         left = [_without(parts[at], keep["stimulus"]) for at in order.tolist()]
         return samples.copy(data=np.array(left).reshape(samples.shape))
 
-    return Variation({"stimulus": ids}, without, each, inflation={"stimulus": inflation})
+    return Variation(
+        {"stimulus": ids}, without, each, inflation={"stimulus": inflation}
+    )
 
 
 def _without(part: HeldOutPart, keep: Booleans) -> Floats:
@@ -60,7 +62,10 @@ def _moved(part: HeldOutPart, rows: Booleans) -> Floats:
     """Return the correlations of the usable neuroids moved by the tested rows that do not stay."""
     a, b = part.predicted[rows], part.measured[rows]
     if part.ranked:
-        a, b = _ranks_among(a, part.predicted[~rows]), _ranks_among(b, part.measured[~rows])
+        a, b = (
+            _ranks_among(a, part.predicted[~rows]),
+            _ranks_among(b, part.measured[~rows]),
+        )
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         left = (a * b).sum(axis=0) / np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
@@ -79,7 +84,9 @@ def _without_each(part: HeldOutPart, codes: Indices, count: int) -> Floats:
     """Return the correlations of a part moved by each group of stimuli, (group, neuroid)."""
     groups = codes[part.rows % len(codes)]
     if part.ranked:
-        return _of_all(part, np.array([_moved(part, groups != group) for group in range(count)]))
+        return _of_all(
+            part, np.array([_moved(part, groups != group) for group in range(count)])
+        )
     left = without_groups(part.predicted, part.measured, groups, count)
     share = np.bincount(groups, minlength=count) / len(groups)
     return _of_all(part, held_out_deviation(part.r, left, share[:, None]))

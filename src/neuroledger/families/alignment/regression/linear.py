@@ -10,7 +10,11 @@ from pydantic import BaseModel, ConfigDict
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
+from neuroledger.families.alignment.regression.problem import (
+    DIFFERENCE,
+    Prediction,
+    Problem,
+)
 from neuroledger.families.alignment.regression.ridge import Withheld, leave_out
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import BLOCK
@@ -59,7 +63,9 @@ class Linear(BaseModel):
             inverse = _wide_inverse(problem)
             if inverse is not None:
                 P = put(inverse)
-                yield from leave_out(problem, Withheld(np.arange(rows), P, P @ problem.centred))
+                yield from leave_out(
+                    problem, Withheld(np.arange(rows), P, P @ problem.centred)
+                )
                 return
         elif count + 1 < fewest:
             hat = _tall_basis(problem)
@@ -79,7 +85,9 @@ def _by_lapack(problem: Problem) -> Iterator[Prediction]:
         A, B = X[split.train], problem.Y[split.train]
         a, b = A.mean(axis=0), B.mean(axis=0)
         weights = lstsq(A - a, B - b)[0]
-        yield Prediction(problem.workspace.put(X[split.test] @ weights + (b - a @ weights)))
+        yield Prediction(
+            problem.workspace.put(X[split.test] @ weights + (b - a @ weights))
+        )
 
 
 def _wide_inverse(problem: Problem) -> Floats | None:
@@ -104,7 +112,9 @@ def _wide_inverse(problem: Problem) -> Floats | None:
     elif condition <= FIRM:
         X = _centred(problem.X)
         X -= 2 * v[:, None] * (v @ X)
-        factor = qr(X[1:].T, mode="r", overwrite_a=True, check_finite=False)[0][: rows - 1]
+        factor = qr(X[1:].T, mode="r", overwrite_a=True, check_finite=False)[0][
+            : rows - 1
+        ]
         if float(lapack.dtrcon(factor)[0]) < SINGULAR:
             return None
     inverse, failed = lapack.dtrtri(factor)
@@ -187,7 +197,9 @@ def _rotated(problem: Problem) -> Floats:
 
     Z = _centred(problem.X)
     if Z.shape[1] > len(Z):
-        return np.asarray(qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T)
+        return np.asarray(
+            qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T
+        )
     return Z
 
 

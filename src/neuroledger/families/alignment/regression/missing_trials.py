@@ -22,7 +22,9 @@ class Completed(NamedTuple):
     notes: list[str]
 
 
-def with_means_for_missing_trials(assembly: xr.DataArray, splits: Sequence[Split]) -> Completed:
+def with_means_for_missing_trials(
+    assembly: xr.DataArray, splits: Sequence[Split]
+) -> Completed:
     """Replace each missing response by the mean of the neuroid's other responses to the stimulus.
 
     A neuroid without any response to a stimulus stays incomplete. So does one whose trials of a stimulus are divided
@@ -36,7 +38,10 @@ def with_means_for_missing_trials(assembly: xr.DataArray, splits: Sequence[Split
     splits
         Numbers of the rows for training and test.
     """
-    if "stimulus_id" not in assembly.coords or set(assembly.dims) != {"presentation", "neuroid"}:
+    if "stimulus_id" not in assembly.coords or set(assembly.dims) != {
+        "presentation",
+        "neuroid",
+    }:
         return Completed(assembly, [])
     values = assembly.transpose("presentation", "neuroid").values
     missing = np.isnan(values)
@@ -44,7 +49,11 @@ def with_means_for_missing_trials(assembly: xr.DataArray, splits: Sequence[Split
         return Completed(assembly, [])
     stimulus = encode(assembly["stimulus_id"].values)
     means = _means(values, stimulus.codes, len(stimulus.labels))
-    replaced = missing & ~_divided(stimulus.codes, splits)[:, None] & np.isfinite(means[stimulus.codes])
+    replaced = (
+        missing
+        & ~_divided(stimulus.codes, splits)[:, None]
+        & np.isfinite(means[stimulus.codes])
+    )
     completed = assembly.transpose("presentation", "neuroid").copy(
         data=np.where(replaced, means[stimulus.codes], values)
     )
@@ -54,7 +63,10 @@ def with_means_for_missing_trials(assembly: xr.DataArray, splits: Sequence[Split
 def _means(values: Array, stimulus: Indices, stimuli: int) -> Array:
     """Mean over the responses that exist, (stimulus, neuroid); NaN without any."""
     present = ~np.isnan(values)
-    total, count = np.zeros((stimuli, values.shape[1])), np.zeros((stimuli, values.shape[1]))
+    total, count = (
+        np.zeros((stimuli, values.shape[1])),
+        np.zeros((stimuli, values.shape[1])),
+    )
     np.add.at(total, stimulus, np.where(present, values, 0.0))
     np.add.at(count, stimulus, present)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

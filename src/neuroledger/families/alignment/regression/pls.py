@@ -53,7 +53,9 @@ class Pls(BaseModel):
         Y = problem.centred
         rows, count = Y.shape
         reduced, basis = (Y, None) if count <= rows else _reduce(Y, xp)
-        together = max(1, max(TOGETHER, GRAMS * rows**2) // (rows * int(reduced.shape[1])))
+        together = max(
+            1, max(TOGETHER, GRAMS * rows**2) // (rows * int(reduced.shape[1]))
+        )
         mean = workspace.put(problem.mean)
         for first in range(0, len(problem.splits), together):
             batch = problem.splits[first : first + together]
@@ -76,7 +78,9 @@ class Pls(BaseModel):
     def _notes(self, used: int) -> tuple[str, ...]:
         if used == self.components:
             return ()
-        return (f"{used} of {self.components} PLS components used: the train presentations carry no more",)
+        return (
+            f"{used} of {self.components} PLS components used: the train presentations carry no more",
+        )
 
 
 class _Latent(NamedTuple):
@@ -109,7 +113,9 @@ def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> A
     for candidate in range(Y.shape[1]):
         values = Y[:, candidate]
         trained = values[rows]
-        if float(abs(trained - trained.mean(0)).max()) > 1e-13 * float(abs(values).max()):
+        if float(abs(trained - trained.mean(0)).max()) > 1e-13 * float(
+            abs(values).max()
+        ):
             column = candidate
             break
     if basis is not None:
@@ -137,21 +143,36 @@ class _Batch(NamedTuple):
         """Centred train targets of a split without the first ``taken`` components; other rows are zero."""
         inside = self.within[at]
         centred = (Y - (inside @ Y) / self.trained[at]) * inside[:, None]
-        return cast(Array, centred - self.fitted[at, :taken].T @ self.Q[at, :taken] if taken else centred)
+        return cast(
+            Array,
+            centred - self.fitted[at, :taken].T @ self.Q[at, :taken]
+            if taken
+            else centred,
+        )
 
 
 def _batch(
-    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any, count: int
+    problem: Problem,
+    rule: Pls,
+    Y: Array,
+    basis: Array | None,
+    splits: tuple[Split, ...] | Any,
+    count: int,
 ) -> _Batch:
     workspace, xp = problem.workspace, problem.workspace.xp
     rows, width = Y.shape
-    components = min(rule.components, count, min(len(split.train) for split in splits) - 1)
+    components = min(
+        rule.components, count, min(len(split.train) for split in splits) - 1
+    )
     new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
     inside = np.zeros((len(splits), rows))
     for at, split in enumerate(splits):
         inside[at, split.train] = 1.0
     w = workspace.put(inside)
-    starts = [_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits]
+    starts = [
+        _start(problem.centred, basis, workspace.indices(s.train), width, xp)
+        for s in splits
+    ]
     T = xp.zeros((len(splits), components, rows), **new)
     return _Batch(
         within=w,
@@ -168,7 +189,11 @@ def _batch(
 
 
 def _latent(
-    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+    problem: Problem,
+    rule: Pls,
+    Y: Array,
+    basis: Array | None,
+    splits: tuple[Split, ...] | Any,
 ) -> _Latent:
     features, xp = problem.features, problem.workspace.xp
     b = _batch(problem, rule, Y, basis, splits, features.count)
@@ -195,7 +220,9 @@ def _latent(
             v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
         masked = v * w
         size = (masked * v).sum(1)
-        if not bool(((size > SPENT**2 * before) & (size > SHARE * features.trace)).all()):
+        if not bool(
+            ((size > SPENT**2 * before) & (size > SHARE * features.trace)).all()
+        ):
             return _Latent(T, used, faint=True)
         s = features.times(masked.T).T
         s = s - ((s * w).sum(1) / trained)[:, None]
@@ -203,7 +230,9 @@ def _latent(
         products = xp.concatenate([masked, s * w]) @ Y
         load, z = products[: len(splits)] / size[:, None], products[len(splits) :]
         if k:
-            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ masked[:, :, None]))[:, :, 0]
+            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ masked[:, :, None]))[
+                :, :, 0
+            ]
         # Deflation of M is symmetric: half of the component's square is assigned to each of the two products.
         z -= 0.5 * (masked * s).sum(1)[:, None] * load
         pair = xp.stack([z, load], axis=2)
@@ -213,7 +242,11 @@ def _latent(
 
 
 def _latent_of_features(
-    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+    problem: Problem,
+    rule: Pls,
+    Y: Array,
+    basis: Array | None,
+    splits: tuple[Split, ...] | Any,
 ) -> _Latent:
     """As :func:`_latent`, from the features instead of their Gram matrix, by their covariance with the targets.
 
@@ -247,10 +280,17 @@ def _latent_of_features(
             c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
             fresh = xp.where(stale, power, fresh)
         alive = xp.where(power > floor * varied, alive, 0.0)
-        weight = (C @ c[:, :, None])[:, :, 0] / xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        weight = (C @ c[:, :, None])[:, :, 0] / xp.sqrt(
+            xp.where(alive > 0, power, 1.0)
+        )[:, None]
         r = weight
         if k:
-            r = r - (xp.swapaxes(R[:, :k], 1, 2) @ (loads[:, :k] @ weight[:, :, None]))[:, :, 0]
+            r = (
+                r
+                - (xp.swapaxes(R[:, :k], 1, 2) @ (loads[:, :k] @ weight[:, :, None]))[
+                    :, :, 0
+                ]
+            )
         v = (X @ r.T).T
         v = v - ((v * w).sum(1) / trained)[:, None]
         for _ in range(2 if k else 0):
@@ -265,14 +305,21 @@ def _latent_of_features(
         v = v * alive[:, None]
         masked = v * w
         size = xp.where(alive > 0, size, 1.0)
-        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = v, masked, r * alive[:, None], size
+        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = (
+            v,
+            masked,
+            r * alive[:, None],
+            size,
+        )
         loads[:, k] = (masked @ X) / size[:, None]
         Q[:, k] = (masked @ Y) / size[:, None]
         C = C - size[:, None, None] * loads[:, k][:, :, None] * Q[:, k][:, None, :]
     return _Latent(T, used)
 
 
-def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any) -> Array:
+def _cross(
+    problem: Problem, features: Features, Y: Array, w: Array, splits: Any
+) -> Array:
     """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
     workspace, xp = problem.workspace, problem.workspace.xp
     # The product with an additional column of ones is used to centre the targets of each split.
@@ -318,11 +365,15 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
         length = xp.where(length > 0, length, 1.0)
         through = (b[:-1] * b[1:]).sum(2) / length[:-1] ** 2
         squares = through[:-1] * through[1:]
-        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(xp.where(squares > 0, squares, 1.0))
+        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(
+            xp.where(squares > 0, squares, 1.0)
+        )
         stop = np.asarray(((change < rule.tolerance) | (squares <= 0)).tolist())
         done = np.asarray(stop.any(axis=0))
         last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
-        for at, (split, step) in enumerate(zip(active.tolist(), last.tolist(), strict=True)):
+        for at, (split, step) in enumerate(
+            zip(active.tolist(), last.tolist(), strict=True)
+        ):
             c[split], power[split] = b[step, at] / length[step, at], through[step, at]
         count += steps
         remaining = np.flatnonzero(np.logical_not(done))

@@ -87,4 +87,6 @@ def column_correlation(A: Array, B: Array, xp: Any) -> Array:
     # The product of two small sums of squares underflows before the product of their roots.
     size = xp.where(a * b > SMALL, xp.sqrt(a * b), xp.sqrt(a) * xp.sqrt(b))
     flat = constant | (size == 0)
-    return cast(Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size)))
+    return cast(
+        Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size))
+    )

@@ -39,7 +39,9 @@ class RidgeCv(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["ridge_cv"] = "ridge_cv"
-    alphas: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = DEFAULT_ALPHAS
+    alphas: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)
+    ] = DEFAULT_ALPHAS
     per_target: bool = False
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
@@ -56,10 +58,20 @@ class RidgeCv(BaseModel):
             else:
                 best = np.argmin(workspace.take(error), axis=0, keepdims=True)
             chosen = np.asarray(self.alphas)[best]
-            values = predicted(spectrum, chosen, workspace, xp) + (base + workspace.put(problem.mean))
-            edge = int(((best == 0) | (best == len(self.alphas) - 1)).sum()) if len(self.alphas) > 2 else 0
+            values = predicted(spectrum, chosen, workspace, xp) + (
+                base + workspace.put(problem.mean)
+            )
+            edge = (
+                int(((best == 0) | (best == len(self.alphas) - 1)).sum())
+                if len(self.alphas) > 2
+                else 0
+            )
             notes = (
-                (f"the chosen penalty is at the edge of the grid for {edge} of {best.size}",) if edge else ()
+                (
+                    f"the chosen penalty is at the edge of the grid for {edge} of {best.size}",
+                )
+                if edge
+                else ()
             )
             yield Prediction(values, notes if best.size == 1 else (), chosen)
 
@@ -78,14 +90,18 @@ class _Spectrum(NamedTuple):
     complete: bool
 
 
-def _spectrum(problem: Problem, train: Array, test: Array, Y: Array, xp: Any) -> _Spectrum:
+def _spectrum(
+    problem: Problem, train: Array, test: Array, Y: Array, xp: Any
+) -> _Spectrum:
     features = problem.features
     if features.K is None:
         X = cast(Array, features.X)
         mean = X[train].mean(0)
         U, s, V = xp.linalg.svd(X[train] - mean, full_matrices=False)
         # The test rows' projections on the right singular vectors, times s, are their inner products with U·s².
-        return _Spectrum(U, s * s, U.T @ Y, ((X[test] - mean) @ V.T) * s, complete=False)
+        return _Spectrum(
+            U, s * s, U.T @ Y, ((X[test] - mean) @ V.T) * s, complete=False
+        )
     return of_gram(features.block(train, train), features.block(test, train), Y, xp)
 
 
@@ -129,7 +145,10 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
         # The errors depend on the targets only through QᵀYYᵀQ, whose size does not depend on their number.
         inner = projected @ projected.T
         summed = [
-            (((Q * filters[:, i]) @ inner * (Q * filters[:, i])).sum(1) / share[:, i] ** 2).sum()
+            (
+                ((Q * filters[:, i]) @ inner * (Q * filters[:, i])).sum(1)
+                / share[:, i] ** 2
+            ).sum()
             for i in range(len(alphas))
         ]
         return cast(Array, xp.stack(summed) / (rows * count))
@@ -151,9 +170,13 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
 def predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
     """Predictions (test row × target), with one penalty for all targets or one for each."""
     if len(chosen) == 1:
-        return spectrum.onto @ (spectrum.projected / (spectrum.w + float(chosen[0]))[:, None])
+        return spectrum.onto @ (
+            spectrum.projected / (spectrum.w + float(chosen[0]))[:, None]
+        )
     result = xp.empty(
-        (len(spectrum.onto), spectrum.projected.shape[1]), dtype=spectrum.Q.dtype, **device_of(spectrum.Q)
+        (len(spectrum.onto), spectrum.projected.shape[1]),
+        dtype=spectrum.Q.dtype,
+        **device_of(spectrum.Q),
     )
     for alpha in np.unique(chosen):
         columns = workspace.indices(np.flatnonzero(chosen == alpha))

@@ -9,7 +9,9 @@ from neuroledger.data.arrays import Booleans, Floats, Indices
 __all__ = ["halves_without_groups"]
 
 
-def halves_without_groups(first: Floats, second: Floats, codes: Indices, count: int) -> Floats:
+def halves_without_groups(
+    first: Floats, second: Floats, codes: Indices, count: int
+) -> Floats:
     """Return the correlation of each column without each group of stimuli, (group, column).
 
     Parameters
@@ -36,4 +38,6 @@ def halves_without_groups(first: Floats, second: Floats, codes: Indices, count: 
 def _centred(values: Floats, present: Booleans) -> Floats:
     """Return values without the mean of each column over the stimuli that are present; 0 elsewhere."""
     filled = np.where(present, values, 0.0)
-    return np.where(present, filled - filled.sum(axis=0) / np.maximum(present.sum(axis=0), 1), 0.0)
+    return np.where(
+        present, filled - filled.sum(axis=0) / np.maximum(present.sum(axis=0), 1), 0.0
+    )

@@ -35,7 +35,9 @@ def dissimilarities_of_present(patterns: Floats, distance: Distance) -> Floats:
     relative = distance in ("correlation", "cosine")
     if distance != "cosine":  # a level that does not matter would cost digits
         axis = 1 if relative else 0
-        level = values.sum(axis=axis, keepdims=True) / np.maximum(shown.sum(axis=axis, keepdims=True), 1)
+        level = values.sum(axis=axis, keepdims=True) / np.maximum(
+            shown.sum(axis=axis, keepdims=True), 1
+        )
         values = np.where(present, values - level, 0.0)
     shared, product = shown @ shown.T, values @ values.T
     power = (values * values) @ shown.T
@@ -50,7 +52,11 @@ def dissimilarities_of_present(patterns: Floats, distance: Distance) -> Floats:
         if distance == "cosine":
             return condensed(np.asarray(1 - product / np.sqrt(power * power.T)))
         mean = np.maximum(power + power.T - 2 * product, 0.0) / shared
-        return condensed(mean if distance == "squared_euclidean" else np.sqrt(mean * patterns.shape[1]))
+        return condensed(
+            mean
+            if distance == "squared_euclidean"
+            else np.sqrt(mean * patterns.shape[1])
+        )
 
 
 def _of_complete(patterns: Floats, distance: Distance) -> Floats:
@@ -63,4 +69,6 @@ def _of_complete(patterns: Floats, distance: Distance) -> Floats:
         size = np.sqrt(np.where(varies, power, np.nan))
         return condensed(1 - product / size / size[:, None])
     mean = np.maximum(power + power[:, None] - 2 * product, 0.0) / patterns.shape[1]
-    return condensed(mean if distance == "squared_euclidean" else np.sqrt(mean * patterns.shape[1]))
+    return condensed(
+        mean if distance == "squared_euclidean" else np.sqrt(mean * patterns.shape[1])
+    )

@@ -14,7 +14,11 @@ from scipy.spatial.distance import squareform
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.similarity.gram import Gram, complete_neuroids, relative_gram
+from neuroledger.families.alignment.similarity.gram import (
+    Gram,
+    complete_neuroids,
+    relative_gram,
+)
 from neuroledger.families.alignment.similarity.rdm import (
     Comparison,
     Distance,
@@ -63,9 +67,11 @@ class Side:
         """Dissimilarities of all rows, (subject × row × row)."""
         if self.rdms is not None:
             return self.rdms
-        return np.asarray(squareform(dissimilarities(cast(Gram, self.gram), self.distance), checks=False))[
-            None
-        ]
+        return np.asarray(
+            squareform(
+                dissimilarities(cast(Gram, self.gram), self.distance), checks=False
+            )
+        )[None]
 
     def condensed(self, rows: Indices) -> list[Floats]:
         """Condensed dissimilarities among ``rows``, one array per subject.
@@ -117,8 +123,16 @@ class Pair:
     def compared(self, rows: Indices, comparison: Comparison) -> Floats:
         """Agreement over the pairs of ``rows`` for each subject, (subject,)."""
         whole = len(rows) == len(self.usable)
-        (a,) = self.source.all_prepared(comparison) if whole else self.source.prepared(rows, comparison)
-        others = self.target.all_prepared(comparison) if whole else self.target.prepared(rows, comparison)
+        (a,) = (
+            self.source.all_prepared(comparison)
+            if whole
+            else self.source.prepared(rows, comparison)
+        )
+        others = (
+            self.target.all_prepared(comparison)
+            if whole
+            else self.target.prepared(rows, comparison)
+        )
         return np.array([agreement(a, b, comparison) for b in others])
 
 
@@ -129,24 +143,32 @@ class Left(NamedTuple):
     prepared: list[Floats]
 
 
-def variation_of(pair: Pair, target: xr.DataArray, comparison: Comparison, like: xr.DataArray) -> Variation:
+def variation_of(
+    pair: Pair, target: xr.DataArray, comparison: Comparison, like: xr.DataArray
+) -> Variation:
     """Return how the agreement changes without stimuli, and without neuroids if the target contains responses."""
     factors: dict[str, Strings] = {"stimulus": stimulus_names(target, len(pair.usable))}
     if "neuroid" not in target.dims:
-        return left_out(pair, factors, _of_target(pair, comparison, None), comparison, like)
+        return left_out(
+            pair, factors, _of_target(pair, comparison, None), comparison, like
+        )
     names, responses = complete_neuroids(target)
     of_target = _of_target(pair, comparison, responses)
     return left_out(pair, factors | {"neuroid": names}, of_target, comparison, like)
 
 
-def _of_target(pair: Pair, comparison: Comparison, responses: Floats | None) -> Callable[[Keep], Left]:
+def _of_target(
+    pair: Pair, comparison: Comparison, responses: Floats | None
+) -> Callable[[Keep], Left]:
     """Return a function that computes what is left of the target; cached for the other layers of a model."""
     side, workspace = pair.target, pair.target.workspace
 
     @lru_cache(maxsize=COARSE)
     def fewer(kept: bytes) -> Side:
         columns = np.frombuffer(kept, dtype=bool)
-        return replace(side, gram=relative_gram(cast(Floats, responses)[:, columns], workspace, ""))
+        return replace(
+            side, gram=relative_gram(cast(Floats, responses)[:, columns], workspace, "")
+        )
 
     def compute(keep: Keep) -> Left:
         rows = pair.usable & keep.get("stimulus", True)
@@ -155,7 +177,9 @@ def _of_target(pair: Pair, comparison: Comparison, responses: Floats | None) -> 
             chosen = fewer(np.asarray(keep["neuroid"]).tobytes())
             rows = rows & chosen.usable
         at = np.flatnonzero(rows)
-        return Left(at, chosen.prepared(at, comparison) if len(at) >= FEWEST_STIMULI else [])
+        return Left(
+            at, chosen.prepared(at, comparison) if len(at) >= FEWEST_STIMULI else []
+        )
 
     def of_target(keep: Keep) -> Left:
         small = len(pair.usable) ** 2 <= 2 * KEPT
@@ -165,7 +189,10 @@ def _of_target(pair: Pair, comparison: Comparison, responses: Floats | None) -> 
         key = f"{side.key} {place.hexdigest()}" if side.key and small else ""
         name = f"rdm {side.distance} {comparison} without"
         return cast(
-            Left, workspace.once(name, key, lambda: compute(keep), lambda left: _bytes(left.prepared))
+            Left,
+            workspace.once(
+                name, key, lambda: compute(keep), lambda left: _bytes(left.prepared)
+            ),
         )
 
     return of_target
@@ -205,6 +232,8 @@ def left_out(
             return xr.full_like(like, np.nan, dtype=np.float64)
         a = of_source(left.rows.tobytes())
         values = np.array([agreement(a, b, comparison) for b in left.prepared])
-        return like.copy(data=np.broadcast_to(values, like.shape) if like.ndim else values[0])
+        return like.copy(
+            data=np.broadcast_to(values, like.shape) if like.ndim else values[0]
+        )
 
     return Variation(factors, without)

@@ -25,7 +25,9 @@ __all__ = [
 ]
 
 Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "cosine"]
-Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
+Comparison: TypeAlias = Literal[
+    "spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"
+]
 
 # Comparisons that use only ranks.
 RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
@@ -53,7 +55,9 @@ def dissimilarities(gram: Gram, distance: Distance) -> Floats:
         scale = np.where(defined, 1 / np.sqrt(np.where(defined, power, 1.0)), np.nan)
         for row, part in _triangle(result, rows):
             others = slice(row + 1, rows)
-            np.add(gram.K[row, others], product[others] + (product[row] + level), out=part)
+            np.add(
+                gram.K[row, others], product[others] + (product[row] + level), out=part
+            )
             part -= shift[row] * gram.row_sum[others]
             part *= scale[others] * -scale[row]
             part += 1.0
@@ -91,7 +95,11 @@ def _uncentred(gram: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
     if distance == "correlation":
         return gram.mean_product, gram.mean_square, gram.row_sum / gram.count
     product = gram.mean_product + gram.offset * gram.row_sum
-    return product, gram.mean_square + gram.count * gram.offset**2, np.zeros(len(gram.K))
+    return (
+        product,
+        gram.mean_square + gram.count * gram.offset**2,
+        np.zeros(len(gram.K)),
+    )
 
 
 def patterned(gram: Gram, distance: Distance) -> Booleans:
@@ -107,7 +115,9 @@ def condensed(matrix: Floats) -> Floats:
     """Upper triangle without the diagonal, row by row."""
     from scipy.spatial.distance import squareform
 
-    return np.asarray(squareform(matrix, force="tovector", checks=False), dtype=np.float64)
+    return np.asarray(
+        squareform(matrix, force="tovector", checks=False), dtype=np.float64
+    )
 
 
 def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:

@@ -57,11 +57,17 @@ def by_subject_values(
     samples = xr.DataArray(values, dims="subject", coords={"subject": list(parts)})
 
     def without(keep: Keep) -> xr.DataArray:
-        left = [_without(parts[name], keep["stimulus"][own]) for name, own in rows.items()]
+        left = [
+            _without(parts[name], keep["stimulus"][own]) for name, own in rows.items()
+        ]
         return samples.copy(data=left)
 
     notes = [f"{name}: {note}" for name, part in parts.items() for note in part.notes]
-    return Samples(samples, Variation({"stimulus": stimulus_names(target, count)}, without), notes=notes)
+    return Samples(
+        samples,
+        Variation({"stimulus": stimulus_names(target, count)}, without),
+        notes=notes,
+    )
 
 
 def _without(part: Samples, kept: Booleans) -> float:

@@ -30,12 +30,17 @@ def ks_similarity(p: Any, q: Any) -> Floats:
     ``D_max`` is the largest distance of any distribution over these bins to ``q``, which has all its mass in the first or
     in the last bin. NaN if there is a single bin.
     """
-    p, q = np.atleast_1d(np.asarray(p, dtype=np.float64)), np.asarray(q, dtype=np.float64)
+    p, q = (
+        np.atleast_1d(np.asarray(p, dtype=np.float64)),
+        np.asarray(q, dtype=np.float64),
+    )
     below = np.cumsum(q, axis=-1)
     distance = np.abs(np.cumsum(p, axis=-1) - below).max(axis=-1)
     last = np.zeros_like(q)
     last[..., -1] = 1.0
-    farthest = np.maximum(np.abs(1.0 - below).max(axis=-1), np.abs(last - below).max(axis=-1))
+    farthest = np.maximum(
+        np.abs(1.0 - below).max(axis=-1), np.abs(last - below).max(axis=-1)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(1.0 - distance / farthest)
 
@@ -49,13 +54,23 @@ def property_values(assembly: Any, name: str | None) -> Floats:
         The assembly has several properties and ``name`` is not among them, or it has other dimensions.
     """
     if isinstance(assembly, xr.DataArray) and assembly.ndim == 2:
-        along = next((str(dim) for dim in assembly.dims if dim != "neuroid"), "property")
-        names = assembly[along].values.astype(str).tolist() if along in assembly.coords else []
+        along = next(
+            (str(dim) for dim in assembly.dims if dim != "neuroid"), "property"
+        )
+        names = (
+            assembly[along].values.astype(str).tolist()
+            if along in assembly.coords
+            else []
+        )
         if name is None and assembly.sizes[along] == 1:
             return np.asarray(assembly.isel({along: 0}).values, dtype=np.float64)
         if name not in names:
-            raise MetricError(f"there is no property {name!r}; known: {', '.join(names) or 'none'}")
-        return np.asarray(assembly.isel({along: names.index(name)}).values, dtype=np.float64)
+            raise MetricError(
+                f"there is no property {name!r}; known: {', '.join(names) or 'none'}"
+            )
+        return np.asarray(
+            assembly.isel({along: names.index(name)}).values, dtype=np.float64
+        )
     values = np.asarray(getattr(assembly, "values", assembly), dtype=np.float64)
     if values.ndim != 1:
         raise MetricError(
@@ -71,7 +86,9 @@ def ids_of(assembly: xr.DataArray) -> Array:
         and len(np.unique(assembly["neuroid_id"].values)) == assembly.sizes["neuroid"]
     ):
         return np.asarray(assembly["neuroid_id"].values)
-    return np.arange(assembly.sizes["neuroid"] if "neuroid" in assembly.dims else assembly.size)
+    return np.arange(
+        assembly.sizes["neuroid"] if "neuroid" in assembly.dims else assembly.size
+    )
 
 
 def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
@@ -83,7 +100,8 @@ def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
         The edges are missing or do not increase.
     """
     edges = np.asarray(
-        bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()), dtype=np.float64
+        bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()),
+        dtype=np.float64,
     )
     if edges.size < 2 or not (np.diff(edges) > 0).all():
         raise MetricError(
@@ -95,7 +113,9 @@ def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
 def histogram(values: Floats, edges: Floats) -> Indices:
     """Bin of each value; values outside the edges belong to the first or last bin, missing values to -1."""
     clipped = np.clip(values, edges[0], edges[-1])
-    places = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, len(edges) - 2)
+    places = np.minimum(
+        np.searchsorted(edges, clipped, side="right") - 1, len(edges) - 2
+    )
     return np.where(np.isnan(values), -1, places)
 
 
@@ -116,13 +136,18 @@ class Resampled(NamedTuple):
         with np.errstate(invalid="ignore"):
             q = np.bincount(known, minlength=self.bins) / np.float64(len(known))
         step = max(1, CHUNK // max(self.drawn.shape[1], 1))
-        parts = [self._similarity(self.drawn[at : at + step], q) for at in range(0, len(self.drawn), step)]
+        parts = [
+            self._similarity(self.drawn[at : at + step], q)
+            for at in range(0, len(self.drawn), step)
+        ]
         return np.concatenate(parts)
 
     def _similarity(self, drawn: Places, q: Floats) -> Floats:
         count, width = len(drawn), self.bins + 1
         places = drawn + (np.arange(count) * width)[:, None] + 1
-        all_counts = np.bincount(places.ravel(), minlength=count * width).reshape(count, width)
+        all_counts = np.bincount(places.ravel(), minlength=count * width).reshape(
+            count, width
+        )
         counts = all_counts[:, 1:].astype(np.float64)
         total = counts.sum(axis=1, keepdims=True)
         p = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
@@ -178,5 +203,7 @@ def resampled(
     """
     rows = drawn_rows(source, target, draws=draws, rng=rng)
     return Resampled(
-        histogram(source, edges).astype(np.int32)[rows], histogram(target, edges), len(edges) - 1
+        histogram(source, edges).astype(np.int32)[rows],
+        histogram(target, edges),
+        len(edges) - 1,
     )

@@ -13,7 +13,11 @@ from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.accuracies import over_conditions
-from neuroledger.families.behavior.agreement.error_agreement import choices, correctness, same
+from neuroledger.families.behavior.agreement.error_agreement import (
+    choices,
+    correctness,
+    same,
+)
 from neuroledger.families.behavior.agreement.trial_items import Ids, TrialItems
 
 __all__ = [
@@ -28,12 +32,20 @@ __all__ = [
 
 
 def _masks(
-    assembly: xr.DataArray, conditions: tuple[str, str], by: str, error: type[MetricError]
+    assembly: xr.DataArray,
+    conditions: tuple[str, str],
+    by: str,
+    error: type[MetricError],
 ) -> tuple[Booleans, Booleans]:
     kinds = coordinate(assembly, by)
     if kinds is None:
-        raise error(f"there is no coordinate {by!r} that tells {conditions[0]!r} from {conditions[1]!r}")
-    masks = kinds.astype(str) == str(conditions[0]), kinds.astype(str) == str(conditions[1])
+        raise error(
+            f"there is no coordinate {by!r} that tells {conditions[0]!r} from {conditions[1]!r}"
+        )
+    masks = (
+        kinds.astype(str) == str(conditions[0]),
+        kinds.astype(str) == str(conditions[1]),
+    )
     for name, mask in zip(conditions, masks, strict=True):
         if not mask.any():
             raise error(f"no presentation has {by} = {name!r}")
@@ -68,7 +80,9 @@ class Drops:
         """
         cell, size = self.cell[rows], 2 * len(self.names)
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = np.bincount(cell, self.correct[rows], size) / np.bincount(cell, minlength=size)
+            means = np.bincount(cell, self.correct[rows], size) / np.bincount(
+                cell, minlength=size
+            )
         return np.asarray(means[::2] - means[1::2])
 
     @property
@@ -78,19 +92,27 @@ class Drops:
 
 
 def _drops(
-    assembly: xr.DataArray, correct: Array, owner: Array, masks: tuple[Booleans, Booleans]
+    assembly: xr.DataArray,
+    correct: Array,
+    owner: Array,
+    masks: tuple[Booleans, Booleans],
 ) -> tuple[Drops, Indices]:
     """Return the answers, and the number of trials of each name and condition, (name, condition)."""
     coded, used = encode(owner), masks[0] | masks[1]
     cell = (2 * coded.codes + masks[1])[used]
     stimulus = coordinate(assembly, "stimulus_id")
     drops = Drops(
-        correct[used].astype(np.float64), cell, coded.labels, None if stimulus is None else stimulus[used]
+        correct[used].astype(np.float64),
+        cell,
+        coded.labels,
+        None if stimulus is None else stimulus[used],
     )
     return drops, np.bincount(cell, minlength=2 * len(coded.labels)).reshape(-1, 2)
 
 
-def drops_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str, category: str) -> Drops:
+def drops_of_model(
+    source: xr.DataArray, conditions: tuple[str, str], *, by: str, category: str
+) -> Drops:
     """Return the model's answers by category; its drop is the mean over categories.
 
     Raises
@@ -101,18 +123,26 @@ def drops_of_model(source: xr.DataArray, conditions: tuple[str, str], *, by: str
     masks = _masks(source, conditions, by, MetricError)
     truth = coordinate(source, category)
     if truth is None:
-        raise MetricError(f"model behaviour has no coordinate {category!r} with the right answers")
+        raise MetricError(
+            f"model behaviour has no coordinate {category!r} with the right answers"
+        )
     answers = choices(source)
     right = answers.astype(bool) if answers.dtype.kind == "b" else same(answers, truth)
     drops, count = _drops(source, right, truth, masks)
     if (count == 0).any():
         name = drops.names[np.flatnonzero((count == 0).any(axis=1))[0]]
-        raise MetricError(f"category {str(name)!r} has no presentation in one of the conditions {conditions}")
+        raise MetricError(
+            f"category {str(name)!r} has no presentation in one of the conditions {conditions}"
+        )
     return drops
 
 
 def drops_of_people(
-    target: xr.DataArray, conditions: tuple[str, str], *, by: str, error: type[MetricError] = MetricError
+    target: xr.DataArray,
+    conditions: tuple[str, str],
+    *,
+    by: str,
+    error: type[MetricError] = MetricError,
 ) -> Drops:
     """Return the answers of people.
 
@@ -128,15 +158,21 @@ def drops_of_people(
     if len(encode(subject).labels) < 2:
         raise error("one subject: halves of the people need at least two")
     values = np.asarray(target.values).ravel()
-    right = values != 0 if values.dtype.kind in "biuf" else correctness(target, error=error)
+    right = (
+        values != 0 if values.dtype.kind in "biuf" else correctness(target, error=error)
+    )
     drops, count = _drops(target, right, subject, masks)
     if (count == 0).any():
         at, which = np.argwhere(count == 0)[0]
-        raise error(f"subject {str(drops.names[at])!r} has no trials with {by} = {conditions[which]!r}")
+        raise error(
+            f"subject {str(drops.names[at])!r} has no trials with {by} = {conditions[which]!r}"
+        )
     return drops
 
 
-def half_of(names: Array, *, peer: np.random.RandomState | None, rng: np.random.Generator) -> Booleans:
+def half_of(
+    names: Array, *, peer: np.random.RandomState | None, rng: np.random.Generator
+) -> Booleans:
     """Return a random half of the subjects, ``floor(n / 2)`` of them, as a mask.
 
     With ``peer``, Brain-Score's generator, the half is drawn from the numbers ``1 … n−1`` as subject ids.
@@ -160,7 +196,10 @@ def drop_similarity(drop: Any, reference: Any, *, signed: bool = False) -> Float
 def means_of_halves(drops: Floats, halves: Sequence[Booleans]) -> Floats:
     """Return the mean drop of each half of the people and of all others, (half, 2), ignoring people without a drop."""
     return np.array(
-        [[over_conditions(drops[members]), over_conditions(drops[~members])] for members in halves]
+        [
+            [over_conditions(drops[members]), over_conditions(drops[~members])]
+            for members in halves
+        ]
     )
 
 
@@ -169,4 +208,6 @@ def trials_of(people: Drops, model: Drops | None = None) -> TrialItems:
     sides: list[Ids] = [(people.stimulus, people.names[people.cell // 2])]
     if model is not None:
         sides.append((model.stimulus, None))
-    return TrialItems.of(sides, [len(side.cell) for side in (people, model) if side is not None])
+    return TrialItems.of(
+        sides, [len(side.cell) for side in (people, model) if side is not None]
+    )

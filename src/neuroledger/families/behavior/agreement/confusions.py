@@ -12,7 +12,13 @@ from neuroledger.data.factorize import coordinate, locate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices
 
-__all__ = ["answers_and_truths", "cells_of", "confusions", "off_diagonal", "rows_pearson"]
+__all__ = [
+    "answers_and_truths",
+    "cells_of",
+    "confusions",
+    "off_diagonal",
+    "rows_pearson",
+]
 
 
 def answers_and_truths(
@@ -31,14 +37,18 @@ def answers_and_truths(
     answers = predicted if predicted is not None else choices(assembly, error=error)
     truth = coordinate(assembly, *TRUTHS)
     if truth is None or answers.size == 0:
-        raise error(f"confusions need presentations with an answer and one of {', '.join(TRUTHS)}")
+        raise error(
+            f"confusions need presentations with an answer and one of {', '.join(TRUTHS)}"
+        )
     return np.asarray(answers), np.asarray(truth)
 
 
 def cells_of(answers: Any, truth: Any, labels: Any) -> Indices:
     """Return the cell of the confusion matrix over ``labels`` of each trial; -1 if its truth or answer is another."""
     row, column = locate(truth, labels), locate(answers, labels)
-    return np.asarray(np.where((row >= 0) & (column >= 0), row * len(labels) + column, -1))
+    return np.asarray(
+        np.where((row >= 0) & (column >= 0), row * len(labels) + column, -1)
+    )
 
 
 def confusions(cells: Indices, size: int) -> Floats:
@@ -56,4 +66,6 @@ def rows_pearson(a: Floats, b: Floats) -> Floats:
     """Return the Pearson correlation of each row of two arrays (row, value); NaN where one is constant."""
     a, b = (rows - rows.mean(axis=1, keepdims=True) for rows in (a, b))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))
+        return np.asarray(
+            (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+        )

@@ -20,7 +20,9 @@ Ids = tuple[Array | None, Array | None]
 
 def ids_of(trials: xr.DataArray) -> Ids:
     """Return the stimulus and the subject of each trial; None without the coordinate."""
-    return coordinate(trials, "stimulus_id"), coordinate(trials, "subject", "subject_id")
+    return coordinate(trials, "stimulus_id"), coordinate(
+        trials, "subject", "subject_id"
+    )
 
 
 @dataclass(frozen=True)

@@ -41,4 +41,6 @@ def agreement_with_people(
     )
     known = measure == "error_consistency" and not np.isnan(values).all()
     limits = (least_kappa(pairs, undefined), 1.0) if known else None
-    return Samples(out, limits=limits, outcome=step_of(pairs, measure)), pairs.n[:, 0, :]
+    return Samples(out, limits=limits, outcome=step_of(pairs, measure)), pairs.n[
+        :, 0, :
+    ]

@@ -57,7 +57,9 @@ def accuracy_delta(
         return xr.DataArray(2 * similarity / (1 + similarity), dims=("draw",))
 
     if (means_of_halves(people.values, halves)[:, 1] == 0).any():
-        raise CeilingError("half of the people lose no accuracy at all, so there is no loss to compare")
+        raise CeilingError(
+            "half of the people lose no accuracy at all, so there is no loss to compare"
+        )
     trials = trials_of(people)
 
     def without(keep: Keep) -> xr.DataArray:

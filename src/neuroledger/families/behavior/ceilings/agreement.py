@@ -57,14 +57,27 @@ def agreement(
     table = measured(all_pairs, measure, undefined)
     values = table[:, first, second]
     if np.isnan(values).all():
-        raise CeilingError("no two subjects share stimuli with errors that could be compared")
+        raise CeilingError(
+            "no two subjects share stimuli with errors that could be compared"
+        )
     names = [f"{people.observers[a]}|{people.observers[b]}" for a, b in pairs]
     out = xr.DataArray(
-        values, dims=("condition", "pair"), coords={"condition": people.conditions, "pair": names}
+        values,
+        dims=("condition", "pair"),
+        coords={"condition": people.conditions, "pair": names},
     )
-    missing, unseen = int((np.isnan(values) & (shared > 0)).sum()), int((shared == 0).sum())
+    missing, unseen = (
+        int((np.isnan(values) & (shared > 0)).sum()),
+        int((shared == 0).sum()),
+    )
     notes = (
-        [f"{missing} pair × condition cells without any error to compare were left out"] if missing else []
+        [f"{missing} pair × condition cells without any error to compare were left out"]
+        if missing
+        else []
     )
-    notes += [f"{unseen} pair × condition cells without shared stimuli were left out"] if unseen else []
+    notes += (
+        [f"{unseen} pair × condition cells without shared stimuli were left out"]
+        if unseen
+        else []
+    )
     return Samples(out, notes=notes)

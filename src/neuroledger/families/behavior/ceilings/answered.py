@@ -10,7 +10,10 @@ import xarray as xr
 
 from neuroledger.data.arrays import Indices
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.agreement.accuracies import over_conditions, relative_distance
+from neuroledger.families.behavior.agreement.accuracies import (
+    over_conditions,
+    relative_distance,
+)
 from neuroledger.families.behavior.agreement.answered import (
     UNANSWERED,
     by_variables,
@@ -52,9 +55,13 @@ def answered_agreement(
     """
     people = given_by_people(assembly, by=by, unanswered=unanswered, error=CeilingError)
     pairs = _pairs(people)
-    values = measured(compare(people, people), measure, undefined)[:, pairs[:, 0], pairs[:, 1]]
+    values = measured(compare(people, people), measure, undefined)[
+        :, pairs[:, 0], pairs[:, 1]
+    ]
     if np.isnan(values).all():
-        raise CeilingError("no two subjects answered the same stimuli with errors that could be compared")
+        raise CeilingError(
+            "no two subjects answered the same stimuli with errors that could be compared"
+        )
     out = xr.DataArray(
         values,
         dims=("condition", "pair"),
@@ -63,7 +70,9 @@ def answered_agreement(
     empty = int(np.isnan(values).sum())
     notes = left_out(people)
     if empty:
-        notes.append(f"{empty} pair × condition cells with nothing to compare were left out")
+        notes.append(
+            f"{empty} pair × condition cells with nothing to compare were left out"
+        )
     return Samples(out, notes=notes)
 
 
@@ -98,7 +107,10 @@ def answered_accuracy_distance(
     pairs = _pairs(people)
 
     shared = compare(people, people)
-    accuracies = (side[:, pairs[:, 0], pairs[:, 1]] for side in (shared.accuracy_a, shared.accuracy_b))
+    accuracies = (
+        side[:, pairs[:, 0], pairs[:, 1]]
+        for side in (shared.accuracy_a, shared.accuracy_b)
+    )
     values = over_conditions(relative_distance(*accuracies, chance=chance).T)
     if np.isnan(values).all():
         raise CeilingError("no two subjects answered the same stimuli")
@@ -109,7 +121,9 @@ def answered_accuracy_distance(
 def _pairs(people: Answers) -> Indices:
     pairs = list(combinations(range(len(people.observers)), 2))
     if not pairs:
-        raise CeilingError("one subject: people are compared with each other, which needs at least two")
+        raise CeilingError(
+            "one subject: people are compared with each other, which needs at least two"
+        )
     return np.asarray(pairs, dtype=np.intp)
 
 

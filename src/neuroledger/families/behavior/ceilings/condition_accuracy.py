@@ -10,7 +10,11 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.agreement.accuracies import PeopleTable, table_of_people, tabulate
+from neuroledger.families.behavior.agreement.accuracies import (
+    PeopleTable,
+    table_of_people,
+    tabulate,
+)
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.agreement.trial_items import TrialItems
 from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
@@ -48,7 +52,9 @@ def condition_accuracy(
     table = table_of_people(assembly, variables, error=CeilingError)
     n = len(table.subjects)
     if n < 2 or table.cells < FEWEST:
-        raise CeilingError(f"{n} subjects and {table.cells} conditions: at least 2 and {FEWEST} are needed")
+        raise CeilingError(
+            f"{n} subjects and {table.cells} conditions: at least 2 and {FEWEST} are needed"
+        )
     values = _with_others(tabulate(table.correct, table))
     if np.isnan(values).all():
         raise CeilingError("accuracies do not vary between conditions for any person")
@@ -71,11 +77,15 @@ def _with_others(accuracies: Floats) -> Floats:
     others = np.full(accuracies.shape, np.nan)
     np.divide(filled.sum(axis=0) - filled, count, out=others, where=count > 0)
     known = present & (count > 0)
-    return np.asarray([pearson(a[k], b[k]) for a, b, k in zip(accuracies, others, known, strict=True)])
+    return np.asarray(
+        [pearson(a[k], b[k]) for a, b, k in zip(accuracies, others, known, strict=True)]
+    )
 
 
 def _trials(table: PeopleTable, stimulus: Strings) -> TrialItems:
-    return TrialItems.of([(stimulus, table.subjects[table.subject])], [table.correct.size])
+    return TrialItems.of(
+        [(stimulus, table.subjects[table.subject])], [table.correct.size]
+    )
 
 
 @ceiling("condition_accuracy_halves", version=1, input="behaviour")
@@ -99,22 +109,31 @@ def condition_accuracy_halves(
     table = table_of_people(assembly, variables, error=CeilingError)
     size = table.correct.size
     if size < 2 or table.cells < FEWEST:
-        raise CeilingError(f"{size} trials and {table.cells} conditions: at least 2 and {FEWEST} are needed")
+        raise CeilingError(
+            f"{size} trials and {table.cells} conditions: at least 2 and {FEWEST} are needed"
+        )
     orders = [rng.permutation(size) for _ in range(draws)]
     trials = _trials(table, stimulus_names(assembly, size))
 
     def of_halves(rows: Booleans) -> xr.DataArray:
-        values = [_half_with_half(table, order[: size // 2], order[size // 2 :], rows) for order in orders]
+        values = [
+            _half_with_half(table, order[: size // 2], order[size // 2 :], rows)
+            for order in orders
+        ]
         return xr.DataArray(values, dims=("draw",))
 
     values = of_halves(np.ones(size, dtype=bool))
     if values.isnull().all():
         raise CeilingError("accuracies do not vary between conditions")
     # The halves are those of all trials, without the trials that are left out.
-    return Samples(values, Variation(trials.items, lambda keep: of_halves(trials.rows(keep)[0])))
+    return Samples(
+        values, Variation(trials.items, lambda keep: of_halves(trials.rows(keep)[0]))
+    )
 
 
-def _half_with_half(table: PeopleTable, first: Indices, second: Indices, rows: Booleans) -> float:
+def _half_with_half(
+    table: PeopleTable, first: Indices, second: Indices, rows: Booleans
+) -> float:
     """Return the corrected correlation of accuracies across conditions of two halves of the trials that stay."""
     profiles = []
     for half in (first[rows[first]], second[rows[second]]):

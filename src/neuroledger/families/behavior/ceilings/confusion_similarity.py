@@ -64,19 +64,31 @@ def confusion_similarity(
         counts = _of_people(people.codes[stay], cells[stay], n, len(labels))
         first, second = (
             np.stack([counts[half].sum(axis=0) for half in halves])
-            for halves in ([order[: n // 2] for order in orders], [order[n // 2 :] for order in orders])
+            for halves in (
+                [order[: n // 2] for order in orders],
+                [order[n // 2 :] for order in orders],
+            )
         )
         r = rows_pearson(first, second)
         return xr.DataArray(np.where(r > -1, 2 * r / (1 + r), np.nan), dims=("draw",))
 
     values = of_halves(np.ones(len(cells), dtype=bool))
     if values.isnull().all():
-        raise CeilingError("halves of the people confuse nothing, so there is no pattern to compare")
+        raise CeilingError(
+            "halves of the people confuse nothing, so there is no pattern to compare"
+        )
     # The halves are those of all people, without the people that are left out.
-    return Samples(values, Variation(trials.items, lambda keep: of_halves(trials.rows(keep)[0])))
+    return Samples(
+        values, Variation(trials.items, lambda keep: of_halves(trials.rows(keep)[0]))
+    )
 
 
 def _of_people(person: Indices, cells: Indices, people: int, size: int) -> Floats:
     """Return the off-diagonal confusions of each person, (person, cell)."""
     counts = np.bincount(person * size**2 + cells, minlength=people * size**2)
-    return np.stack([off_diagonal(own) for own in counts.reshape(people, size, size).astype(np.float64)])
+    return np.stack(
+        [
+            off_diagonal(own)
+            for own in counts.reshape(people, size, size).astype(np.float64)
+        ]
+    )

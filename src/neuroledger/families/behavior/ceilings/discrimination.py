@@ -59,16 +59,33 @@ def discrimination(
     for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
         half_rates = trials.rates_of_both(half)
         first, second = (
-            pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
+            pattern(
+                rates,
+                trials.truth,
+                level=level,
+                distractors=distractors,
+                normalise=normalise,
+            )
             for rates in half_rates
         )
         known = ~(np.isnan(first) | np.isnan(second))
-        enough = independent(known, trials.truth, normalise=normalise and level == "image") >= FREE
+        enough = (
+            independent(known, trials.truth, normalise=normalise and level == "image")
+            >= FREE
+        )
         scores.append(pearson(first[known], second[known]) if enough else np.nan)
         pairs.append(half_rates)
     if np.isnan(scores).any():
-        raise CeilingError("the halves share too few images to be correlated; more trials are needed")
-    out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
-    kind: dict[str, Any] = {"level": level, "distractors": distractors, "normalise": normalise}
+        raise CeilingError(
+            "the halves share too few images to be correlated; more trials are needed"
+        )
+    out = xr.DataArray(
+        np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)}
+    )
+    kind: dict[str, Any] = {
+        "level": level,
+        "distractors": distractors,
+        "normalise": normalise,
+    }
     variation = without_images(trials.images, trials.truth, pairs, **kind)
     return Samples(out, variation, counts={"stimuli": len(trials.images)})

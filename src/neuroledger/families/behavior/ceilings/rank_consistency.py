@@ -40,7 +40,9 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samp
         Dimensions are wrong, there are no repetitions, fewer than four stimuli are in both halves, or halves disagree.
     """
     if assembly.dims != ("presentation",):
-        raise CeilingError(f"rank consistency needs one number per presentation, not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"rank consistency needs one number per presentation, not {tuple(assembly.dims)}"
+        )
     stimuli = encode(assembly["stimulus_id"].values)
     if len(stimuli.labels) == assembly.sizes["presentation"]:
         raise CeilingError(
@@ -52,7 +54,9 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samp
     pairs, counts = [], []
     for split in splits:
         parts = (split.train, split.test)
-        halves = [group_mean(values[rows], stimuli.codes[rows], count)[:, 0] for rows in parts]
+        halves = [
+            group_mean(values[rows], stimuli.codes[rows], count)[:, 0] for rows in parts
+        ]
         present = [np.isfinite(values[rows, 0]) for rows in parts]
         counts.append(
             [
@@ -71,7 +75,9 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samp
 
     agreed = np.array([[pearson(rankdata(a), rankdata(b))] for a, b in pairs])
     mean = np.clip(np.nanmean(agreed, axis=0), -0.99, 1)
-    whole = of_all(np.broadcast_to(mean, agreed.shape), lengths[:, 0], lengths[:, 1]).mean(axis=0)
+    whole = of_all(
+        np.broadcast_to(mean, agreed.shape), lengths[:, 0], lengths[:, 1]
+    ).mean(axis=0)
     value = float((np.sign(whole) * np.sqrt(np.abs(whole)))[0])
     if not value > 0:
         raise CeilingError(

@@ -27,7 +27,8 @@ def threshold(
     *,
     procedure: Literal["each", "brainscore"] = "each",
     independent_variable: str = "independent_variable",
-    threshold_accuracy: Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"] = "inflection",
+    threshold_accuracy: Annotated[float, Field(gt=0, lt=1)]
+    | Literal["inflection"] = "inflection",
     required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
     guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
 ) -> Samples:
@@ -57,7 +58,9 @@ def threshold(
         guess=guess,
     )
     if people.values.size < 2:
-        raise CeilingError("one subject: a threshold can be compared with others' only if there are others")
+        raise CeilingError(
+            "one subject: a threshold can be compared with others' only if there are others"
+        )
     return _ceiling(people, procedure)
 
 
@@ -89,11 +92,19 @@ def threshold_elevation(
         assembly, baseline=baseline_condition, test=test_condition, error=CeilingError
     )
     if values.size < 2:
-        raise CeilingError("one subject: an elevation can be compared with others' only if there are others")
-    return _ceiling(Measured(values, [], [str(i) for i in range(values.size)]), procedure)
+        raise CeilingError(
+            "one subject: an elevation can be compared with others' only if there are others"
+        )
+    return _ceiling(
+        Measured(values, [], [str(i) for i in range(values.size)]), procedure
+    )
 
 
 def _ceiling(people: Measured, procedure: Literal["each", "brainscore"]) -> Samples:
     """Mean nearness of each person to the others. Without people, it is computed by ``each`` for both procedures."""
-    values = xr.DataArray(leave_one_out(people.values, procedure=procedure), dims=("subject",))
-    return Samples(values, without_people(people), limits=(0.0, 1.0), notes=people.notes)
+    values = xr.DataArray(
+        leave_one_out(people.values, procedure=procedure), dims=("subject",)
+    )
+    return Samples(
+        values, without_people(people), limits=(0.0, 1.0), notes=people.notes
+    )

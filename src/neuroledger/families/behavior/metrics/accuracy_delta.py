@@ -70,15 +70,20 @@ def accuracy_delta(
     people = drops_of_people(target, image_types, by=by)
     peer = subjects == "brainscore"
     halves = [
-        half_of(people.names, peer=np.random.RandomState(i) if peer else None, rng=rng) for i in range(draws)
+        half_of(people.names, peer=np.random.RandomState(i) if peer else None, rng=rng)
+        for i in range(draws)
     ]
 
     def similarity(of_people: Floats, drops: Floats) -> xr.DataArray:
         half = means_of_halves(of_people, halves)[:, 0]
-        return xr.DataArray(drop_similarity(over_conditions(drops), half, signed=peer), dims=("draw",))
+        return xr.DataArray(
+            drop_similarity(over_conditions(drops), half, signed=peer), dims=("draw",)
+        )
 
     if (means_of_halves(people.values, halves)[:, 0] == 0).any():
-        raise MetricError("half of the people lose no accuracy at all, so there is no loss to compare with")
+        raise MetricError(
+            "half of the people lose no accuracy at all, so there is no loss to compare with"
+        )
     trials = trials_of(people, of_model)
 
     def without(keep: Keep) -> xr.DataArray:
@@ -86,4 +91,6 @@ def accuracy_delta(
         return similarity(people.of(of_people), of_model.of(rows))
 
     # The halves are those of all people, without the people that are left out.
-    return Samples(similarity(people.values, of_model.values), Variation(trials.items, without))
+    return Samples(
+        similarity(people.values, of_model.values), Variation(trials.items, without)
+    )

@@ -53,8 +53,12 @@ def accuracy_distance(
     table = table_of_people(target, variables)
     model = model_on_trials(source, target)
 
-    similarity = relative_distance(tabulate(model, table), tabulate(table.correct, table), chance=chance)
+    similarity = relative_distance(
+        tabulate(model, table), tabulate(table.correct, table), chance=chance
+    )
     values = over_conditions(similarity)
     if np.isnan(values).all():
         raise MetricError("no person has trials in any condition")
-    return Samples(xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects}))
+    return Samples(
+        xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
+    )

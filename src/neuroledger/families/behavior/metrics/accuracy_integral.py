@@ -57,7 +57,9 @@ def accuracy_integral(
     -----
     Ferguson et al. (2024).
     """
-    model = _read(source, over, block, blocks, lapse if lapses == "both" else 0.0, "the model")
+    model = _read(
+        source, over, block, blocks, lapse if lapses == "both" else 0.0, "the model"
+    )
     people = _read(target, over, block, blocks, lapse, "people")
     ends = [side.integral() for side in (model, people)]
     if decimals is not None:
@@ -82,7 +84,9 @@ class _Answers:
         """Return the integral of the change of accuracy, of all or some answers; NaN if a level has none in a block."""
         cell, size = self.cell[rows], 2 * len(self.grid)
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.bincount(cell, self.correct[rows], size) / np.bincount(cell, minlength=size)
+            share = np.bincount(cell, self.correct[rows], size) / np.bincount(
+                cell, minlength=size
+            )
         accuracy = (share - self.lapse / 2) / (1 - self.lapse)
         first, second = accuracy.reshape(2, -1)
         return float(np.trapezoid(second - first, self.grid))
@@ -97,18 +101,28 @@ def _variation(model: _Answers, people: _Answers, scale: float) -> Variation | N
         return NotKnown("neither stimuli nor people are named")
 
     def without(keep: Keep) -> xr.DataArray:
-        ends = [side.integral(rows) for side, rows in zip(sides, trials.rows(keep), strict=True)]
+        ends = [
+            side.integral(rows)
+            for side, rows in zip(sides, trials.rows(keep), strict=True)
+        ]
         return xr.DataArray(np.exp(-scale * abs(ends[0] - ends[1])))
 
     return Variation(trials.items, without)
 
 
 def _read(
-    answers: xr.DataArray, over: str, block: str, blocks: tuple[str, str], lapse: float, who: str
+    answers: xr.DataArray,
+    over: str,
+    block: str,
+    blocks: tuple[str, str],
+    lapse: float,
+    who: str,
 ) -> _Answers:
     x, part = coordinate(answers, over), coordinate(answers, block)
     if x is None or part is None:
-        raise MetricError(f"answers of {who} have no coordinate {over if x is None else block!r}")
+        raise MetricError(
+            f"answers of {who} have no coordinate {over if x is None else block!r}"
+        )
     try:
         levels = np.asarray(x, dtype=np.float64)
     except ValueError:
@@ -118,15 +132,24 @@ def _read(
     right = np.asarray(correctness(answers), dtype=np.float64)
     grid, level = np.unique(levels, return_inverse=True)
     if len(grid) < 2:
-        raise MetricError(f"{over!r} of {who} has {len(grid)} level: an integral needs at least 2")
+        raise MetricError(
+            f"{over!r} of {who} has {len(grid)} level: an integral needs at least 2"
+        )
     place = np.full(len(levels), -1)
     for at, name in enumerate(blocks):
         rows = part.astype(str) == name
         empty = np.setdiff1d(np.arange(len(grid)), level[rows])
         if empty.size:
-            raise MetricError(f"{who} gave no answers at {over} = {grid[empty[0]]:g} in block {name!r}")
+            raise MetricError(
+                f"{who} gave no answers at {over} = {grid[empty[0]]:g} in block {name!r}"
+            )
         place[rows] = at * len(grid) + level[rows]
     used = place >= 0
-    ids = [coordinate(answers, *names) for names in (("stimulus_id",), ("subject", "subject_id"))]
-    stimulus, subject = (None if each is None else each[used].astype(str) for each in ids)
+    ids = [
+        coordinate(answers, *names)
+        for names in (("stimulus_id",), ("subject", "subject_id"))
+    ]
+    stimulus, subject = (
+        None if each is None else each[used].astype(str) for each in ids
+    )
     return _Answers(right[used], place[used], grid, lapse, stimulus, subject)

@@ -72,7 +72,9 @@ def agreement(
 def _notes(undefined: int, unseen: int) -> list[str]:
     notes = []
     if undefined:
-        notes.append(f"{undefined} person × condition cells without any error to compare were left out")
+        notes.append(
+            f"{undefined} person × condition cells without any error to compare were left out"
+        )
     if unseen:
         notes.append(f"{unseen} person × condition cells without trials were left out")
     return notes

@@ -9,7 +9,10 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.accuracies import over_conditions, relative_distance
+from neuroledger.families.behavior.agreement.accuracies import (
+    over_conditions,
+    relative_distance,
+)
 from neuroledger.families.behavior.agreement.answered import (
     UNANSWERED,
     by_variables,
@@ -66,7 +69,9 @@ def answered_agreement(
         )
     notes = left_out(people, model)
     if empty:
-        notes.append(f"{empty} person × condition cells with nothing to compare were left out")
+        notes.append(
+            f"{empty} person × condition cells with nothing to compare were left out"
+        )
     return replace(out, notes=notes)
 
 
@@ -96,10 +101,16 @@ def answered_accuracy_distance(
         As in ``accuracy_distance``, or the model and people answered no stimulus in common.
     """
     by = "|".join(variables) or None
-    people = given_by_people(by_variables(target, variables, error=MetricError), by=by, unanswered=unanswered)
-    model = given_by_model(by_variables(source, variables), people, by=by, unanswered=unanswered)
+    people = given_by_people(
+        by_variables(target, variables, error=MetricError), by=by, unanswered=unanswered
+    )
+    model = given_by_model(
+        by_variables(source, variables), people, by=by, unanswered=unanswered
+    )
     pairs = compare(model, people)
-    similarity = relative_distance(pairs.accuracy_a[:, 0], pairs.accuracy_b[:, 0], chance=chance)
+    similarity = relative_distance(
+        pairs.accuracy_a[:, 0], pairs.accuracy_b[:, 0], chance=chance
+    )
     values = over_conditions(similarity.T)
     if np.isnan(values).all():
         raise MetricError("the model and people answered no stimulus in common")

@@ -82,13 +82,17 @@ def condition_accuracy(
         ]
         value = pearson(*profiles)
         if np.isnan(value):
-            raise MetricError("accuracies do not differ between conditions, so they have no correlation")
+            raise MetricError(
+                "accuracies do not differ between conditions, so they have no correlation"
+            )
         return Samples(xr.DataArray(value))
     model_table, people_table = tabulate(model, table), tabulate(table.correct, table)
     values = np.asarray(
         [
             pearson(a[k], b[k])
-            for a, b, k in zip(model_table, people_table, ~np.isnan(people_table), strict=True)
+            for a, b, k in zip(
+                model_table, people_table, ~np.isnan(people_table), strict=True
+            )
         ]
     )
     flat = int(np.isnan(values).sum())
@@ -98,7 +102,11 @@ def condition_accuracy(
         )
     out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
     notes = (
-        [f"{flat} people whose accuracies do not vary over {FEWEST} conditions were left out"] if flat else []
+        [
+            f"{flat} people whose accuracies do not vary over {FEWEST} conditions were left out"
+        ]
+        if flat
+        else []
     )
     return Samples(out, notes=notes)
 
@@ -119,7 +127,12 @@ def _matched(
 ) -> Samples:
     """Return the correlation over conditions in which people and the model saw different stimuli."""
     columns = [as_text(coordinate(target, name)) for name in variables]
-    names = np.asarray(["|".join(row) for row in zip(*(values.tolist() for values in columns), strict=True)])
+    names = np.asarray(
+        [
+            "|".join(row)
+            for row in zip(*(values.tolist() for values in columns), strict=True)
+        ]
+    )
     conditions = encode(names)
     if len(conditions.labels) < FEWEST:
         raise MetricError(_too_few(variables, len(conditions.labels)))
@@ -134,7 +147,9 @@ def _matched(
         for column, accepted in match[name].items():
             column_values = coordinate(source, column)
             if column_values is None:
-                raise MetricError(f"the model's stimuli have no column {column!r}, which `match` names")
+                raise MetricError(
+                    f"the model's stimuli have no column {column!r}, which `match` names"
+                )
             matches &= as_text(column_values) == accepted
         if not matches.any():
             raise MetricError(
@@ -144,23 +159,34 @@ def _matched(
     membership = np.asarray(rows, dtype=np.float64)
     sides = [ids_of(side) for side in (source, target)]
     if any(stimulus is None for stimulus, _ in sides):
-        raise MetricError("both sides need stimulus_id, to know which stimuli they share")
+        raise MetricError(
+            "both sides need stimulus_id, to know which stimuli they share"
+        )
     trials = TrialItems.of([(sides[0][0], None), sides[1]], [len(right), len(names)])
 
     def correlation(of_model: Booleans, of_people: Booleans) -> float:
         weights = of_people.astype(np.float64)
         count = np.bincount(conditions.codes, weights, minlength=len(rows))
-        hits = np.bincount(conditions.codes, weights * table.correct, minlength=len(rows))
+        hits = np.bincount(
+            conditions.codes, weights * table.correct, minlength=len(rows)
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            profiles = (of_model * right) @ membership.T / (of_model @ membership.T), hits / count
+            profiles = (
+                (of_model * right) @ membership.T / (of_model @ membership.T),
+                hits / count,
+            )
         known = np.isfinite(profiles).all(axis=0)
         return float(rows_pearson(*(profile[None, known] for profile in profiles))[0])
 
     value = correlation(*trials.rows({}))
     if np.isnan(value):
-        raise MetricError("accuracies do not differ between conditions, so they have no correlation")
+        raise MetricError(
+            "accuracies do not differ between conditions, so they have no correlation"
+        )
     # The stimuli of both sides vary, so that those of the people alone would not do.
     return Samples(
         xr.DataArray(value),
-        Variation(trials.items, lambda keep: xr.DataArray(correlation(*trials.rows(keep)))),
+        Variation(
+            trials.items, lambda keep: xr.DataArray(correlation(*trials.rows(keep)))
+        ),
     )

@@ -46,18 +46,27 @@ def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> Samples:
     model, model_truth = answers_and_truths(source)
     people, truth = answers_and_truths(target)
     has_choices = "choice" in source.dims and source.sizes["choice"] > 1
-    labels = encode(source["choice"].values if has_choices else np.concatenate([model, model_truth])).labels
+    labels = encode(
+        source["choice"].values if has_choices else np.concatenate([model, model_truth])
+    ).labels
     known = encode(truth).labels
     if set(map(str, labels.tolist())) != set(map(str, known.tolist())):
-        unshared = sorted(set(map(str, labels.tolist())) ^ set(map(str, known.tolist())))
+        unshared = sorted(
+            set(map(str, labels.tolist())) ^ set(map(str, known.tolist()))
+        )
         raise MetricError(
             f"model and people do not have the same objects; only one side has {', '.join(unshared[:3])}"
         )
     cells = [cells_of(a, t, labels) for a, t in ((people, truth), (model, model_truth))]
-    trials = TrialItems.of([ids_of(target), (ids_of(source)[0], None)], [len(side) for side in cells])
+    trials = TrialItems.of(
+        [ids_of(target), (ids_of(source)[0], None)], [len(side) for side in cells]
+    )
 
     def correlation(rows: list[Booleans]) -> xr.DataArray:
-        counts = [confusions(side[stay], len(labels)) for side, stay in zip(cells, rows, strict=True)]
+        counts = [
+            confusions(side[stay], len(labels))
+            for side, stay in zip(cells, rows, strict=True)
+        ]
         return xr.DataArray(pearson(off_diagonal(counts[0]), off_diagonal(counts[1])))
 
     value = correlation(trials.rows({}))
@@ -66,4 +75,6 @@ def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> Samples:
             "one side confuses every pair of objects equally often (or never), or there are only two objects: no correlation"
         )
     # The model may have answered stimuli that people did not see, and the other way around.
-    return Samples(value, Variation(trials.items, lambda keep: correlation(trials.rows(keep))))
+    return Samples(
+        value, Variation(trials.items, lambda keep: correlation(trials.rows(keep)))
+    )

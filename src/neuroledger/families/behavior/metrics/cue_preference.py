@@ -16,7 +16,11 @@ __all__ = ["cue_preference"]
 
 @metric("cue_preference", version=3, input="behaviour")
 def cue_preference(
-    source: xr.DataArray, target: xr.DataArray, *, cue: str = "truth", against: str = "texture"
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    cue: str = "truth",
+    against: str = "texture",
 ) -> Samples:
     """Return 1 where the answer follows ``cue``, 0 where it follows ``against``, else NaN: ``(presentation,)``.
 
@@ -40,7 +44,10 @@ def cue_preference(
     -----
     Geirhos et al. (2019); Hermann et al. (2020).
     """
-    ids, model_ids = coordinate(target, "stimulus_id"), coordinate(source, "stimulus_id")
+    ids, model_ids = (
+        coordinate(target, "stimulus_id"),
+        coordinate(source, "stimulus_id"),
+    )
     cue_values, against_values = coordinate(target, cue), coordinate(target, against)
     if ids is None or model_ids is None or cue_values is None or against_values is None:
         raise MetricError(
@@ -56,12 +63,25 @@ def cue_preference(
             f"the model has no answer for {int((rows < 0).sum())} stimuli, first {ids[keep][rows < 0][0]!r}"
         )
     answers = choices(source)[rows]
-    by_cue, by_other = same(answers, cue_values[keep]), same(answers, against_values[keep])
+    by_cue, by_other = (
+        same(answers, cue_values[keep]),
+        same(answers, against_values[keep]),
+    )
     if not (by_cue | by_other).any():
         raise MetricError(f"no answer names the {cue} or the {against} of its stimulus")
     values = np.where(by_cue, 1.0, np.where(by_other, 0.0, np.nan))
-    out = xr.DataArray(values, dims=("presentation",), coords={"stimulus_id": ("presentation", ids[keep])})
+    out = xr.DataArray(
+        values,
+        dims=("presentation",),
+        coords={"stimulus_id": ("presentation", ids[keep])},
+    )
     neither = int(np.isnan(values).sum())
-    notes = [f"{neither} of {keep.size} answers follow neither cue and do not count"] if neither else []
+    notes = (
+        [f"{neither} of {keep.size} answers follow neither cue and do not count"]
+        if neither
+        else []
+    )
     alone = Variation({}, lambda _: out)  # only the stimuli of the samples are random
-    return Samples(out, alone, limits=(0.0, 1.0), outcome=1 / (keep.size - neither), notes=notes)
+    return Samples(
+        out, alone, limits=(0.0, 1.0), outcome=1 / (keep.size - neither), notes=notes
+    )

@@ -23,7 +23,9 @@ def _readable(parameters: Any) -> None:
     except MetricError as error:
         raise ValueError(str(error)) from None
     if len(logical) > 1:
-        raise ValueError("`formulas` mixes comparisons and numbers: declare a metric for each")
+        raise ValueError(
+            "`formulas` mixes comparisons and numbers: declare a metric for each"
+        )
 
 
 @metric("formula", version=3, input="behaviour", together=_readable)
@@ -64,20 +66,33 @@ def formula(
     if source.dims != ("presentation",) or absent:
         raise MetricError(
             f"formulas need one number per presentation with {item!r}, {condition!r} and {region!r}; "
-            + (f"absent: {', '.join(absent)}" if absent else f"dimensions are {tuple(source.dims)}")
+            + (
+                f"absent: {', '.join(absent)}"
+                if absent
+                else f"dimensions are {tuple(source.dims)}"
+            )
         )
     parsed = [parse(text) for text in formulas]
     if not parsed:
         stored = coordinate(source, criterion)
         if stored is None:
-            raise MetricError(f"no `formulas` are given, and the data carry no {criterion!r} with them")
+            raise MetricError(
+                f"no `formulas` are given, and the data carry no {criterion!r} with them"
+            )
         formulas = tuple(dict.fromkeys(stored.astype(str).tolist()))
         parsed = [parse(text) for text in formulas]
     items = encode(columns[item])
-    values = _places(source, parsed, items.codes, len(items.labels), columns[condition], columns[region])
-    results = np.stack([np.broadcast_to(evaluate(values), len(items.labels)) for evaluate in parsed]).astype(
-        np.float64
+    values = _places(
+        source,
+        parsed,
+        items.codes,
+        len(items.labels),
+        columns[condition],
+        columns[region],
     )
+    results = np.stack(
+        [np.broadcast_to(evaluate(values), len(items.labels)) for evaluate in parsed]
+    ).astype(np.float64)
     coords = {"formula": list(formulas), "item": items.labels}
     count = len(items.labels)
     out = xr.DataArray(results, dims=("formula", "item"), coords=coords)
@@ -92,15 +107,27 @@ def formula(
 
 
 def _places(
-    source: xr.DataArray, read: list[Formula], item: Array, count: int, condition: Any, region: Any
+    source: xr.DataArray,
+    read: list[Formula],
+    item: Array,
+    count: int,
+    condition: Any,
+    region: Any,
 ) -> dict[tuple[str, str], Array]:
     """Return the values of every place in the formulas, for each item."""
     numbers = np.asarray(source.values, dtype=np.float64)
-    conditions, regions = np.asarray(condition).astype(str), np.asarray(region).astype(str)
+    conditions, regions = (
+        np.asarray(condition).astype(str),
+        np.asarray(region).astype(str),
+    )
     known = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))
     values: dict[tuple[str, str], Array] = {place: np.empty(0) for place in known}
-    for where, name in dict.fromkeys(place for parsed in read for place in parsed.places):
-        rows = np.flatnonzero((conditions == name) & ((regions == where) | (where == "*")))
+    for where, name in dict.fromkeys(
+        place for parsed in read for place in parsed.places
+    ):
+        rows = np.flatnonzero(
+            (conditions == name) & ((regions == where) | (where == "*"))
+        )
         if not rows.size:
             continue  # reported when the formula is evaluated, with similar names
         counts = np.bincount(item[rows], minlength=count)
@@ -111,11 +138,15 @@ def _places(
                 "every item needs one: average trials, or remove incomplete items"
             )
         if not counts.all():
-            raise MetricError(f"{int((counts == 0).sum())} items have no value in condition {name!r}")
+            raise MetricError(
+                f"{int((counts == 0).sum())} items have no value in condition {name!r}"
+            )
         if counts.min() < counts.max():
             raise MetricError(
                 f"item number {int(counts.argmin()) + 1} has {counts.min()} regions in condition {name!r}, others have "
                 f"{counts.max()}: a sum over all regions needs the same regions of every item"
             )
-        values[where, name] = np.bincount(item[rows], weights=numbers[rows], minlength=count)
+        values[where, name] = np.bincount(
+            item[rows], weights=numbers[rows], minlength=count
+        )
     return values

@@ -82,12 +82,17 @@ def object_solution_times(
     starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
     order = np.argsort(starts)
     responses = source.transpose("time_bin", "presentation", "neuroid").values
-    objects, brain = encode(labels).codes, np.asarray(target.values, dtype=np.float64).ravel()
+    objects, brain = (
+        encode(labels).codes,
+        np.asarray(target.values, dtype=np.float64).ravel(),
+    )
     thresholds = people.astype(np.float64)
 
     def solve() -> list[Floats]:
         bins = [responses[number] for number in order]
-        return [_times(bins, starts[order], objects, thresholds, split) for split in splits]
+        return [
+            _times(bins, starts[order], objects, thresholds, split) for split in splits
+        ]
 
     # The times do not depend on those of the brain, so permutation tests on the same responses use the cached values.
     fingerprints = (
@@ -95,14 +100,18 @@ def object_solution_times(
         *map(fingerprint, (starts, objects, thresholds, *map(np.hstack, splits))),
     )
     solved = workspace.memo.get(
-        ("object_solution_times", *fingerprints), solve, lambda times: sum(part.nbytes for part in times)
+        ("object_solution_times", *fingerprints),
+        solve,
+        lambda times: sum(part.nbytes for part in times),
     )
     values, notes, known = [], [], []
     for number, (split, predicted) in enumerate(zip(splits, solved, strict=True)):
         solved_by_both = ~(np.isnan(predicted) | np.isnan(brain[split.test]))
         enough = solved_by_both.sum() >= 3
         pair = predicted[solved_by_both], brain[split.test][solved_by_both]
-        values.append(pearson(rankdata(pair[0]), rankdata(pair[1])) if enough else np.nan)
+        values.append(
+            pearson(rankdata(pair[0]), rankdata(pair[1])) if enough else np.nan
+        )
         if np.isnan(values[-1]):
             notes.append(
                 f"split {number}: {int(solved_by_both.sum())} stimuli solved by both, or all at one time: left out"
@@ -119,7 +128,9 @@ def object_solution_times(
         notes.append(
             f"{unsolved} of {sum(map(len, solved))} tested stimuli were never solved by the model: left out"
         )
-    out = xr.DataArray(np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))})
+    out = xr.DataArray(
+        np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))}
+    )
 
     def without(keep: Keep) -> xr.DataArray:
         left, share = np.full((2, len(values)), np.nan)
@@ -130,7 +141,9 @@ def object_solution_times(
         return out.copy(data=held_out_deviation(out.values, left, share))
 
     variation = Variation(
-        {"stimulus": stimulus_names(target, len(brain))}, without, inflation={"stimulus": inflation(splits)}
+        {"stimulus": stimulus_names(target, len(brain))},
+        without,
+        inflation={"stimulus": inflation(splits)},
     )
     return Samples(out, variation, notes=notes)
 
@@ -152,8 +165,12 @@ def _times(
         )
         wide = np.zeros((len(split.test), int(objects.max()) + 1))
         wide[:, classes] = probabilities
-        patterns = image_dprimes(rates_from_probabilities(wide, truth), truth, normalise=False)
+        patterns = image_dprimes(
+            rates_from_probabilities(wide, truth), truth, normalise=False
+        )
         performance[:, bin] = np.nan_to_num(collapse(patterns)[:, 0], nan=-np.inf)
         if (performance.max(axis=1) >= thresholds[split.test]).all():
             break
-    return crossing_times(performance[:, : bin + 1], starts[: bin + 1], thresholds[split.test])
+    return crossing_times(
+        performance[:, : bin + 1], starts[: bin + 1], thresholds[split.test]
+    )

@@ -85,12 +85,18 @@ def threshold(
     }
     people = people_thresholds(target, **fitting)
     fitted = model_threshold(source, **fitting)
-    similarity = people.values * 0 if fitted.failure else nearness(fitted.value, people.values)
+    similarity = (
+        people.values * 0 if fitted.failure else nearness(fitted.value, people.values)
+    )
     out = xr.DataArray(similarity, dims=("target",))
     notes = [f"no threshold, counted as 0: {fitted.failure}"] if fitted.failure else []
     if not fitted.determined:
-        notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
-    varies: Variation | NotKnown = NotKnown(f"no threshold of the model: {fitted.failure}")
+        notes.append(
+            "accuracy jumps between two points: the threshold anywhere between them fits as well"
+        )
+    varies: Variation | NotKnown = NotKnown(
+        f"no threshold of the model: {fitted.failure}"
+    )
     if not fitted.failure:
         varies = _variation(people, fitted.value, source, target, fitting)
     return Samples(out, varies, notes=[*people.notes, *notes])
@@ -114,15 +120,24 @@ def _variation(
         )
         return own, np.asarray(others) if others else people.values
 
-    return without_people_or_stimuli(people, value, [stimuli_of(table) for table in tables], refit)
+    return without_people_or_stimuli(
+        people, value, [stimuli_of(table) for table in tables], refit
+    )
 
 
-def _trials_of_people(people: Measured, source: xr.DataArray, target: Any) -> list[xr.DataArray]:
+def _trials_of_people(
+    people: Measured, source: xr.DataArray, target: Any
+) -> list[xr.DataArray]:
     """Return the trials of each person with a threshold, if both sides name their stimuli."""
     if not isinstance(target, xr.DataArray) or "presentation" not in target.dims:
         return []
     subjects = coordinate(target, "subject", "subject_id")
-    if subjects is None or any(coordinate(side, "stimulus_id") is None for side in (source, target)):
+    if subjects is None or any(
+        coordinate(side, "stimulus_id") is None for side in (source, target)
+    ):
         return []
     names = subjects.astype(str)
-    return [target.isel(presentation=np.flatnonzero(names == person)) for person in people.names]
+    return [
+        target.isel(presentation=np.flatnonzero(names == person))
+        for person in people.names
+    ]

@@ -78,49 +78,80 @@ def threshold_elevation(
     -----
     Malania et al. (2007).
     """
-    elevations = elevations_of_people(target, baseline=baseline_condition, test=test_condition)
+    elevations = elevations_of_people(
+        target, baseline=baseline_condition, test=test_condition
+    )
     people = Measured(elevations, [], [str(i) for i in range(elevations.size)])
     if not isinstance(source, Mapping | xr.DataArray) or (
         isinstance(source, xr.DataArray) and source.ndim == 0
     ):
-        value = float(np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(()))
+        value = float(
+            np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(())
+        )
         near = xr.DataArray(nearness(value, elevations), dims=("target",))
         return Samples(near, without_people_or_stimuli(people, value))
     names = (baseline_condition, test_condition)
     sides = {name: _condition(source, name) for name in names}
-    required = dict(zip(names, (required_baseline_accuracy, required_test_accuracy), strict=True))
-    fitting: dict[str, Any] = {"independent_variable": independent_variable, "search": search, "guess": guess}
+    required = dict(
+        zip(names, (required_baseline_accuracy, required_test_accuracy), strict=True)
+    )
+    fitting: dict[str, Any] = {
+        "independent_variable": independent_variable,
+        "search": search,
+        "guess": guess,
+    }
 
     def thresholds(behaviour: Mapping[str, Any]) -> tuple[Threshold, Threshold]:
         first, second = names
         low = model_threshold(
-            behaviour[first], accuracy=threshold_accuracy, required=required[first], **fitting
+            behaviour[first],
+            accuracy=threshold_accuracy,
+            required=required[first],
+            **fitting,
         )
         determined = threshold_accuracy == "inflection" and np.isfinite(low.accuracy)
         level = low.accuracy if determined else threshold_accuracy
-        return low, model_threshold(behaviour[second], accuracy=level, required=required[second], **fitting)
+        return low, model_threshold(
+            behaviour[second], accuracy=level, required=required[second], **fitting
+        )
 
     low, high = thresholds(sides)
     failures = [
-        f"{name}: {fitted.failure}" for name, fitted in zip(names, (low, high), strict=True) if fitted.failure
+        f"{name}: {fitted.failure}"
+        for name, fitted in zip(names, (low, high), strict=True)
+        if fitted.failure
     ]
-    similarity = elevations * 0 if failures else nearness(high.value / low.value, elevations)
+    similarity = (
+        elevations * 0 if failures else nearness(high.value / low.value, elevations)
+    )
     out = xr.DataArray(similarity, dims=("target",))
     notes = [f"no elevation, counted as 0: {'; '.join(failures)}"] if failures else []
     if not (low.determined and high.determined):
-        notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
-    varies: Variation | NotKnown = NotKnown(f"no elevation of the model: {'; '.join(failures)}")
+        notes.append(
+            "accuracy jumps between two points: the threshold anywhere between them fits as well"
+        )
+    varies: Variation | NotKnown = NotKnown(
+        f"no elevation of the model: {'; '.join(failures)}"
+    )
     if not failures:
-        tables = {name: side for name, side in sides.items() if has_trials(side, independent_variable)}
+        tables = {
+            name: side
+            for name, side in sides.items()
+            if has_trials(side, independent_variable)
+        }
 
         def refit(rows: Sequence[Booleans]) -> tuple[float, Floats]:
             fewer = zip(tables.items(), rows, strict=True)
-            rest = {name: table.isel(presentation=stay) for (name, table), stay in fewer}
+            rest = {
+                name: table.isel(presentation=stay) for (name, table), stay in fewer
+            }
             one, other = (value_of(fitted) for fitted in thresholds({**sides, **rest}))
             return other / one, elevations
 
         stimuli = [stimuli_of(table, f"{name} ") for name, table in tables.items()]
-        varies = without_people_or_stimuli(people, high.value / low.value, stimuli, refit)
+        varies = without_people_or_stimuli(
+            people, high.value / low.value, stimuli, refit
+        )
     return Samples(out, varies, notes=notes)
 
 
@@ -133,5 +164,7 @@ def _condition(source: Mapping[str, Any] | xr.DataArray, name: str) -> Any:
         return source[name]
     conditions = coordinate(source, "condition")
     if conditions is None or not (conditions.astype(str) == name).any():
-        raise MetricError(f"model behaviour has no presentation with condition = {name!r}")
+        raise MetricError(
+            f"model behaviour has no presentation with condition = {name!r}"
+        )
     return source.isel(presentation=np.flatnonzero(conditions.astype(str) == name))

@@ -12,7 +12,10 @@ from neuroledger.data.arrays import Booleans, Floats, Strings
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
-from neuroledger.families.behavior.psychophysics.psychometric import Threshold, threshold
+from neuroledger.families.behavior.psychophysics.psychometric import (
+    Threshold,
+    threshold,
+)
 from neuroledger.stats.groups import stimulus_names
 from neuroledger.stats.samples import Keep, NotKnown, Variation
 
@@ -60,7 +63,9 @@ def model_threshold(
         The behaviour lacks the independent variable, or the number is not finite.
     """
     if not isinstance(source, xr.DataArray) or source.ndim == 0:
-        value = float(np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(()))
+        value = float(
+            np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(())
+        )
         if not np.isfinite(value):
             raise MetricError(f"the threshold given for the model is {value}")
         return Threshold(value, np.nan)
@@ -75,11 +80,18 @@ def model_threshold(
             f"{independent_variable!r} has {np.unique(x).size} values; a threshold needs at least 3"
         )
     return threshold(
-        x.astype(np.float64), right, accuracy=accuracy, required=required, search=search, guess=guess
+        x.astype(np.float64),
+        right,
+        accuracy=accuracy,
+        required=required,
+        search=search,
+        guess=guess,
     )
 
 
-def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **fitting: Any) -> Measured:
+def people_thresholds(
+    target: Any, *, error: type[MetricError] = MetricError, **fitting: Any
+) -> Measured:
     """Return thresholds of people: as given, or fitted to the trials ``(presentation,)`` of each ``subject``.
 
     ``fitting`` contains the keyword arguments of :func:`model_threshold`. People without a threshold are left out, with a
@@ -90,13 +102,19 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
     MetricError
         No person has a threshold, or given thresholds are missing or not positive.
     """
-    subject = coordinate(target, "subject", "subject_id") if isinstance(target, xr.DataArray) else None
+    subject = (
+        coordinate(target, "subject", "subject_id")
+        if isinstance(target, xr.DataArray)
+        else None
+    )
     if subject is None or "presentation" not in target.dims:
         values = values_of_people(target, error=error)
         return Measured(values, [], [str(i) for i in range(values.size)])
     people = encode(subject)
     thresholds = [
-        model_threshold(target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting)
+        model_threshold(
+            target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting
+        )
         for place in range(len(people.labels))
     ]
     determined = [threshold for threshold in thresholds if not threshold.failure]
@@ -108,15 +126,21 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
     if not determined:
         raise error(f"no subject has a threshold ({'; '.join(failures[:2])})")
     notes = (
-        [f"{len(failures)} people without a threshold were left out ({'; '.join(failures[:3])})"]
+        [
+            f"{len(failures)} people without a threshold were left out ({'; '.join(failures[:3])})"
+        ]
         if failures
         else []
     )
     names = [
-        str(name) for name, threshold in zip(people.labels, thresholds, strict=True) if not threshold.failure
+        str(name)
+        for name, threshold in zip(people.labels, thresholds, strict=True)
+        if not threshold.failure
     ]
     return Measured(
-        values_of_people([threshold.value for threshold in determined], error=error), notes, names
+        values_of_people([threshold.value for threshold in determined], error=error),
+        notes,
+        names,
     )
 
 
@@ -150,7 +174,9 @@ def elevations_of_people(
     MetricError
         A condition is missing, or the conditions have different numbers of subjects.
     """
-    condition = coordinate(target, "condition") if isinstance(target, xr.DataArray) else None
+    condition = (
+        coordinate(target, "condition") if isinstance(target, xr.DataArray) else None
+    )
     if condition is not None:
         target = _by_condition(target, condition.astype(str), (baseline, test), error)
     if not isinstance(target, Mapping):
@@ -171,23 +197,35 @@ def elevations_of_people(
 
 
 def _by_condition(
-    target: xr.DataArray, condition: Any, names: tuple[str, str], error: type[MetricError]
+    target: xr.DataArray,
+    condition: Any,
+    names: tuple[str, str],
+    error: type[MetricError],
 ) -> dict[str, Floats]:
     """Return the thresholds of people with a threshold in both conditions, in the same order."""
     subject = coordinate(target, "subject")
     if subject is None:
-        raise error("thresholds of two conditions need the coordinate 'subject', to know whose they are")
+        raise error(
+            "thresholds of two conditions need the coordinate 'subject', to know whose they are"
+        )
     values = np.asarray(target.values, dtype=np.float64).ravel()
     thresholds = {}
     for name in names:
         rows = np.flatnonzero((condition == name) & np.isfinite(values))
-        thresholds[name] = dict(zip(subject[rows].astype(str).tolist(), values[rows].tolist(), strict=True))
+        thresholds[name] = dict(
+            zip(subject[rows].astype(str).tolist(), values[rows].tolist(), strict=True)
+        )
         if not thresholds[name]:
             raise error(
                 f"people's thresholds have no condition {name!r}; known: {', '.join(sorted(set(condition)))}"
             )
-    shared = [person for person in thresholds[names[0]] if person in thresholds[names[1]]]
-    return {name: np.asarray([thresholds[name][person] for person in shared]) for name in names}
+    shared = [
+        person for person in thresholds[names[0]] if person in thresholds[names[1]]
+    ]
+    return {
+        name: np.asarray([thresholds[name][person] for person in shared])
+        for name in names
+    }
 
 
 def nearness(value: float | Floats, targets: Floats) -> Floats:
@@ -196,7 +234,10 @@ def nearness(value: float | Floats, targets: Floats) -> Floats:
 
 
 def without_people_or_stimuli(
-    people: Measured, value: float, tables: Sequence[Strings] = (), refit: Refit | None = None
+    people: Measured,
+    value: float,
+    tables: Sequence[Strings] = (),
+    refit: Refit | None = None,
 ) -> Variation:
     """Return how the nearness ``(target,)`` of a model's value to those of people changes without people or stimuli.
 
@@ -222,9 +263,13 @@ def without_people_or_stimuli(
         return fits[key]
 
     def without(keep: Keep) -> xr.DataArray:
-        of_model, of_people = fitted(keep["stimulus"]) if "stimulus" in keep else (value, people.values)
+        of_model, of_people = (
+            fitted(keep["stimulus"]) if "stimulus" in keep else (value, people.values)
+        )
         near = nearness(of_model, of_people)
-        return xr.DataArray(np.where(keep.get("subject", True), near, np.nan), dims=("target",))
+        return xr.DataArray(
+            np.where(keep.get("subject", True), near, np.nan), dims=("target",)
+        )
 
     # The entries of the samples are people.
     return Variation(items, without, fixed=("target",))
@@ -247,7 +292,9 @@ def stimuli_of(trials: xr.DataArray, prefix: str = "") -> Strings:
     """Return the stimulus of each trial; without ``stimulus_id``, its position and ``prefix``."""
     if "stimulus_id" in trials.coords:
         return stimulus_names(trials, trials.sizes["presentation"])
-    return np.asarray([f"{prefix}{position}" for position in range(trials.sizes["presentation"])])
+    return np.asarray(
+        [f"{prefix}{position}" for position in range(trials.sizes["presentation"])]
+    )
 
 
 def without_people(people: Measured) -> Variation | NotKnown:
@@ -258,13 +305,19 @@ def without_people(people: Measured) -> Variation | NotKnown:
 
     def without(keep: Keep) -> xr.DataArray:
         near = np.full(count, np.nan)
-        near[keep["subject"]] = leave_one_out(people.values[keep["subject"]], procedure="each")
+        near[keep["subject"]] = leave_one_out(
+            people.values[keep["subject"]], procedure="each"
+        )
         return xr.DataArray(near, dims=("subject",))
 
-    return Variation({"subject": np.asarray(people.names).astype(str)}, without, fixed=("subject",))
+    return Variation(
+        {"subject": np.asarray(people.names).astype(str)}, without, fixed=("subject",)
+    )
 
 
-def leave_one_out(values: Floats, *, procedure: Literal["each", "brainscore"]) -> Floats:
+def leave_one_out(
+    values: Floats, *, procedure: Literal["each", "brainscore"]
+) -> Floats:
     """Return the mean nearness of one person to all others, ``(subject,)``.
 
     ``each``: every person once. ``brainscore``: step ``i`` draws one element with the legacy generator seeded by
@@ -272,7 +325,9 @@ def leave_one_out(values: Floats, *, procedure: Literal["each", "brainscore"]) -
     """
     n = values.size
     if procedure == "each":
-        return np.asarray([nearness(values[i], np.delete(values, i)).mean() for i in range(n)])
+        return np.asarray(
+            [nearness(values[i], np.delete(values, i)).mean() for i in range(n)]
+        )
     pool = values.tolist()
     out = np.empty(n)
     for i in range(n):

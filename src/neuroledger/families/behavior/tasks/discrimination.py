@@ -49,7 +49,9 @@ def halves(n: int, *, repetitions: int, seed: int) -> Iterator[tuple[Indices, In
     NumPy's legacy generator shuffles a fresh ``0 … n-1`` for every repetition, so a metric and its ceiling use the same
     halves if they have the same seed.
     """
-    for order in _orders(n, repetitions, seed) if n <= KEPT else _shuffled(n, repetitions, seed):
+    for order in (
+        _orders(n, repetitions, seed) if n <= KEPT else _shuffled(n, repetitions, seed)
+    ):
         yield order[: n // 2], order[n // 2 :]
 
 
@@ -71,29 +73,47 @@ def _shuffled(n: int, repetitions: int, seed: int) -> Iterator[Indices]:
 
 
 def rates_from_trials(
-    image: Indices, choice: Indices, sample: Indices, distractor: Indices, truth: Indices, n_choices: int
+    image: Indices,
+    choice: Indices,
+    sample: Indices,
+    distractor: Indices,
+    truth: Indices,
+    n_choices: int,
 ) -> Floats:
     """Return how often each object was chosen for each image when it was offered: ``(image, choice)``.
 
     ``truth`` contains the object of each image. NaN if the choice is the object itself, or was never offered.
     """
-    return rates_from_cells(cells(image, choice, sample, distractor, n_choices), truth, n_choices)
+    return rates_from_cells(
+        cells(image, choice, sample, distractor, n_choices), truth, n_choices
+    )
 
 
-def cells(image: Indices, choice: Indices, sample: Indices, distractor: Indices, n_choices: int) -> Indices:
+def cells(
+    image: Indices,
+    choice: Indices,
+    sample: Indices,
+    distractor: Indices,
+    n_choices: int,
+) -> Indices:
     """Return the cells of image × choice of each trial, ``(3, trial)``: of the choice and of the two offered objects."""
     return image * n_choices + np.stack([choice, sample, distractor])
 
 
-def rates_from_cells(trials: Indices, truth: Indices, n_choices: int, rows: Indices | None = None) -> Floats:
+def rates_from_cells(
+    trials: Indices, truth: Indices, n_choices: int, rows: Indices | None = None
+) -> Floats:
     """Return the rates of :func:`rates_from_trials` for trials (or some ``rows``) given by their :func:`cells`."""
-    return rates_from_counts(counts_of_cells(trials, truth.size * n_choices, rows), truth, n_choices)
+    return rates_from_counts(
+        counts_of_cells(trials, truth.size * n_choices, rows), truth, n_choices
+    )
 
 
 def counts_of_cells(trials: Indices, size: int, rows: Indices | None = None) -> Indices:
     """Count how often each cell of image × choice was chosen and was offered in the trials (or ``rows``): ``(2, cell)``."""
     chosen, sample, distractor = (
-        np.bincount(column if rows is None else column.take(rows), minlength=size) for column in trials
+        np.bincount(column if rows is None else column.take(rows), minlength=size)
+        for column in trials
     )
     return np.stack([chosen, sample + distractor])
 
@@ -112,7 +132,9 @@ def rates_from_probabilities(probabilities: Floats, truth: Indices) -> Floats:
     """Return the probability of each distractor against the object of the image, ``p(c) / (p(c) + p(truth))``."""
     rows = np.arange(truth.size)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rates: Floats = probabilities / (probabilities + probabilities[rows, truth][:, None])
+        rates: Floats = probabilities / (
+            probabilities + probabilities[rows, truth][:, None]
+        )
     rates[rows, truth] = np.nan
     return rates
 
@@ -125,8 +147,12 @@ def group_mean(values: Floats, group: Indices, n_groups: int) -> Floats:
     order = np.argsort(group, kind="stable")
     groups, starts = np.unique(group[order], return_index=True)
     if groups.size:
-        total[groups] = np.add.reduceat(np.where(present, values, 0.0)[order], starts, axis=0)
-        count[groups] = np.add.reduceat(present[order], starts, axis=0, dtype=np.float64)
+        total[groups] = np.add.reduceat(
+            np.where(present, values, 0.0)[order], starts, axis=0
+        )
+        count[groups] = np.add.reduceat(
+            present[order], starts, axis=0, dtype=np.float64
+        )
     mean = np.full_like(total, np.nan)
     np.divide(total, count, out=mean, where=count > 0)
     return mean
@@ -142,7 +168,9 @@ def image_dprimes(rates: Floats, truth: Indices, *, normalise: bool) -> Floats:
     n_choices = rates.shape[1]
     false_alarms = group_mean(rates, truth, n_choices)
     with np.errstate(invalid="ignore"):
-        values: Floats = np.clip(ndtri(1.0 - rates) - ndtri(false_alarms).T[truth], -LIMIT, LIMIT)
+        values: Floats = np.clip(
+            ndtri(1.0 - rates) - ndtri(false_alarms).T[truth], -LIMIT, LIMIT
+        )
     if normalise:
         values = values - group_mean(values, truth, n_choices)[truth]
     return values
@@ -152,14 +180,20 @@ def object_dprimes(rates: Floats, truth: Indices) -> Floats:
     """Return the d-prime of each pair of objects: ``(object, object)``, symmetric, clipped to ±5."""
     false_alarms = group_mean(rates, truth, rates.shape[1])
     with np.errstate(invalid="ignore"):
-        values: Floats = np.clip(ndtri(1.0 - false_alarms.T) - ndtri(false_alarms), -LIMIT, LIMIT)
+        values: Floats = np.clip(
+            ndtri(1.0 - false_alarms.T) - ndtri(false_alarms), -LIMIT, LIMIT
+        )
     return values
 
 
-def pattern(rates: Floats, truth: Indices, *, level: str, distractors: str, normalise: bool) -> Floats:
+def pattern(
+    rates: Floats, truth: Indices, *, level: str, distractors: str, normalise: bool
+) -> Floats:
     """Return d-primes per image or object (``level``), for each distractor or averaged over them (``distractors``)."""
     values = (
-        image_dprimes(rates, truth, normalise=normalise) if level == "image" else object_dprimes(rates, truth)
+        image_dprimes(rates, truth, normalise=normalise)
+        if level == "image"
+        else object_dprimes(rates, truth)
     )
     return collapse(values) if distractors == "mean" else values
 
@@ -169,7 +203,12 @@ def collapse(values: Floats) -> Floats:
     present = ~np.isnan(values)
     count = present.sum(axis=1, keepdims=True)
     mean = np.full((values.shape[0], 1), np.nan)
-    np.divide(np.where(present, values, 0.0).sum(axis=1, keepdims=True), count, out=mean, where=count > 0)
+    np.divide(
+        np.where(present, values, 0.0).sum(axis=1, keepdims=True),
+        count,
+        out=mean,
+        where=count > 0,
+    )
     return mean
 
 
@@ -192,7 +231,9 @@ def independent(known: Array, truth: Indices, *, normalise: bool) -> int:
     """Return how many of the ``known`` d-primes (image or object × column) vary independently of the subtracted means."""
     if not normalise:
         return int(known.sum()) - 1
-    return int(known.sum()) - sum(int(known[truth == group].any(axis=0).sum()) for group in np.unique(truth))
+    return int(known.sum()) - sum(
+        int(known[truth == group].any(axis=0).sum()) for group in np.unique(truth)
+    )
 
 
 def without_images(
@@ -215,7 +256,13 @@ def without_images(
         correlations = []
         for pair in rates:
             first, second = (
-                pattern(side[rows], truth[rows], level=level, distractors=distractors, normalise=normalise)
+                pattern(
+                    side[rows],
+                    truth[rows],
+                    level=level,
+                    distractors=distractors,
+                    normalise=normalise,
+                )
                 for side in pair
             )
             known = ~(np.isnan(first) | np.isnan(second))

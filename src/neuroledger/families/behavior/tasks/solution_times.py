@@ -9,7 +9,9 @@ from neuroledger.data.arrays import Array, Floats
 __all__ = ["crossing_times", "softmax_readout"]
 
 PENALTY = 0.463  # Kar et al. minimise the mean cross-entropy + ½ · PENALTY · ‖weights‖²
-NEGLIGIBLE = 1e-12  # directions with less than this share of the largest variance are dropped
+NEGLIGIBLE = (
+    1e-12  # directions with less than this share of the largest variance are dropped
+)
 
 
 def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Floats:
@@ -51,7 +53,11 @@ def softmax_readout(
         z_train, z_test = _project_on_span(z_train, z_test)
     ones, test_ones = np.ones((len(z_train), 1)), np.ones((len(z_test), 1))
     model = LogisticRegression(
-        C=1 / (penalty * len(z_train)), fit_intercept=False, solver="lbfgs", tol=1e-8, max_iter=2000
+        C=1 / (penalty * len(z_train)),
+        fit_intercept=False,
+        solver="lbfgs",
+        tol=1e-8,
+        max_iter=2000,
     ).fit(np.hstack([z_train, ones]), labels)
     probabilities = model.predict_proba(np.hstack([z_test, test_ones]))
     return np.asarray(probabilities, dtype=np.float64), np.asarray(model.classes_)

@@ -32,7 +32,10 @@ FEWEST = 3
 SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
 # The range of measures that have one.
-BOUNDED = {"pearson_r": (-1.0, 1.0), **dict.fromkeys((*LABELLED, "retrieval"), (0.0, 1.0))}
+BOUNDED = {
+    "pearson_r": (-1.0, 1.0),
+    **dict.fromkeys((*LABELLED, "retrieval"), (0.0, 1.0)),
+}
 
 
 @metric("decoding", version=13, input="predictions")
@@ -94,7 +97,9 @@ def decoding(
     """
     rows, seeds, splits, clusters = _units(source, target, per, cluster, measure)
     options = {
-        name: value for name, value in (("k", k), ("symbols", symbols), ("edges", edges)) if value is not None
+        name: value
+        for name, value in (("k", k), ("symbols", symbols), ("edges", edges))
+        if value is not None
     }
     folds = _folds_together(source, splits, cluster)
     if pool:
@@ -104,34 +109,54 @@ def decoding(
         for seed in np.unique(seeds)
         for split in np.unique(splits[seeds == seed])
     }
-    scorers = {cell: MEASURES[measure](_take(rows, at), **options) for cell, at in cells.items()}
+    scorers = {
+        cell: MEASURES[measure](_take(rows, at), **options)
+        for cell, at in cells.items()
+    }
     seed_names, split_names = np.unique(seeds), np.unique(splits)
     values = np.full((len(seed_names), len(split_names)), np.nan)
     for (seed, split), at in cells.items():
-        position = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
+        position = (
+            np.searchsorted(seed_names, seed),
+            np.searchsorted(split_names, split),
+        )
         values[position] = scorers[seed, split](np.ones(len(at)))
     constant = _constant(rows, cells, scorers) if measure == "pearson_r" else []
     for seed, split in constant if np.isfinite(values).any() else []:
-        values[np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)] = 0.0
+        values[
+            np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
+        ] = 0.0
         scorers[seed, split] = lambda weights: 0.0
-    samples = xr.DataArray(values, dims=("seed", "split"), coords={"seed": seed_names, "split": split_names})
+    samples = xr.DataArray(
+        values,
+        dims=("seed", "split"),
+        coords={"seed": seed_names, "split": split_names},
+    )
     names = np.unique(clusters)
     variation: Variation | NotKnown
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
         items = {cluster: clusters}
         if measure == "retrieval" and _asked_of_several(rows, clusters):
             items["stimulus"] = rows.stimulus
-        inflated = {cluster: _inflation(source, splits, clusters, folds, pool), "stimulus": 1.0}
-        variation = _variation(samples, cells, scorers, items, {name: inflated[name] for name in items})
+        inflated = {
+            cluster: _inflation(source, splits, clusters, folds, pool),
+            "stimulus": 1.0,
+        }
+        variation = _variation(
+            samples, cells, scorers, items, {name: inflated[name] for name in items}
+        )
     else:
         variation = NotKnown(f"all rows have one {cluster}")
     return Samples(
         samples,
         variation,
         limits=BOUNDED.get(measure),
-        outcome=_step(measure, rows, len(seed_names)) if measure in (*LABELLED, "retrieval") else 0.0,
+        outcome=_step(measure, rows, len(seed_names))
+        if measure in (*LABELLED, "retrieval")
+        else 0.0,
         counts={"windows": _windows(source), cluster: len(names)},
-        notes=_notes(per, cluster, len(names), folds) + _undefined(values, len(constant)),
+        notes=_notes(per, cluster, len(names), folds)
+        + _undefined(values, len(constant)),
         predictions=_predictions(source, target),
     )
 
@@ -161,9 +186,14 @@ def _variation(
         for (seed, split), at in cells.items():
             place = places["seed"].index(seed), places["split"].index(split)
             kept = np.logical_and.reduce([rows[at] for rows in keep.values()])
-            left_out = [1 - len(set(items[name][at][kept])) / len(set(items[name][at])) for name in keep]
+            left_out = [
+                1 - len(set(items[name][at][kept])) / len(set(items[name][at]))
+                for name in keep
+            ]
             share = max(left_out)
-            if share == 1:  # the split has no other items, so that the mean is that of other splits
+            if (
+                share == 1
+            ):  # the split has no other items, so that the mean is that of other splits
                 moved[place] = np.nanmean(samples.values[place[0]])
             elif share > 0:
                 moved[place] = held_out_deviation(
@@ -176,11 +206,19 @@ def _variation(
 
 def _asked_of_several(rows: Rows, clusters: Array) -> bool:
     """Whether there are several stimuli, and at least one is asked of several clusters."""
-    pairs = set(zip(rows.stimulus.astype(str).tolist(), clusters.astype(str).tolist(), strict=True))
+    pairs = set(
+        zip(
+            rows.stimulus.astype(str).tolist(),
+            clusters.astype(str).tolist(),
+            strict=True,
+        )
+    )
     return 1 < len(set(rows.stimulus.astype(str).tolist())) < len(pairs)
 
 
-def _inflation(source: xr.DataArray, splits: Array, clusters: Array, folds: int, pool: bool) -> float:
+def _inflation(
+    source: xr.DataArray, splits: Array, clusters: Array, folds: int, pool: bool
+) -> float:
     """Return 1 + J·n₂/n₁ for J folds that train on the same data, with n₂ tested and n₁ trained clusters [nadeau2003].
 
     The trained clusters of a fold are those that other folds of its decoder test. Without such folds it is 1: the claim
@@ -189,7 +227,9 @@ def _inflation(source: xr.DataArray, splits: Array, clusters: Array, folds: int,
     if folds < 2 or pool:
         return 1.0
     decoders = (
-        _along(source, "decoder", len(splits), "") if len(splits) == source.sizes["presentation"] else None
+        _along(source, "decoder", len(splits), "")
+        if len(splits) == source.sizes["presentation"]
+        else None
     )
     owners = np.full(len(splits), "") if decoders is None else decoders
     terms = []
@@ -197,7 +237,10 @@ def _inflation(source: xr.DataArray, splits: Array, clusters: Array, folds: int,
         own = owners == owner
         count = len(np.unique(clusters[own]))
         tested = np.mean(
-            [len(np.unique(clusters[own & (splits == name)])) for name in np.unique(splits[own])]
+            [
+                len(np.unique(clusters[own & (splits == name)]))
+                for name in np.unique(splits[own])
+            ]
         )
         if count > tested:
             terms.append(len(np.unique(splits[own])) * tested / (count - tested))
@@ -210,7 +253,10 @@ def _folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
         return len(np.unique(splits))
     if cluster == "subject":
         return 1
-    owners, numbers = np.asarray(source["decoder"].values), np.asarray(source["split"].values)
+    owners, numbers = (
+        np.asarray(source["decoder"].values),
+        np.asarray(source["split"].values),
+    )
     return max(len(np.unique(numbers[owners == owner])) for owner in np.unique(owners))
 
 
@@ -226,14 +272,17 @@ def _step(measure: str, rows: Rows, seeds: int) -> float:
 
 
 def _constant(
-    rows: Rows, cells: dict[tuple[Any, Any], Array], scorers: dict[tuple[Any, Any], Measure]
+    rows: Rows,
+    cells: dict[tuple[Any, Any], Array],
+    scorers: dict[tuple[Any, Any], Measure],
 ) -> list[tuple[Any, Any]]:
     """The seeds and splits with an undefined correlation although the true values vary."""
     truth = np.asarray(rows.truth, dtype=float).reshape(len(rows.truth), -1)
     return [
         cell
         for cell, at in cells.items()
-        if (np.ptp(truth[at], axis=0) > 0).all() and not np.isfinite(scorers[cell](np.ones(len(at))))
+        if (np.ptp(truth[at], axis=0) > 0).all()
+        and not np.isfinite(scorers[cell](np.ones(len(at))))
     ]
 
 
@@ -241,7 +290,11 @@ def _undefined(values: Floats, constant: int) -> list[str]:
     """Notes about splits without a score of their own."""
     missing = int((~np.isfinite(values)).sum())
     if missing == values.size:
-        reason = f"{constant} predict a constant" if constant else "what each tests must vary"
+        reason = (
+            f"{constant} predict a constant"
+            if constant
+            else "what each tests must vary"
+        )
         return [f"none of {missing} trainings has a score: {reason}"]
     notes = [
         f"{missing} of {values.size} trainings have no score, since what they test does not vary: left out"
@@ -266,18 +319,26 @@ def _units(
             f"{measure} needs one true label for each row, and the truth has {truth.shape[1]}; macro_f1 scores several"
         )
     choices = as_text(source["choice"].values) if "choice" in source.dims else None
-    subject, stimulus = _along(target, "subject", count), _along(target, "stimulus_id", count)
+    subject, stimulus = (
+        _along(target, "subject", count),
+        _along(target, "stimulus_id", count),
+    )
     seeds, splits = _along(source, "seed", count, 0), _along(source, "split", count, 0)
     clusters = _along(target if cluster in target.coords else source, cluster, count)
     if unit == "window":
         return Rows(truth, answer, choices, subject, stimulus), seeds, splits, clusters
-    groups = np.stack([seeds.astype(str), splits.astype(str), subject, _along(target, unit, count)], axis=1)
+    groups = np.stack(
+        [seeds.astype(str), splits.astype(str), subject, _along(target, unit, count)],
+        axis=1,
+    )
     _, first, group = np.unique(groups, axis=0, return_index=True, return_inverse=True)
     group = group.ravel()
     if measure in LABELLED and truth.ndim == 1:
         truth = as_text(truth)
         if (truth != truth[first][group]).any():
-            raise MetricError(f"the truth varies within a {unit}: score windows, or choose another unit")
+            raise MetricError(
+                f"the truth varies within a {unit}: score windows, or choose another unit"
+            )
         truth = truth[first]
         labels = Rows(truth, answer, choices, subject, stimulus).labels
         choices = np.unique(labels) if choices is None else choices
@@ -285,7 +346,13 @@ def _units(
     else:
         votes, truth = answer, _mean_of(truth.astype(float), group)
     return (
-        Rows(truth, _mean_of(votes.astype(float), group), choices, subject[first], stimulus[first]),
+        Rows(
+            truth,
+            _mean_of(votes.astype(float), group),
+            choices,
+            subject[first],
+            stimulus[first],
+        ),
         seeds[first],
         splits[first],
         clusters[first],
@@ -294,7 +361,11 @@ def _units(
 
 def _windows(source: xr.DataArray) -> int:
     """The number of distinct tested windows; each is predicted once per training seed."""
-    return len(np.unique(source["row"].values)) if "row" in source.coords else source.sizes["presentation"]
+    return (
+        len(np.unique(source["row"].values))
+        if "row" in source.coords
+        else source.sizes["presentation"]
+    )
 
 
 def _take(rows: Rows, at: Array) -> Rows:
@@ -319,12 +390,17 @@ def _along(array: xr.DataArray, name: str, count: int, default: Any = None) -> A
         values = np.asarray(array[name].values)
         return values if default is not None else values.astype(str)
     if name in array.coords and array[name].ndim == 0:
-        return np.full(count, array[name].item() if default is not None else str(array[name].item()))
+        return np.full(
+            count,
+            array[name].item() if default is not None else str(array[name].item()),
+        )
     if default is not None:
         return np.full(count, default)
     if name in ("subject", "stimulus_id", "recording"):
         return np.full(count, "1")
-    raise MetricError(f"no coordinate {name!r} on the presentations: name one that was drawn independently")
+    raise MetricError(
+        f"no coordinate {name!r} on the presentations: name one that was drawn independently"
+    )
 
 
 def _notes(unit: str, cluster: str, clusters: int, folds: int) -> list[str]:
@@ -336,8 +412,12 @@ def _notes(unit: str, cluster: str, clusters: int, folds: int) -> list[str]:
     if clusters < 2:
         return [f"{scored[unit]}; no interval: all rows have one {cluster}"]
     few = ", too few to trust its ends" if clusters < FEW_CLUSTERS else ""
-    shared = f", widened because {folds} folds learn from the same data" if folds > 1 else ""
-    return [f"{scored[unit]}; interval over {clusters} values of {cluster}{shared}{few}"]
+    shared = (
+        f", widened because {folds} folds learn from the same data" if folds > 1 else ""
+    )
+    return [
+        f"{scored[unit]}; interval over {clusters} values of {cluster}{shared}{few}"
+    ]
 
 
 def _predictions(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:

@@ -41,12 +41,18 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> Samples:
         ``source`` has no scores by choice, rows do not match, or no class occurs.
     """
     if "choice" not in source.dims:
-        raise MetricError("average precision needs scores (presentation, choice), not labels")
-    scores = np.asarray(source.transpose("presentation", "choice").values, dtype=np.float64)
+        raise MetricError(
+            "average precision needs scores (presentation, choice), not labels"
+        )
+    scores = np.asarray(
+        source.transpose("presentation", "choice").values, dtype=np.float64
+    )
     truth = as_text(target.values)
     require_same_rows(source, target)
     if not np.isfinite(scores).all():
-        raise MetricError(f"{int((~np.isfinite(scores)).sum())} scores are not finite: the model diverged")
+        raise MetricError(
+            f"{int((~np.isfinite(scores)).sum())} scores are not finite: the model diverged"
+        )
     classes = as_text(source["choice"].values)
     present = np.isin(classes, truth)
     if not present.any():
@@ -54,9 +60,13 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> Samples:
     columns = np.flatnonzero(present)
     values = [_ranked(scores[:, i], truth == classes[i]) for i in columns]
 
-    samples = xr.DataArray(np.array(values), dims=("class",), coords={"class": classes[present]})
+    samples = xr.DataArray(
+        np.array(values), dims=("class",), coords={"class": classes[present]}
+    )
     missing = int((~present).sum())
-    notes = [f"{missing} choices that are never the truth were left out"] if missing else []
+    notes = (
+        [f"{missing} choices that are never the truth were left out"] if missing else []
+    )
     return Samples(samples, limits=(0.0, 1.0), outcome=1 / len(truth), notes=notes)
 
 
@@ -70,7 +80,10 @@ def _ranked(scores: Floats, right: Booleans) -> float:
 
 @metric("detection_average_precision", version=5, input="predictions")
 def detection_average_precision(
-    source: xr.DataArray, target: xr.DataArray, *, overlaps: Sequence[float] = THRESHOLDS
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    overlaps: Sequence[float] = THRESHOLDS,
 ) -> Samples:
     """Average precision of boxes, ``(overlap, class)``, as COCO defines it: at 101 recalls, by overlap threshold.
 
@@ -103,17 +116,24 @@ def detection_average_precision(
     names = np.unique(np.concatenate([scenes, found_scenes]))
     hits: dict[tuple[int, int], tuple[Booleans, Strings, Strings]] = {}
     for column, label in enumerate(classes):
-        own, rows = np.flatnonzero(labels == label), np.flatnonzero(found_labels == label)
+        own, rows = (
+            np.flatnonzero(labels == label),
+            np.flatnonzero(found_labels == label),
+        )
         rows = rows[np.argsort(-scores[rows], kind="stable")]
         for row, overlap in enumerate(overlaps):
-            right = _match_boxes(found_boxes[rows], found_scenes[rows], boxes[own], scenes[own], overlap)
+            right = _match_boxes(
+                found_boxes[rows], found_scenes[rows], boxes[own], scenes[own], overlap
+            )
             values[row, column] = _at_recalls(right, len(own))
             hits[row, column] = right, found_scenes[rows], scenes[own]
 
     coords = {"overlap": list(overlaps), "class": classes}
     samples = xr.DataArray(values, dims=("overlap", "class"), coords=coords)
 
-    def without(keep: Keep) -> xr.DataArray:  # matches in a scene do not depend on other scenes
+    def without(
+        keep: Keep,
+    ) -> xr.DataArray:  # matches in a scene do not depend on other scenes
         kept = names[keep["scene"]]
         left = np.full_like(values, np.nan)
         for place, (right, found_in, true_in) in hits.items():
@@ -132,12 +152,18 @@ def box_overlap(box: Floats, others: Floats) -> Floats:
     shared = np.clip(high - low, 0, None).prod(axis=1)
     areas = (others[:, 2:] - others[:, :2]).prod(axis=1)
     union = (box[2:] - box[:2]).prod() + areas - shared
-    shares: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    shares: Floats = np.divide(
+        shared, union, out=np.zeros_like(shared), where=union > 0
+    )
     return shares
 
 
 def _match_boxes(
-    found_boxes: Floats, found_scenes: Strings, boxes: Floats, scenes: Strings, overlap: float
+    found_boxes: Floats,
+    found_scenes: Strings,
+    boxes: Floats,
+    scenes: Strings,
+    overlap: float,
 ) -> Booleans:
     """Return whether each detected box, best score first, matches a true box of its scene that was not matched before."""
     unmatched = np.ones(len(boxes), dtype=bool)
@@ -166,7 +192,9 @@ def _boxes(array: xr.DataArray, role: str) -> tuple[Floats, Strings, Strings]:
         raise MetricError(
             f"{role} are (presentation, corner) with four corners and coordinates scene and label"
         )
-    values = np.asarray(array.transpose("presentation", "corner").values, dtype=np.float64)
+    values = np.asarray(
+        array.transpose("presentation", "corner").values, dtype=np.float64
+    )
     return (
         values,
         np.asarray(array["scene"].values).astype(str),

@@ -69,7 +69,8 @@ def prediction_error(
     names = _along(target, series) if series is not None else np.full(len(true), "all")
     if not selected.any():
         raise MetricError(
-            "there are no predictions to compare" + (f" within {within} {horizon}" if horizon else "")
+            "there are no predictions to compare"
+            + (f" within {within} {horizon}" if horizon else "")
         )
     notes = []
     diverged = int((~np.isfinite(predicted[selected])).sum())
@@ -79,13 +80,22 @@ def prediction_error(
         notes.append(f"{diverged} predictions are not finite; each counts as {WORST:g}")
     labels = np.unique(names[selected])
     values = [
-        _measured(measure, predicted[selected & (names == name)], true[selected & (names == name)])
+        _measured(
+            measure,
+            predicted[selected & (names == name)],
+            true[selected & (names == name)],
+        )
         for name in labels
     ]
-    samples = xr.DataArray(np.array(values), dims=("series",), coords={"series": labels.astype(str)})
+    samples = xr.DataArray(
+        np.array(values), dims=("series",), coords={"series": labels.astype(str)}
+    )
     # Steps of a series depend on one another; only series are a sample of others.
     return Samples(
-        samples, Variation({}, lambda _: samples), counts={"predictions": int(selected.sum())}, notes=notes
+        samples,
+        Variation({}, lambda _: samples),
+        counts={"predictions": int(selected.sum())},
+        notes=notes,
     )
 
 
@@ -128,6 +138,10 @@ def _columns(array: Any) -> Floats:
 
 
 def _along(array: Any, name: str) -> Array:
-    if not isinstance(array, xr.DataArray) or name not in array.coords or array[name].ndim != 1:
+    if (
+        not isinstance(array, xr.DataArray)
+        or name not in array.coords
+        or array[name].ndim != 1
+    ):
         raise MetricError(f"the truth has no coordinate {name!r} on its presentations")
     return np.asarray(array[name].values)

@@ -18,7 +18,10 @@ __all__ = ["session_accuracy"]
 
 @metric("session_accuracy", version=1, input="predictions")
 def session_accuracy(
-    source: xr.DataArray, target: xr.DataArray, *, of: Literal["all", "base", "new"] = "all"
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    of: Literal["all", "base", "new"] = "all",
 ) -> Samples:
     """Share of correct answers after each session, ``(session,)``, over all classes seen so far [yik2025].
 
@@ -39,17 +42,26 @@ def session_accuracy(
         Rows do not match, a coordinate is missing, a score is NaN, or no row is left.
     """
     if "choice" not in source.dims:
-        raise MetricError("session accuracy needs scores (presentation, choice) for the rows of the truth")
+        raise MetricError(
+            "session accuracy needs scores (presentation, choice) for the rows of the truth"
+        )
     require_same_rows(source, target)
     missing = [name for name in ("session", "introduced") if name not in target.coords]
     if missing:
-        raise MetricError(f"the truth has no coordinate {missing[0]!r}: the task is not incremental learning")
+        raise MetricError(
+            f"the truth has no coordinate {missing[0]!r}: the task is not incremental learning"
+        )
     scores = source.transpose("presentation", "choice").values
     if np.isnan(scores).any():
-        raise MetricError(f"{int(np.isnan(scores).sum())} scores are NaN: the model diverged")
+        raise MetricError(
+            f"{int(np.isnan(scores).sum())} scores are NaN: the model diverged"
+        )
     choices = as_text(source["choice"].values)
     right = choices[scores.argmax(axis=1)] == as_text(target.values)
-    session, introduced = target["session"].values.astype(int), target["introduced"].values.astype(int)
+    session, introduced = (
+        target["session"].values.astype(int),
+        target["introduced"].values.astype(int),
+    )
     selected = np.ones(len(right), dtype=bool)
     if of == "base":
         selected = session == 0

@@ -48,11 +48,17 @@ def reader_consistency(
         There are fewer than two readers, or a half does not vary.
     """
     if set(assembly.dims) != {"presentation", over}:
-        raise CeilingError(f"reader consistency needs (presentation, {over}), not {tuple(assembly.dims)}")
-    values = np.asarray(assembly.transpose("presentation", over).values, dtype=np.float64)
+        raise CeilingError(
+            f"reader consistency needs (presentation, {over}), not {tuple(assembly.dims)}"
+        )
+    values = np.asarray(
+        assembly.transpose("presentation", over).values, dtype=np.float64
+    )
     count = values.shape[1]
     if count < 2:
-        raise CeilingError("reader consistency needs at least two readers; the data have one")
+        raise CeilingError(
+            "reader consistency needs at least two readers; the data have one"
+        )
     legacy = np.random.RandomState(seed)
     rng = np.random.default_rng(seed)
     correlations, members = [], []
@@ -63,10 +69,14 @@ def reader_consistency(
         members.append(first)
         r = correlated(*(_mean(values[:, half]) for half in (first, ~first)))
         if np.isnan(r):
-            raise CeilingError("a half of the readers does not vary over the parts of the text")
+            raise CeilingError(
+                "a half of the readers does not vary over the parts of the text"
+            )
         r = abs(r) if absolute else r
         correlations.append(2 * r / (1 + r))
-    out = xr.DataArray(np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)})
+    out = xr.DataArray(
+        np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)}
+    )
     parts, readers = names_of(assembly, "presentation"), names_of(assembly, over)
 
     def without(keep: Keep) -> xr.DataArray:
@@ -74,7 +84,9 @@ def reader_consistency(
         columns = keep.get("subject", np.ones(count, dtype=bool))
         corrected = []
         for first in members:
-            sides = [_mean(values[np.ix_(rows, half & columns)]) for half in (first, ~first)]
+            sides = [
+                _mean(values[np.ix_(rows, half & columns)]) for half in (first, ~first)
+            ]
             r = correlated(*sides)
             r = abs(r) if absolute else r
             corrected.append(2 * r / (1 + r))

@@ -24,13 +24,20 @@ def clocks_of_windows(windows: xr.DataArray) -> tuple[RecordingClocks, ...]:
     """
     recordings = encode(windows["recording"].values.astype(str))
     subjects = windows["subject"].values.astype(str)
-    onsets = None if "onset" not in windows.coords else windows["onset"].values.astype(np.float64)
+    onsets = (
+        None
+        if "onset" not in windows.coords
+        else windows["onset"].values.astype(np.float64)
+    )
     rate = Fact(float(windows.attrs["sampling_rate"]), "stated")
     found = []
     for code, name in enumerate(recordings.labels.tolist()):
         rows = np.flatnonzero(recordings.codes == code)
         samples = Clock(
-            of="samples", unit=Fact("s", "stated"), rate=rate, count=len(rows) * windows.sizes["sample"]
+            of="samples",
+            unit=Fact("s", "stated"),
+            rate=rate,
+            count=len(rows) * windows.sizes["sample"],
         )
         start, stop = (None, None) if onsets is None else span_of(onsets[rows])
         events = Clock(

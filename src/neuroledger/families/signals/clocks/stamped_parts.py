@@ -60,7 +60,10 @@ def stamped_parts(stamps: Floats, rate: float, what: str) -> tuple[StampedPart, 
     limit = max(2.0 / rate, MOST_OFF)
     edges = [0, *_breaks(stamps, step, size, limit), len(stamps)]
     parts = tuple(
-        StampedPart(first, _even(stamps[first:last], step, FITTED * size if len(edges) > 2 else 0))
+        StampedPart(
+            first,
+            _even(stamps[first:last], step, FITTED * size if len(edges) > 2 else 0),
+        )
         for first, last in pairwise(edges)
     )
     for before, after in pairwise(parts):
@@ -84,14 +87,18 @@ def timeline_of_parts(parts: Sequence[StampedPart], rate: float) -> Timeline:
     return Timeline(rate, tuple(found))
 
 
-def onset_of(time: float, parts: Sequence[StampedPart], timeline: Timeline) -> float | None:
+def onset_of(
+    time: float, parts: Sequence[StampedPart], timeline: Timeline
+) -> float | None:
     """When an event with this time stamp (s) happens by the timeline, at a whole sample; None beyond the recording.
 
     By the time stamps, not the rate: a drift of 1 % shifts the last events of an hour by 36 s.
     """
     if not parts[0].times[0] <= time <= parts[-1].times[-1]:
         return None
-    number = int(np.searchsorted([part.times[0] for part in parts], time, side="right")) - 1
+    number = (
+        int(np.searchsorted([part.times[0] for part in parts], time, side="right")) - 1
+    )
     times, part = parts[number].times, timeline.parts[number]
     sample = round(float(np.interp(time, times, np.arange(len(times)))))
     late = time - float(times[-1])
@@ -105,14 +112,21 @@ def _breaks(stamps: Floats, step: float, size: int, limit: float) -> list[int]:
     jumps = np.abs(np.diff(residuals))
     candidates = np.flatnonzero(jumps > limit)
     # Most jumps are late packets, around which the medians of whole seconds stay.
-    medians = np.array([np.median(residuals[at : at + size]) for at in range(0, len(residuals), size)])
+    medians = np.array(
+        [np.median(residuals[at : at + size]) for at in range(0, len(residuals), size)]
+    )
     moving = [
-        after for after in (candidates + 1).tolist() if _range(medians, (after - 1) // size) > limit / 2
+        after
+        for after in (candidates + 1).tolist()
+        if _range(medians, (after - 1) // size) > limit / 2
     ]
     found = [0, len(stamps)]
     for after in sorted(moving, key=lambda at: -jumps[at - 1]):
         place = bisect_left(found, after)
-        begin, end = max(found[place - 1], after - size), min(found[place], after + size)
+        begin, end = (
+            max(found[place - 1], after - size),
+            min(found[place], after + size),
+        )
         shift = np.median(residuals[after:end]) - np.median(residuals[begin:after])
         if abs(shift) > limit:
             insort(found, after)
@@ -134,10 +148,14 @@ def _even(stamps: Floats, step: float, fewest: int) -> Floats:
     return np.asarray(first + fitted * numbers)
 
 
-def _require_even(stamps: Floats, part: StampedPart, size: int, limit: float, what: str) -> None:
+def _require_even(
+    stamps: Floats, part: StampedPart, size: int, limit: float, what: str
+) -> None:
     """Return if no second of a part deviates from an even clock by more than the limit (s)."""
     residuals = stamps[part.first : part.first + len(part.times)] - part.times
-    medians = np.array([np.median(residuals[at : at + size]) for at in range(0, len(residuals), size)])
+    medians = np.array(
+        [np.median(residuals[at : at + size]) for at in range(0, len(residuals), size)]
+    )
     if np.abs(medians).max() <= limit:
         return
     at = part.first + int(np.abs(medians).argmax()) * size

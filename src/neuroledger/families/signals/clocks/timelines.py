@@ -16,9 +16,20 @@ from neuroledger.data.clocks import Gap
 from neuroledger.data.facts import Fact, Origin
 
 __all__ = [
-    "Part", "Placed", "Timed", "Timeline", "is_event", "note_events", "note_rate", "note_timeline", "noted_at", "place",
-    "rate_of", "timed_events", "timeline_of",
-]  # fmt: skip
+    "Part",
+    "Placed",
+    "Timed",
+    "Timeline",
+    "is_event",
+    "note_events",
+    "note_rate",
+    "note_timeline",
+    "noted_at",
+    "place",
+    "rate_of",
+    "timed_events",
+    "timeline_of",
+]
 
 KEY: Final = "timeline"
 RATE: Final = "rate origin"
@@ -60,7 +71,9 @@ class Timeline(NamedTuple):
     def time_of(self, sample: int) -> float:
         """Time of a sample by its number, in seconds on the clock of the events."""
         numbers = [part.first for part in self.parts]
-        part = self.parts[max(int(np.searchsorted(numbers, sample, side="right")) - 1, 0)]
+        part = self.parts[
+            max(int(np.searchsorted(numbers, sample, side="right")) - 1, 0)
+        ]
         return part.begin + (sample - part.first) / self.rate
 
 
@@ -114,7 +127,12 @@ def place(
     part = np.searchsorted(begins, start + 0.5 / rate, side="right") - 1
     part = np.clip(part, 0, len(begins) - 1).astype(int)
     # Python's rounding of halves to even, as for a recording without gaps.
-    first = np.array([round(at) for at in ((moments - begins[part]) * rate).tolist()], dtype=int) + offset
+    first = (
+        np.array(
+            [round(at) for at in ((moments - begins[part]) * rate).tolist()], dtype=int
+        )
+        + offset
+    )
     inside = (first >= 0) & (first + length <= samples[part])
     before = (part == 0) & (first < 0)
     after = ~inside & ~before & (part == len(begins) - 1)
@@ -175,7 +193,10 @@ def _annotated(raw: Any) -> Timeline:
     cuts = {0, total}
     skipped: list[tuple[int, int]] = []
     for onset, duration, text in zip(
-        raw.annotations.onset, raw.annotations.duration, raw.annotations.description, strict=True
+        raw.annotations.onset,
+        raw.annotations.duration,
+        raw.annotations.description,
+        strict=True,
     ):
         name, at = str(text).strip().lower(), float(onset) - start
         if name in SKIPPED:

@@ -90,12 +90,16 @@ class Grid:
         if self.decimate > 1:
             from scipy.signal import decimate
 
-            values = decimate(values, self.decimate, ftype="fir", axis=0, zero_phase=True)
+            values = decimate(
+                values, self.decimate, ftype="fir", axis=0, zero_phase=True
+            )
         for row, first in enumerate(onsets + self.start):
             into[row] = values[first : first + self.length].T
 
 
-def rows_by_recording(files: Mapping[str, Path], columns: Collection[str]) -> dict[str, dict[str, str]]:
+def rows_by_recording(
+    files: Mapping[str, Path], columns: Collection[str]
+) -> dict[str, dict[str, str]]:
     """The row of the folder's table for each recording among the files, in the order of their names.
 
     The first of `columns` contains the names of recordings, with or without ``.hdf5``; characters that pinning replaces in
@@ -173,10 +177,17 @@ def read_series(
         timeseries = _compound(file, group, {TIME: 1, **fields}, path)
         attributes = {str(name): value for name, value in file[group].attrs.items()}
         stated_user = attributes.get("user")
-        if stated_user is not None and _text(stated_user).lstrip("0") != user.strip().lstrip("0"):
-            raise DataError(f"{path.name} states user {_text(stated_user)!r}, but the table states {user!r}")
+        if stated_user is not None and _text(stated_user).lstrip(
+            "0"
+        ) != user.strip().lstrip("0"):
+            raise DataError(
+                f"{path.name} states user {_text(stated_user)!r}, but the table states {user!r}"
+            )
         samples = timeseries.shape[0]
-        series: Series = {name: np.empty((samples, width), np.float32) for name, width in fields.items()}
+        series: Series = {
+            name: np.empty((samples, width), np.float32)
+            for name, width in fields.items()
+        }
         series[TIME] = np.empty(samples, np.float64)
         for begin, block in _blocks(timeseries, path):
             for name, values in series.items():
@@ -203,7 +214,9 @@ def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> A
             )
         shape = timeseries.dtype[name].shape
         if (shape or (1,)) != (width,):
-            raise DataError(f"{path.name}: {name!r} has the shape {shape} per sample, not ({width},)")
+            raise DataError(
+                f"{path.name}: {name!r} has the shape {shape} per sample, not ({width},)"
+            )
     return timeseries
 
 
@@ -220,7 +233,9 @@ def _blocks(timeseries: Any, path: Path) -> Iterator[tuple[int, Array]]:
 def _require_rate(times: Array, path: Path) -> None:
     """Return if the times never decrease and have the published rate."""
     if len(times) < 2:
-        raise DataError(f"{path.name} has {len(times)} samples, which is not a recording")
+        raise DataError(
+            f"{path.name} has {len(times)} samples, which is not a recording"
+        )
     if (np.diff(times) < 0).any():
         at = int(np.flatnonzero(np.diff(times) < 0)[0])
         raise DataError(f"{path.name}: time decreases after sample {at}")
@@ -232,7 +247,13 @@ def _require_rate(times: Array, path: Path) -> None:
 
 
 def clocks_of_series(
-    times: Array, recording: str, subject: str, windows: int, *, keys: Array | None = None, failed: int = 0
+    times: Array,
+    recording: str,
+    subject: str,
+    windows: int,
+    *,
+    keys: Array | None = None,
+    failed: int = 0,
 ) -> RecordingClocks:
     """The clocks of a recording's samples and, of typing, of its keys, in seconds from the first sample.
 
@@ -268,10 +289,20 @@ def clocks_of_series(
     clocks = [samples]
     if keys is not None:
         start, stop = span_of(keys - first)
-        clocks.append(Clock(of="events", unit=unit, start=start, stop=stop, count=len(keys)))
-    left_out = (LeftOut(reason="with missing samples", label="", windows=failed),) if failed else ()
+        clocks.append(
+            Clock(of="events", unit=unit, start=start, stop=stop, count=len(keys))
+        )
+    left_out = (
+        (LeftOut(reason="with missing samples", label="", windows=failed),)
+        if failed
+        else ()
+    )
     return RecordingClocks(
-        recording=recording, subject=subject, clocks=tuple(clocks), windows=windows, left_out=left_out
+        recording=recording,
+        subject=subject,
+        clocks=tuple(clocks),
+        windows=windows,
+        left_out=left_out,
     )
 
 

@@ -13,7 +13,15 @@ from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.matlab_texts import texts_of
 
-__all__ = ["BOUNDARY", "Block", "Shown", "eeg_of", "gaze_of", "sentences_of", "matched_sentences"]
+__all__ = [
+    "BOUNDARY",
+    "Block",
+    "Shown",
+    "eeg_of",
+    "gaze_of",
+    "sentences_of",
+    "matched_sentences",
+]
 
 
 ONSETS: Final = {10: "sentence", 12: "control"}
@@ -52,14 +60,23 @@ def eeg_of(path: Path, name: str) -> Block:
     """
     eeg = matlab(path, "EEG", structs="dicts")["EEG"]
     missing = [
-        key for key in ("data", "srate", "chanlocs", "event") if not isinstance(eeg, dict) or key not in eeg
+        key
+        for key in ("data", "srate", "chanlocs", "event")
+        if not isinstance(eeg, dict) or key not in eeg
     ]
     if missing:
         raise DataError(f"{name}: the structure `EEG` has no {', '.join(missing)}")
     values = np.asarray(eeg["data"])
-    labels = [str(location.get("labels", "")) for location in np.atleast_1d(eeg["chanlocs"])]
+    labels = [
+        str(location.get("labels", "")) for location in np.atleast_1d(eeg["chanlocs"])
+    ]
     rate = float(eeg["srate"])
-    if values.dtype.kind not in "fiu" or values.ndim != 2 or len(values) != len(labels) or rate <= 0:
+    if (
+        values.dtype.kind not in "fiu"
+        or values.ndim != 2
+        or len(values) != len(labels)
+        or rate <= 0
+    ):
         raise DataError(
             f"{name}: `EEG.data` is {values.dtype} of shape {values.shape}, with {len(labels)} channels at {rate:g} Hz; "
             "numbers (channel, sample) are expected"
@@ -119,13 +136,18 @@ def sentences_of(path: Path, name: str) -> list[str]:
     DataError
         The file has no structure `sentenceData` with texts in `content`.
     """
-    texts = [" ".join(text.split()) for text in texts_of(path, name, "sentenceData", "content")]
+    texts = [
+        " ".join(text.split())
+        for text in texts_of(path, name, "sentenceData", "content")
+    ]
     if not any(texts):
         raise DataError(f"{name}: `sentenceData` has no sentence with a text")
     return texts
 
 
-def matched_sentences(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str) -> list[Shown]:
+def matched_sentences(
+    eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str
+) -> list[Shown]:
     """The sentences of the recording that match those of the eye tracker one to one.
 
     Raises
@@ -143,8 +165,14 @@ def matched_sentences(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, ga
             "again, or list this subject's task under `leave_out`"
         )
     if not recorded:
-        raise DataError(f"{name}: no sentence was read (no trigger {', '.join(map(str, ONSETS))})")
-    mismatches = [n for n, (a, b) in enumerate(zip(recorded, gaze, strict=True), 1) if a.kind != b.kind]
+        raise DataError(
+            f"{name}: no sentence was read (no trigger {', '.join(map(str, ONSETS))})"
+        )
+    mismatches = [
+        n
+        for n, (a, b) in enumerate(zip(recorded, gaze, strict=True), 1)
+        if a.kind != b.kind
+    ]
     if mismatches:
         raise DataError(
             f"{name}, sentence {mismatches[0]}: a {recorded[mismatches[0] - 1].kind} in the recording and a "

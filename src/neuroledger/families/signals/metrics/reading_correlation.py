@@ -16,7 +16,9 @@ FEWEST = 3
 
 
 @metric("reading_correlation", version=2, input="behaviour")
-def reading_correlation(source: xr.DataArray, target: xr.DataArray, *, absolute: bool = False) -> Samples:
+def reading_correlation(
+    source: xr.DataArray, target: xr.DataArray, *, absolute: bool = False
+) -> Samples:
     """Pearson correlation over the parts of the text that have a number on both sides.
 
     Parameters
@@ -41,8 +43,13 @@ def reading_correlation(source: xr.DataArray, target: xr.DataArray, *, absolute:
             raise MetricError(
                 f"reading times are one number per part with `stimulus_id`; a side has {tuple(side.dims)} of {side.dtype}"
             )
-    source_ids, ids = (side["stimulus_id"].values.astype(str) for side in (source, target))
-    if len(set(ids.tolist())) != ids.size or len(set(source_ids.tolist())) != source_ids.size:
+    source_ids, ids = (
+        side["stimulus_id"].values.astype(str) for side in (source, target)
+    )
+    if (
+        len(set(ids.tolist())) != ids.size
+        or len(set(source_ids.tolist())) != source_ids.size
+    ):
         raise MetricError(
             "a part of the text has several rows: average its readers (`average`) or repetitions first"
         )
@@ -51,7 +58,10 @@ def reading_correlation(source: xr.DataArray, target: xr.DataArray, *, absolute:
         raise MetricError(
             f"the model gave no number for {int((rows < 0).sum())} parts, first {str(ids[rows < 0][0])!r}"
         )
-    a, b = np.asarray(source.values, dtype=np.float64)[rows], np.asarray(target.values, dtype=np.float64)
+    a, b = (
+        np.asarray(source.values, dtype=np.float64)[rows],
+        np.asarray(target.values, dtype=np.float64),
+    )
     r = correlated(a, b)
     if np.isnan(r):
         raise MetricError(

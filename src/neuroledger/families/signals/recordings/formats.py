@@ -136,7 +136,10 @@ FORMATS: Final[tuple[Format, ...]] = (
         "(averaged, with a note), skews, segments with gaps, beats and rhythms of `.atr`",
         "another format, a checksum or size that does not match",
         '`wfdb.rdrecord`, then `wfdb.wrsamp` with `fmt=["16"]`',
-        ("test_numbers_are_read_as_written", "test_no_window_crosses_a_gap_between_segments"),
+        (
+            "test_numbers_are_read_as_written",
+            "test_no_window_crosses_a_gap_between_segments",
+        ),
     ),
     Format(
         (".xdf", ".xdfz"),
@@ -145,7 +148,10 @@ FORMATS: Final[tuple[Format, ...]] = (
         "streams of samples and of texts on the common clock, gaps and resets of clocks",
         "a clock that was set back or runs unevenly, more than 5 % difference from the stated rate",
         "cut the recording there, and store the parts as separate files",
-        ("test_windows_after_a_gap_of_a_stream_come_from_their_time", "test_a_damaged_xdf_file_is_refused"),
+        (
+            "test_windows_after_a_gap_of_a_stream_come_from_their_time",
+            "test_a_damaged_xdf_file_is_refused",
+        ),
     ),
     Format(
         (".csv", ".tsv", ".parquet"),
@@ -189,13 +195,21 @@ FORMATS: Final[tuple[Format, ...]] = (
         TO_FIF,
         ("test_unsegmented_files_of_egi_are_read_with_their_events",),
     ),
-    Format((".mff",), "EGI (a folder)", "", "", "", f"install mffpy, which MNE needs for it, {TO_FIF}"),
+    Format(
+        (".mff",),
+        "EGI (a folder)",
+        "",
+        "",
+        "",
+        f"install mffpy, which MNE needs for it, {TO_FIF}",
+    ),
 )
 OPENED: Final = frozenset(
     suffix
     for format in FORMATS
     for suffix in format.suffixes
-    if format.read_by.startswith("`mne_epochs`") and suffix not in (".ds", ".csv", ".tsv", ".parquet")
+    if format.read_by.startswith("`mne_epochs`")
+    and suffix not in (".ds", ".csv", ".tsv", ".parquet")
 )
 """Suffixes of single files that are continuous recordings in a self-contained format."""
 

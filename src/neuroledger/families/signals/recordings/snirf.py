@@ -41,7 +41,11 @@ def read_snirf(path: Path) -> Any:
     import mne
 
     with opened(path) as file:
-        blocks = [name for name in file["nirs"] if name.startswith("data")] if "nirs" in file else []
+        blocks = (
+            [name for name in file["nirs"] if name.startswith("data")]
+            if "nirs" in file
+            else []
+        )
         if blocks != ["data1"]:
             raise DataError(
                 f"{path.name} contains {len(blocks)} blocks of data below `nirs`; one, `data1`, is read: store each "
@@ -56,7 +60,9 @@ def read_snirf(path: Path) -> Any:
         events = list(_events(file, path, SECONDS[unit]))
     rate = 1.0 / float(np.median(np.diff(times))) if (np.diff(times) > 0).any() else 0.0
     if not np.isfinite(rate) or rate <= 0:
-        raise DataError(f"{path.name}: its times do not increase from sample to sample: correct {TIMES}")
+        raise DataError(
+            f"{path.name}: its times do not increase from sample to sample: correct {TIMES}"
+        )
     parts = stamped_parts(times, rate, f"{path.name}: {TIMES}")
     raw = mne.io.read_raw_snirf(path, preload=False)
     with raw.info._unlock():
@@ -68,7 +74,9 @@ def read_snirf(path: Path) -> Any:
 def _times(file: Any, path: Path) -> Floats:
     """Time of each sample in the unit of the file; two values are the first time and the step."""
     samples = int(variable(file, SAMPLES, path).shape[0])
-    stated = np.asarray(array(variable(file, TIMES, path), path), dtype=np.float64).ravel()
+    stated = np.asarray(
+        array(variable(file, TIMES, path), path), dtype=np.float64
+    ).ravel()
     times = stated[0] + stated[1] * np.arange(samples) if len(stated) == 2 else stated
     if len(times) != samples or samples < 2 or not np.isfinite(times).all():
         raise DataError(
@@ -83,12 +91,16 @@ def _events(file: Any, path: Path, seconds: float) -> Iterator[Span]:
         if not name.startswith("stim"):
             continue
         rows = np.atleast_2d(
-            np.asarray(array(variable(file, f"nirs/{name}/data", path), path), dtype=np.float64)
+            np.asarray(
+                array(variable(file, f"nirs/{name}/data", path), path), dtype=np.float64
+            )
         )
         if not rows.size:
             continue
         if rows.shape[1] < 2:
-            raise DataError(f"{path.name}: nirs/{name}/data has no columns of onset and duration")
+            raise DataError(
+                f"{path.name}: nirs/{name}/data has no columns of onset and duration"
+            )
         text = _text(array(variable(file, f"nirs/{name}/name", path), path))
         for row in rows:
             yield Span(float(row[0]) * seconds, float(row[1]) * seconds, text)

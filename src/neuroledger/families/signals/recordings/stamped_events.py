@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from neuroledger.families.signals.clocks.stamped_parts import StampedPart, onset_of, timeline_of_parts
+from neuroledger.families.signals.clocks.stamped_parts import (
+    StampedPart,
+    onset_of,
+    timeline_of_parts,
+)
 from neuroledger.families.signals.clocks.timelines import note_timeline
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
@@ -13,7 +17,9 @@ from neuroledger.families.signals.recordings.signal_spans import Span, note_span
 __all__ = ["set_stamped_events"]
 
 
-def set_stamped_events(raw: Any, parts: Sequence[StampedPart], rate: float, events: Iterable[Span]) -> None:
+def set_stamped_events(
+    raw: Any, parts: Sequence[StampedPart], rate: float, events: Iterable[Span]
+) -> None:
     """Set the events of MNE's `Raw` by the time stamps of its samples, and note its gaps.
 
     Parameters
@@ -42,5 +48,7 @@ def set_stamped_events(raw: Any, parts: Sequence[StampedPart], rate: float, even
         note_timeline(raw, timeline)
         note_spans(raw, spans)
     else:
-        raw.set_annotations(mne.Annotations(*map(list, zip(*spans, strict=True))) if spans else None)
+        raw.set_annotations(
+            mne.Annotations(*map(list, zip(*spans, strict=True))) if spans else None
+        )
     note_markers(raw, beyond)

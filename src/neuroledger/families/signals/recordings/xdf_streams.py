@@ -23,9 +23,21 @@ __all__ = ["Streams", "read_xdf"]
 
 # Factors to volts, by the names of units that recorders write.
 VOLTS: Final[Mapping[str, float]] = {
-    "v": 1.0, "volt": 1.0, "volts": 1.0, "mv": 1e-3, "millivolt": 1e-3, "millivolts": 1e-3, "uv": 1e-6, "µv": 1e-6,
-    "μv": 1e-6, "microvolt": 1e-6, "microvolts": 1e-6, "nv": 1e-9, "nanovolt": 1e-9, "nanovolts": 1e-9,
-}  # fmt: skip
+    "v": 1.0,
+    "volt": 1.0,
+    "volts": 1.0,
+    "mv": 1e-3,
+    "millivolt": 1e-3,
+    "millivolts": 1e-3,
+    "uv": 1e-6,
+    "µv": 1e-6,
+    "μv": 1e-6,
+    "microvolt": 1e-6,
+    "microvolts": 1e-6,
+    "nv": 1e-9,
+    "nanovolt": 1e-9,
+    "nanovolts": 1e-9,
+}
 KINDS: Final = frozenset({"eeg", "eog", "ecg", "emg", "seeg", "ecog", "mag", "grad"})
 
 
@@ -83,7 +95,10 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
             f"{path.name} is a damaged XDF file ({problems.messages[0]}): it is damaged or incomplete"
         )
     samples = _samples(path.name, streams, wanted.samples)
-    rate, what = float(_info(samples, "nominal_srate")), f"{path.name}: {_info(samples, 'name')!r}"
+    rate, what = (
+        float(_info(samples, "nominal_srate")),
+        f"{path.name}: {_info(samples, 'name')!r}",
+    )
     parts = stamped_parts(np.asarray(samples["time_stamps"], dtype=float), rate, what)
     values = np.asarray(samples["time_series"], dtype=float).T
     names, types, units = _channels(samples, len(values))
@@ -109,7 +124,10 @@ class _Problems(logging.Handler):
 
 def _require_xdf(path: Path) -> None:
     """Return if the file begins like XDF; pyxdf would not close other files."""
-    with parsing(path, "XDF"), gzip.open(path) if path.suffix == ".xdfz" else path.open("rb") as file:
+    with (
+        parsing(path, "XDF"),
+        gzip.open(path) if path.suffix == ".xdfz" else path.open("rb") as file,
+    ):
         if file.read(4) != b"XDF:":
             raise ValueError("it does not begin with XDF:")
 
@@ -129,42 +147,58 @@ def _description(streams: Sequence[Mapping[str, Any]]) -> str:
 
 def _named(streams: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
     by_name = [stream for stream in streams if _info(stream, "name") == name]
-    return by_name or [stream for stream in streams if _info(stream, "type").lower() == name.lower()]
+    return by_name or [
+        stream for stream in streams if _info(stream, "type").lower() == name.lower()
+    ]
 
 
-def _samples(file: str, streams: Sequence[Mapping[str, Any]], name: str | None) -> Mapping[str, Any]:
+def _samples(
+    file: str, streams: Sequence[Mapping[str, Any]], name: str | None
+) -> Mapping[str, Any]:
     """The stream that becomes the channels."""
     regular = [
         stream
         for stream in streams
-        if float(_info(stream, "nominal_srate") or 0.0) > 0 and _info(stream, "channel_format") != "string"
+        if float(_info(stream, "nominal_srate") or 0.0) > 0
+        and _info(stream, "channel_format") != "string"
     ]
     if name is not None:
         candidates = _named(regular, name)
     else:
-        candidates = [stream for stream in regular if _info(stream, "type").lower() == "eeg"] or regular
+        candidates = [
+            stream for stream in regular if _info(stream, "type").lower() == "eeg"
+        ] or regular
     if len(candidates) != 1:
         raise DataError(
             f"{file} has {len(candidates)} streams of samples{'' if name is None else f' named {name!r}'}: it has "
             f"{_description(streams)}. Choose one in the reader, `streams: {{samples: NAME}}`"
         )
     if len(candidates[0]["time_stamps"]) < 2:
-        raise DataError(f"{file}: the stream {_info(candidates[0], 'name')!r} contains no samples")
+        raise DataError(
+            f"{file}: the stream {_info(candidates[0], 'name')!r} contains no samples"
+        )
     return candidates[0]
 
 
-def _channels(stream: Mapping[str, Any], count: int) -> tuple[list[str], list[str], list[str]]:
+def _channels(
+    stream: Mapping[str, Any], count: int
+) -> tuple[list[str], list[str], list[str]]:
     """Names, MNE types and units of the channels, with defaults for what the file does not state."""
     description = (stream["info"].get("desc") or [None])[0] or {}
     block = (description.get("channels") or [None])[0] or {}
-    channels: list[Mapping[str, Any]] = [channel or {} for channel in block.get("channel") or []]
+    channels: list[Mapping[str, Any]] = [
+        channel or {} for channel in block.get("channel") or []
+    ]
     if len(channels) != count:
         channels = [{} for _ in range(count)]
 
     def text(channel: Mapping[str, Any], key: str) -> str:
         return str((channel.get(key) or [""])[0] or "")
 
-    names = [text(channel, "label") or f"channel{number}" for number, channel in enumerate(channels)]
+    names = [
+        text(channel, "label") or f"channel{number}"
+        for number, channel in enumerate(channels)
+    ]
     if len(set(names)) != count:
         names = [f"{name}_{number}" for number, name in enumerate(names)]
     default = _info(stream, "type").lower()
@@ -180,13 +214,17 @@ def _markers(
     file: str, streams: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     """The streams of texts that become the events."""
-    texts = [stream for stream in streams if _info(stream, "channel_format") == "string"]
+    texts = [
+        stream for stream in streams if _info(stream, "channel_format") == "string"
+    ]
     missing = [name for name in names if not _named(texts, name)]
     if missing:
         raise DataError(
             f"{file} has no stream of markers {', '.join(missing)}; it has {_description(streams)}"
         )
-    return [stream for name in names for stream in _named(texts, name)] if names else texts
+    return (
+        [stream for name in names for stream in _named(texts, name)] if names else texts
+    )
 
 
 def _events(streams: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
