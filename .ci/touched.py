@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from neuroledger.engine.git_trees import committed, fork_point, working
+
 from neuroledger.errors import NeuroLedgerError
 
 
