@@ -12,9 +12,9 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from neuroledger.errors import MetricError
+from neuroledger.stats import uncertainty as inference
 from neuroledger.stats.uncertainty import (
     PAIR,
-    VERSION,
     Method,
     NaturalScale,
     Part,
@@ -40,7 +40,7 @@ def packed_deviations(
     )
     return {
         "method": uncertainty.method,
-        "version": VERSION,
+        "version": inference.VERSION,
         "scale": uncertainty.scale,
         "items": dict(uncertainty.items),
         "outcome": uncertainty.outcome,
