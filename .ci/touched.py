@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from neuroledger.engine.git_trees import committed, fork_point, working
-
 from neuroledger.errors import NeuroLedgerError
+from neuroledger.store.git_trees import committed, fork_point, working
 
 
 def main(arguments: list[str]) -> int:

@@ -12,6 +12,7 @@ import xarray as xr
 from pydantic import BaseModel
 
 import neuroledger as nl
+from neuroledger.engine import bound_metric as module
 from neuroledger.engine.bound_metric import (
     BoundMetric,
     _short,
@@ -22,9 +23,10 @@ from neuroledger.engine.bound_metric import (
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec.base import spec_sha256
 from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
-from neuroledger.stats.score import Score
+from neuroledger.stats.score import Score, normalise
 from neuroledger.stats.uncertainty import NOWHERE
 from tests.text_storage import STORAGES
+from tests.varying import exactly
 
 IDS = ["a", "b", "c"]
 
@@ -367,6 +369,37 @@ def test_a_metric_that_names_no_items_is_computed_again_without_those_of_its_ass
     assert stimuli.variance == pytest.approx(
         4 / 3 * ((moved - moved.mean()) ** 2).sum()
     )
+
+
+def test_the_deviations_of_a_ceiling_are_computed_once_for_all_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    original = module.uncertainty_of
+
+    def counted(samples: Samples, *given: Any) -> Any:
+        asked.append(samples.values.dims)
+        return original(samples, *given)
+
+    monkeypatch.setattr(module, "uncertainty_of", counted)
+    rng = np.random.default_rng(0)
+    ids = np.repeat([f"s{i}" for i in range(12)], 4)
+    signal = np.repeat(rng.standard_normal((12, 3)), 4, axis=0)
+    trials = xr.DataArray(
+        signal + 0.3 * rng.standard_normal((48, 3)),
+        dims=("presentation", "neuroid"),
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "repetition": ("presentation", np.tile(np.arange(4), 12)),
+        },
+    )
+    top = nl.ceiling("internal_consistency")(trials)
+    for value in (0.4, 0.5, 0.6):
+        raw = Score(value, scale="correlation", varies=exactly(0.01))
+        assert normalise(raw, top).low < normalise(raw, top).high
+    assert (
+        len(asked) == 2
+    )  # for the check of the ceiling, and over the items of the scores
 
 
 def test_a_metric_may_not_know_how_its_score_varies() -> None:

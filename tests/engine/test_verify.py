@@ -594,7 +594,7 @@ def test_controls_that_an_earlier_version_judged_have_the_same_verdicts(
         "verdict": verdict,
     }.items():
         again = changed(again, "controls", "noise", name, to=number)
-    signed = signing(monkeypatch, None)
+    signed = signing(monkeypatch, Signer())
     desk.store(base)
     desk.again = again
     [finding] = desk.verify(recompute=True, key=tmp_path / "key")
@@ -615,7 +615,7 @@ def test_the_interval_of_an_earlier_version_is_not_signed(
     desk.store(deviating())
     monkeypatch.setattr(inference, "VERSION", 2)
     desk.again = deviating()
-    signed = signing(monkeypatch, None)
+    signed = signing(monkeypatch, Signer())
     assert (
         desk.verify(recompute=True, key=tmp_path / "key")[0].code
         == "record.not-checked"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -557,6 +558,12 @@ def _score(
     error = float("nan")
     if spec.error is not None:
         error = error_of(samples.values, steps, spec.error.over, spec.error.with_)
+
+    # Every score that is normalised by a ceiling asks for the deviations of the same ceiling.
+    @lru_cache(maxsize=4)
+    def varies(factors: tuple[str, ...] | None) -> Uncertainty | None:
+        return bound.uncertainty(samples, arrays, splits, factors)
+
     return Score(
         value,
         error=error,
@@ -570,7 +577,7 @@ def _score(
         notes=notes,
         id=spec.id,
         limits=samples.limits or LIMITS.get(spec.scale, NOWHERE),
-        varies=lambda factors: bound.uncertainty(samples, arrays, splits, factors),
+        varies=varies,
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from neuroledger.errors import MetricError
+from neuroledger.stats import uncertainty as inference
 from neuroledger.stats.uncertainty import (
     PAIR,
-    VERSION,
     Method,
     NaturalScale,
     Part,
@@ -40,7 +40,7 @@ def packed_deviations(
     )
     return {
         "method": uncertainty.method,
-        "version": VERSION,
+        "version": inference.VERSION,
         "scale": uncertainty.scale,
         "items": dict(uncertainty.items),
         "outcome": uncertainty.outcome,
@@ -62,7 +62,7 @@ def unpacked_deviations(plain: Mapping[str, Any], population: str) -> Uncertaint
             parts_in(plain["parts"], population),
             {str(name): int(count) for name, count in plain["items"].items()},
             plain["scale"],
-            float(plain["outcome"]),
+            _number(plain["outcome"]),
             plain["method"],
         )
         _require_factors(found)
@@ -88,6 +88,13 @@ def parts_in(
     return tuple(_unpacked(part, population) for part in plain)
 
 
+def _number(value: Any) -> float:
+    """Return a number as a float; a text that looks like one is another record."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
+
+
 def _require_known(plain: Mapping[str, Any]) -> None:
     """Require a method, a version and a scale that exist, and an outcome that is a size."""
     version = plain["version"]
@@ -99,7 +106,7 @@ def _require_known(plain: Mapping[str, Any]) -> None:
         raise ValueError(
             f"no method {plain['method']!r}, or no scale {plain['scale']!r}"
         )
-    if not 0 <= float(plain["outcome"]) <= LARGEST:
+    if not 0 <= _number(plain["outcome"]) <= LARGEST:
         raise ValueError("an outcome is not a size")
 
 
@@ -160,10 +167,10 @@ def _unpacked(plain: Mapping[str, Any], population: str) -> Part:
         base64.b64decode(plain["values"], validate=True), "<f2"
     ).astype(np.float64)
     names = _unpacked_keys(plain["keys"], len(values))
-    variance, power = float(plain["variance"]), float(values @ values)
+    variance, power = _number(plain["variance"]), float(values @ values)
     if not np.isfinite(values).all() or not 0 <= variance <= LARGEST:
         raise ValueError("deviations that are no numbers")
-    freedom = math.inf if plain["freedom"] is None else float(plain["freedom"])
+    freedom = math.inf if plain["freedom"] is None else _number(plain["freedom"])
     if not freedom >= 0:
         raise ValueError(f"{freedom} degrees of freedom")
     # The variance is stored exactly, so that half precision changes no interval.

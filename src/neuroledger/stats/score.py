@@ -160,7 +160,7 @@ class Score:
         if isinstance(found, Uncertainty):
             found = found if factors is None else found.only(factors)
         elif found is not None:
-            found = found(factors)
+            found = found(None if factors is None else tuple(factors))
         return (
             found.of(self.population)
             if found is not None and self.population

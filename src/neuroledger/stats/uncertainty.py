@@ -210,7 +210,7 @@ class Uncertainty:
         """
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
-        if half == 0:
+        if half == 0 or low == high:
             return value, value
         centre = (
             min(max(value, low + self.outcome), high - self.outcome)

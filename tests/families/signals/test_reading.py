@@ -397,14 +397,14 @@ def read(
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_the_influence_of_a_word_is_the_change_without_it(absolute: bool) -> None:
+def test_the_deviation_of_a_word_is_the_change_without_it(absolute: bool) -> None:
     model, people = read(0, words=20)
     mean = people.mean("neuroid")
     metric = nl.metric(
         "reading_correlation",
         compare={"name": "reading_correlation", "absolute": absolute},
     )
-    influence = metric(-model, mean).influence()
+    (words,) = metric(-model, mean).uncertainty.parts
     left = np.array(
         [
             metric(-model, mean.isel(presentation=np.arange(20) != i)).value
@@ -412,7 +412,7 @@ def test_the_influence_of_a_word_is_the_change_without_it(absolute: bool) -> Non
         ]
     )
     np.testing.assert_allclose(
-        influence.factors["stimulus"].deviation,
+        words.values,
         np.sqrt(19 / 20) * (left.mean() - left),
         atol=1e-12,
     )

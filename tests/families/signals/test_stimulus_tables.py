@@ -450,7 +450,7 @@ def test_weights_known_only_by_hash_are_pinned_from_a_download(
     monkeypatch.chdir(place)
     assert main(["pin", "net", "--from", str(downloads)]) != 0
     assert (
-        "lacks a.bin; download it from https://example.org/a.bin"
+        "lacks a.bin: download a.bin from https://example.org/a.bin"
         in capsys.readouterr().err
     )
     (downloads / "a.bin").write_bytes(b"others")
